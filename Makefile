@@ -1,0 +1,40 @@
+# Two commands for a newcomer: `make demo` and `make test`. Everything is installed into .venv, nothing elsewhere.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+
+.PHONY: demo test lint format docs bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/gristmill build "$(STDLIB)" --out demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.test
+	$(BIN)/python tools/write_reference.py
+
+clean:
+	rm -rf $(VENV) demo demo.work dist
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("gristmill needs Python 3.11 or later; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tokenizers,bench,test,lint]'
+	touch $@ $(VENV)/.demo

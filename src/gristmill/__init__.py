@@ -1,0 +1,83 @@
+"""gristmill turns one's own source code into a training dataset for code models.
+
+    import gristmill
+    gristmill.build(gristmill.Config(sources=["my-repo"], out="dataset"))
+    rows = gristmill.open_dataset("dataset")["train"]
+
+Importing this costs nothing: what is heavy is loaded by the function that needs it.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from gristmill.config import (
+    Config,
+    OutputConfig,
+    RunConfig,
+    ScanConfig,
+    SplitConfig,
+    TokenizerConfig,
+    WindowConfig,
+)
+from gristmill.errors import (
+    ConfigError,
+    DatasetError,
+    GristmillError,
+    InputError,
+    MissingExtraError,
+    OutputError,
+    TokenizerError,
+)
+from gristmill.manifest import Manifest
+from gristmill.progress import Progress
+
+if TYPE_CHECKING:
+    from gristmill.dataset import Dataset
+    from gristmill.tokenizing.tokenizer import Tokenizer
+
+__version__ = "0.1.0"
+
+
+def build(config: Config, progress: Progress | None = None) -> Manifest:
+    """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
+    from gristmill.pipeline import build  # noqa: PLC0415
+
+    return build(config, progress)
+
+
+def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
+    """A finished dataset: iterate `dataset["train"]`, take its `len`, or a row by number."""
+    from gristmill.dataset import open_dataset  # noqa: PLC0415
+
+    return open_dataset(folder)
+
+
+def load_tokenizer(name: str = "codebert", *, cache_dir: str | None = None) -> "Tokenizer":
+    """`codebert`, a tokenizer.json, a folder with one, or a Hub id (`org/name@revision`)."""
+    from gristmill.tokenizing.tokenizer import load_tokenizer  # noqa: PLC0415
+
+    return load_tokenizer(name, cache_dir=cache_dir)
+
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "DatasetError",
+    "GristmillError",
+    "InputError",
+    "Manifest",
+    "MissingExtraError",
+    "OutputConfig",
+    "OutputError",
+    "Progress",
+    "RunConfig",
+    "ScanConfig",
+    "SplitConfig",
+    "TokenizerConfig",
+    "TokenizerError",
+    "WindowConfig",
+    "__version__",
+    "build",
+    "load_tokenizer",
+    "open_dataset",
+]

@@ -1,0 +1,258 @@
+"""Every setting with its default and limit, once; the same names in Python, in gristmill.toml and in error messages."""
+
+import difflib
+import hashlib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gristmill.errors import ConfigError
+from gristmill.records import Split
+
+MIB = 1 << 20
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class TokenizerConfig(_Section):
+    name: str = "codebert"
+    """`codebert` (in the package), a tokenizer.json, a folder that holds one, or a Hub id, `@revision` at its end."""
+    cache_dir: str | None = None
+    """Where a tokenizer from the Hub is kept; default: the Hugging Face cache."""
+
+
+class WindowConfig(_Section):
+    length: int = 512
+    """Ids in a window, special tokens included."""
+    overlap: int = 256
+    """Content tokens that two neighbouring windows of a file share."""
+    tail: Literal["keep", "shift", "drop"] = "keep"
+    """A file's last window: keep it short, shift it back to full length, or drop it if it brings too little."""
+    min_fresh: int = 32
+    """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, "window.length", self.length)
+        _at_least(0, "window.overlap", self.overlap)
+        _at_least(1, "window.min_fresh", self.min_fresh)
+
+
+class OutputConfig(_Section):
+    pad: bool = False
+    """Pad input_ids to the window length and write an attention_mask."""
+    with_text: bool = False
+    """Add each window's text, for trainers that tokenize themselves."""
+    compress: Literal["none", "zstd"] = "none"
+    """`zstd` writes .jsonl.zst in independent frames."""
+    shard_bytes: int = 512 * MIB
+    """Past this size (before compression) a split is written as several files."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, "output.shard_bytes", self.shard_bytes)
+
+
+class SplitConfig(_Section):
+    shares: str = "85/10/5"
+    """Percent of the tokens for train / validation / test."""
+    seed: int = 0
+    previous: str | None = None
+    """The files.jsonl of an earlier build whose splits are kept; default: the one in the output folder, if any."""
+    fresh: bool = False
+    """Ignore the splits of an earlier build."""
+
+    def __post_init__(self) -> None:
+        self.fractions()
+        if self.fresh and self.previous is not None:
+            raise ConfigError("--splits and --fresh-splits contradict each other; use one of them.")
+
+    def fractions(self) -> dict[Split, float]:
+        """`85/10/5` -> {train: 0.85, validation: 0.1, test: 0.05}"""
+        advice = "Try --split 85/10/5."
+        try:
+            percents = [float(part) for part in self.shares.split("/")]
+        except ValueError:
+            percents = []
+        if len(percents) != len(Split) or not all(0 <= percent <= 100 for percent in percents):  # noqa: PLR2004
+            raise ConfigError(
+                f"split.shares must be three percentages, train/validation/test, got {self.shares!r}. {advice}"
+            )
+        total = sum(percents)
+        if abs(total - 100) > 1e-6:  # noqa: PLR2004
+            raise ConfigError(f"split.shares must add up to 100, got {self.shares} ({total:g}). {advice}")
+        return {split: percent / 100 for split, percent in zip(Split, percents, strict=True)}
+
+
+class ScanConfig(_Section):
+    include: Sequence[str] = ()
+    """Patterns as in a .gitignore; with any given, only files that match one are taken."""
+    exclude: Sequence[str] = ()
+    """Patterns as in a .gitignore; `!pattern` brings back what the default excludes leave out."""
+    default_excludes: bool = True
+    """Leave out what is never source: dependencies, build outputs, lock files, images, archives, weights."""
+    languages: Sequence[str] = ()
+    """With any given, only files of these languages are taken."""
+    max_file_bytes: int = MIB
+
+    def __post_init__(self) -> None:
+        _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
+        for field in ("include", "exclude", "languages"):
+            _text_list(self, "scan.", field)
+
+
+class RunConfig(_Section):
+    """How the work is done: nothing here changes a byte of the result."""
+
+    workers: int | Literal["auto"] = "auto"
+    batch_bytes: int = 4 * MIB
+    """Source bytes that are read and tokenized in one go."""
+    batch_files: int | None = None
+    """At most this many files in one go; default: no limit but batch_bytes."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, "run.batch_bytes", self.batch_bytes)
+        if self.workers != "auto":
+            _at_least(1, "run.workers", self.workers)
+        if self.batch_files is not None:
+            _at_least(1, "run.batch_files", self.batch_files)
+
+
+class Config(_Section):
+    """What to build, from what, and how: `Config(sources=["my-repo"], out="dataset")`."""
+
+    sources: Sequence[str]
+    out: str
+    tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
+    window: WindowConfig = msgspec.field(default_factory=WindowConfig)
+    output: OutputConfig = msgspec.field(default_factory=OutputConfig)
+    split: SplitConfig = msgspec.field(default_factory=SplitConfig)
+    scan: ScanConfig = msgspec.field(default_factory=ScanConfig)
+    run: RunConfig = msgspec.field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        _text_list(self, "", "sources")
+        msgspec.structs.force_setattr(self, "out", os.fspath(self.out))
+        if not self.sources:
+            raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
+        if not self.out:
+            raise ConfigError("out must name a folder, got ''. Try --out dataset.")
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that change the output, without any path of this machine."""
+        settings: dict[str, Any] = msgspec.to_builtins(self)
+        for name in ("sources", "out", "run"):
+            del settings[name]
+        del settings["tokenizer"], settings["split"]["previous"], settings["split"]["fresh"]
+        return settings
+
+
+def fingerprint(config: Config, *inputs: str) -> str:
+    """One digest for everything that decides the output besides the sources; `inputs` are digests of other inputs."""
+    encoded = msgspec.json.encode([config.settings(), *inputs], order="deterministic")
+    return hashlib.sha256(encoded).hexdigest()
+
+
+def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
+    """A Config from dotted settings (`{"window.overlap": 128}`), on top of a TOML file where one is given.
+
+    Paths in the TOML file are relative to its folder.
+    """
+    tree = _read_toml(toml) if toml is not None else {}
+    for dotted, value in values.items():
+        *sections, name = dotted.split(".")
+        branch = tree
+        for section in sections:
+            branch = branch.setdefault(section, {})
+        branch[name] = value
+    if "sources" not in tree:
+        raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
+    if "out" not in tree:
+        raise ConfigError("no output folder was named. Try: gristmill build SOURCE --out DIR")
+    try:
+        return msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        where = place.rstrip("`") or "configuration"
+        raise ConfigError(f"{where}: {message[0].lower()}{message[1:]}.") from None
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {str(path)!r}: {_reason(error)}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{str(path)!r} is not valid TOML: {error}.") from None
+    _refuse_unknown(tree, Config, path.name)
+    _resolve_paths(tree, path.parent)
+    return tree
+
+
+def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], where: str, prefix: str = "") -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(section)}
+    for name, value in tree.items():
+        if name not in fields:
+            raise ConfigError(f"{where}: there is no setting {prefix + name!r}. {_did_you_mean(name, prefix)}")
+        kind = fields[name]
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            _refuse_unknown(value, kind, where, f"{prefix}{name}.")
+
+
+def _did_you_mean(name: str, prefix: str) -> str:
+    """The nearest setting of the same section, else one of the same name anywhere."""
+    known = setting_names()
+    near = difflib.get_close_matches(prefix + name, known, n=1, cutoff=0.7)
+    near = near or [dotted for dotted in known if dotted.rpartition(".")[2] == name]
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    siblings = sorted(dotted for dotted in known if dotted.startswith(prefix)) if prefix else known
+    return f"Known here: {', '.join(siblings)}."
+
+
+def setting_names() -> list[str]:
+    """Every setting, dotted: `window.overlap`."""
+    names: list[str] = []
+    for field in msgspec.structs.fields(Config):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            names.extend(f"{field.name}.{inner.name}" for inner in msgspec.structs.fields(field.type))
+        else:
+            names.append(field.name)
+    return names
+
+
+def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
+    def resolved(value: Any) -> Any:
+        return str(base / os.path.expanduser(value)) if isinstance(value, str) else value
+
+    if isinstance(tree.get("sources"), list):
+        tree["sources"] = [resolved(source) for source in tree["sources"]]
+    for section, name in ((tree, "out"), (tree.get("split"), "previous"), (tree.get("tokenizer"), "cache_dir")):
+        if isinstance(section, dict) and name in section:
+            section[name] = resolved(section[name])
+
+
+def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
+    """Take one text or path for a list of one, and paths for texts: what people write in Python."""
+    value = getattr(section, field)
+    items = [value] if isinstance(value, str | os.PathLike) else value
+    try:
+        texts = tuple(os.fspath(item) for item in items)
+    except TypeError:
+        raise ConfigError(f"{prefix}{field} must be a list of texts, got {value!r}.") from None
+    msgspec.structs.force_setattr(section, field, texts)
+
+
+def _at_least(least: int, name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+    if value < least:
+        raise ConfigError(f"{name} must be at least {least}, got {value}.")
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -1,0 +1,114 @@
+"""open_dataset(): what a trainer uses. Rows one at a time or by number, without reading what is not asked for.
+
+    dataset = open_dataset("dataset")
+    for row in dataset["train"]: ...
+    dataset["train"][123]["input_ids"]
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol, overload
+
+import orjson
+
+from gristmill.errors import DatasetError
+from gristmill.formats.jsonl import JsonlFile
+from gristmill.formats.zstd import ZstdJsonlFile
+from gristmill.manifest import Manifest, read_manifest
+from gristmill.records import Split
+from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
+
+Row = dict[str, Any]
+
+
+class _RowFile(Protocol):
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+    def __getitem__(self, row: int, /) -> bytes: ...
+
+
+def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
+    return Dataset(Path(folder))
+
+
+class Dataset(Mapping[str, "Rows"]):
+    """A finished dataset: its manifest, its tokenizer, and per split its rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest: Manifest = read_manifest(folder)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_in(self.folder.resolve())
+
+    def __getitem__(self, split: str) -> "Rows":
+        if split not in list(Split):
+            raise KeyError(f"no split {split!r}: there are {', '.join(Split)}")
+        files = {name: facts for name, facts in self.manifest.files.items() if facts.split == split}
+        opened: list[_RowFile] = []
+        for name, facts in files.items():
+            path = self.folder / name
+            if not path.is_file():
+                raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
+            reader = ZstdJsonlFile if name.endswith(".zst") else JsonlFile
+            opened.append(reader(path, facts.rows or 0))
+        return Rows(opened, self.manifest)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(str(split) for split in Split)
+
+    def __len__(self) -> int:
+        return len(Split)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{split}: {facts.windows:,}" for split, facts in self.manifest.splits.items())
+        return f"Dataset({str(self.folder)!r}, {rows})"
+
+
+class Rows:
+    """One split's rows, as dicts. `rows.padded()` gives the same rows padded to the window length."""
+
+    def __init__(self, files: list[_RowFile], manifest: Manifest, *, pad: bool = False) -> None:
+        self._files, self._manifest, self._pad = files, manifest, pad
+        self._first_rows = [0, *accumulate(map(len, files))]
+
+    def padded(self) -> "Rows":
+        """With `input_ids` of the full window length and an `attention_mask`."""
+        if self._manifest.tokenizer.pad_id is None:
+            name = self._manifest.tokenizer.name
+            raise DatasetError(f"the tokenizer {name!r} has no padding token; pad with an id of your own choice.")
+        return Rows(self._files, self._manifest, pad="attention_mask" not in self._manifest.columns)
+
+    def __len__(self) -> int:
+        return self._first_rows[-1]
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self._parse(line) for file in self._files for line in file)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        file = bisect_right(self._first_rows, row) - 1
+        return self._parse(self._files[file][row - self._first_rows[file]])
+
+    def _parse(self, line: bytes) -> Row:
+        try:
+            row: Row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
+        if self._pad:
+            missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
+            row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
+            row["input_ids"] = row["input_ids"] + [self._manifest.tokenizer.pad_id] * missing
+        return row

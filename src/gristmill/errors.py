@@ -1,0 +1,40 @@
+"""What can go wrong, and the exit code each answers with.
+
+    GristmillError               70  a fault of ours, if it ever shows as itself
+    ├── ConfigError               2  a setting or an option that cannot be
+    │   └── MissingExtraError     2  an optional dependency is not installed
+    ├── InputError                3  a source or tokenizer that cannot be read
+    │   └── TokenizerError        3
+    ├── OutputError               3  a place that cannot be written
+    └── DatasetError              4  not a dataset, or a damaged one
+
+A message says what, where, got, and what to do, in one line.
+"""
+
+
+class GristmillError(Exception):
+    exit_code = 70
+
+
+class ConfigError(GristmillError):
+    exit_code = 2
+
+
+class MissingExtraError(ConfigError):
+    pass
+
+
+class InputError(GristmillError):
+    exit_code = 3
+
+
+class TokenizerError(InputError):
+    pass
+
+
+class OutputError(GristmillError):
+    exit_code = 3
+
+
+class DatasetError(GristmillError):
+    exit_code = 4

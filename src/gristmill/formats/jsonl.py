@@ -1,0 +1,226 @@
+"""JSON Lines: one window a row, compact. Sizes are known before anything is written, so every row knows its place.
+
+A file's ids are formatted once and the bytes sliced at the commas: at overlap 256 every id appears twice, and
+formatting is the slowest part of a build (benchmarks/write.md).
+"""
+
+import mmap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from gristmill.config import Config
+from gristmill.errors import ConfigError, DatasetError
+from gristmill.shaping.windows import Indices, Windows, lines_of
+from gristmill.tokenizing.definition import Definition
+
+COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
+SCAN_BYTES = 1 << 24
+
+
+class DocumentText(NamedTuple):
+    utf8: bytes
+    starts: Indices
+    """The byte at which each token begins, and the length at the end."""
+
+
+class DocumentRows(NamedTuple):
+    """All that a document's rows are made from."""
+
+    repo: str
+    path: str
+    language: str
+    ids: npt.NDArray[Any]
+    newline_tokens: npt.NDArray[np.uint32]
+    windows: Windows
+    text: DocumentText | None
+
+
+class _Constants(NamedTuple):
+    """What is the same in every row of a document: {"input_ids":[0, … ,2 … ],"path":…,"lines":[ … }"""
+
+    head: bytes
+    suffix: bytes
+    names: bytes
+
+
+class RowFormat(NamedTuple):
+    length: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    pad_id: int | None
+    """None: rows are not padded."""
+    with_text: bool
+
+    @classmethod
+    def of(cls, config: Config, definition: Definition) -> "RowFormat":
+        if config.output.pad and definition.pad_id is None:
+            raise ConfigError(
+                f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
+            )
+        pad_id = definition.pad_id if config.output.pad else None
+        return cls(config.window.length, *definition.template, pad_id, config.output.with_text)
+
+    @property
+    def columns(self) -> list[str]:
+        mask = ["attention_mask"] if self.pad_id is not None else []
+        return [*COLUMNS, *mask, *(["text"] if self.with_text else [])]
+
+    def num_ids(self, windows: Windows) -> Indices:
+        """Per window, without padding."""
+        return windows.ends - windows.starts + (len(self.prefix) + len(self.suffix))
+
+    def num_emitted(self, windows: Windows) -> int:
+        """Ids in all rows of these windows."""
+        return self.length * len(windows) if self.pad_id is not None else int(self.num_ids(windows).sum())
+
+    def num_row_bytes(self, rows: DocumentRows) -> int:
+        """Exactly `sum(map(len, self.format_rows(rows)))`, at a fraction of the cost."""
+        windows = rows.windows
+        size = len(windows) * (sum(map(len, self._constants(rows))) + len(_numbers(0, 0, 0, 0)) - 4 + len(b"}\n"))
+        size += sum(int((to - at).sum()) for at, to in [_id_ranges(rows.ids, windows)])
+        for column in (*lines_of(windows, rows.newline_tokens), windows.starts, windows.fresh):
+            size += int(_num_digits(column).sum())
+        if self.pad_id is not None:
+            num_pads = self.length * len(windows) - int(self.num_ids(windows).sum())
+            size += num_pads * len(self._pads(1)) + len(windows) * len(self._mask(self.length))
+        if rows.text is not None:
+            starts, ends = text_ranges(rows.text, windows)
+            escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
+            size += int((escaped[ends] - escaped[starts]).sum()) + len(windows) * len(_text_column(b""))
+        return size
+
+    def format_rows(self, rows: DocumentRows) -> list[bytes]:
+        """Each window's row, line feed included."""
+        windows = rows.windows
+        all_ids = orjson.dumps(np.ascontiguousarray(rows.ids), option=orjson.OPT_SERIALIZE_NUMPY)
+        head, suffix, names = self._constants(rows)
+        id_ranges = _id_ranges(rows.ids, windows)
+        lines = lines_of(windows, rows.newline_tokens)
+        columns = (*id_ranges, *lines, windows.starts, windows.fresh)
+        plain = [
+            (head, all_ids[at:to], suffix, names, _numbers(first, last, start, fresh))
+            for at, to, first, last, start, fresh in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+        extras = self._extra_columns(rows)
+        if self.pad_id is None:
+            return [b"".join((*row, extra, b"}\n")) for row, extra in zip(plain, extras, strict=True)]
+        pads = [self._pads(self.length - count) for count in self.num_ids(windows).tolist()]
+        return [
+            b"".join((*row[:3], pad, *row[3:], extra, b"}\n")) for row, pad, extra in zip(plain, pads, extras, strict=True)
+        ]
+
+    def _constants(self, rows: DocumentRows) -> _Constants:
+        head = b'{"input_ids":[' + b"".join(b"%d," % index for index in self.prefix)
+        suffix = b"".join(b",%d" % index for index in self.suffix)
+        path, repo, language = map(orjson.dumps, (rows.path, rows.repo, rows.language))
+        names = b'],"path":%b,"repo":%b,"language":%b,"lines":[' % (path, repo, language)
+        return _Constants(head, suffix, names)
+
+    def _extra_columns(self, rows: DocumentRows) -> list[bytes]:
+        extras = [b""] * len(rows.windows)
+        if self.pad_id is not None:
+            extras = [self._mask(count) for count in self.num_ids(rows.windows).tolist()]
+        if rows.text is not None:
+            starts, ends = text_ranges(rows.text, rows.windows)
+            texts = [rows.text.utf8[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+            extras = [extra + _text_column(text) for extra, text in zip(extras, texts, strict=True)]
+        return extras
+
+    def _pads(self, count: int) -> bytes:
+        return b",%d" % (self.pad_id or 0) * count
+
+    def _mask(self, num_ids: int) -> bytes:
+        return _mask(num_ids, self.length)
+
+
+def text_ranges(text: DocumentText, windows: Windows) -> tuple[Indices, Indices]:
+    """The bytes of each window's text. A character whose bytes two tokens share belongs to the first of them."""
+    utf8 = np.frombuffer(text.utf8 + b"\0", np.uint8)
+
+    def to_character(offsets: Indices) -> Indices:
+        for _ in range(3):  # a character has at most three bytes that continue it
+            offsets = offsets + ((utf8[offsets] & 0xC0) == 0x80)  # noqa: PLR2004
+        return offsets
+
+    return to_character(text.starts[windows.starts]), to_character(text.starts[windows.ends])
+
+
+def _id_ranges(ids: npt.NDArray[Any], windows: Windows) -> tuple[Indices, Indices]:
+    """Where each window's ids lie in `[12,345,…]`, brackets and outer commas left out."""
+    bounds, inverse = np.unique(np.concatenate((windows.starts, windows.ends)), return_inverse=True)
+    widths = _id_widths(1 << 17)[ids] if len(ids) and int(ids.max()) < 1 << 17 else _num_digits(ids) + 1
+    offsets = 1 + np.concatenate(([0], np.cumsum(np.add.reduceat(widths, bounds[:-1], dtype=np.int64))))
+    offsets = offsets[inverse]
+    return offsets[: len(windows)], offsets[len(windows) :] - 1
+
+
+@cache
+def _id_widths(limit: int) -> npt.NDArray[np.uint8]:
+    """Digits of each id, and its comma."""
+    return (_num_digits(np.arange(limit)) + 1).astype(np.uint8)
+
+
+def _num_digits(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return 1 + np.searchsorted(10 ** np.arange(1, 19), numbers, "right")
+
+
+def _numbers(first: int, last: int, start: int, fresh: int) -> bytes:
+    return b'%d,%d],"start":%d,"fresh":%d' % (first, last, start, fresh)
+
+
+def _text_column(utf8: bytes) -> bytes:
+    return b',"text":' + orjson.dumps(utf8.decode("utf-8"))
+
+
+@cache
+def _mask(num_ids: int, length: int) -> bytes:
+    return b',"attention_mask":[%b]' % b",".join([b"1"] * num_ids + [b"0"] * (length - num_ids))
+
+
+@cache
+def _escaped_widths() -> npt.NDArray[np.int64]:
+    """Bytes that each byte of a text takes inside a JSON string."""
+    ascii_widths = [len(orjson.dumps(chr(code))) - 2 for code in range(0x80)]
+    return np.array(ascii_widths + [1] * 0x80, np.int64)
+
+
+class JsonlFile:
+    """Reads rows of one file, in order or by number. Where rows begin is found once, when first needed."""
+
+    def __init__(self, path: Path, num_rows: int) -> None:
+        self._path, self._num_rows = path, num_rows
+        self._map: mmap.mmap | None = None
+        self._starts: Indices | None = None
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._path.open("rb") as stream:
+            yield from stream
+
+    def __getitem__(self, row: int) -> bytes:
+        if self._map is None or self._starts is None:
+            with self._path.open("rb") as stream:
+                self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            self._starts = _row_starts(self._map)
+            if len(self._starts) != self._num_rows + 1:
+                found = len(self._starts) - 1
+                raise DatasetError(f"{str(self._path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
+        start, end = self._starts[row : row + 2].tolist()
+        return self._map[start:end]
+
+
+def _row_starts(content: mmap.mmap) -> Indices:
+    """And, at the end, where the file ends."""
+    starts = [np.zeros(1, np.int64)]
+    for offset in range(0, len(content), SCAN_BYTES):
+        part = np.frombuffer(content[offset : offset + SCAN_BYTES], np.uint8)
+        starts.append(np.flatnonzero(part == ord("\n")) + (offset + 1))
+    return np.concatenate(starts)

@@ -1,0 +1,51 @@
+"""A file's language from its name, else from its first line. Names are those of the `identify` table."""
+
+import difflib
+import io
+from collections.abc import Sequence
+from functools import cache
+
+from identify import extensions, identify, interpreters
+
+from gristmill.errors import ConfigError
+
+UNKNOWN = "text"
+
+# Where the table gives several tags ({"c", "c++", "header"}), the first of these that is among them is the language.
+PREFERRED = (
+    *("jupyter", "objective-c++", "c", "c++", "c#", "f#", "shell", "python", "ruby", "groovy", "scala", "clojure"),
+    *("php", "javascript", "erlang", "pascal", "meson", "gitignore", "nushell", "html", "svg", "xml", "json", "toml"),
+    *("yaml", "ini", "lazarus", "xcodebuild"),
+)
+NOT_LANGUAGES = frozenset({"text", "binary", "plain-text", "image", "audio", "zip", "header"})
+
+
+def language_of(path: str, text: bytes) -> str:
+    tags = identify.tags_from_filename(path)
+    if not tags and text.startswith(b"#!"):
+        command = identify.parse_shebang(io.BytesIO(text[:256]))
+        tags = identify.tags_from_interpreter(command[0]) if command else tags
+    return _primary(frozenset(tags))
+
+
+@cache
+def _primary(tags: frozenset[str]) -> str:
+    names = tags - NOT_LANGUAGES
+    if not names:
+        return UNKNOWN
+    return next((name for name in PREFERRED if name in names), min(names))
+
+
+@cache
+def known_languages() -> frozenset[str]:
+    tables = (extensions.EXTENSIONS, extensions.EXTENSIONS_NEED_BINARY_CHECK, extensions.NAMES, interpreters.INTERPRETERS)
+    textual = (tags for table in tables for tags in table.values() if "binary" not in tags)
+    return frozenset({UNKNOWN, *(_primary(frozenset(tags)) for tags in textual)})
+
+
+def check_languages(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in known_languages():
+            near = difflib.get_close_matches(name.lower(), known_languages(), n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(sorted(known_languages()))}."
+            raise ConfigError(f"there is no language {name!r}. {hint}")

@@ -1,0 +1,19 @@
+r"""The one escape for path names that are not UTF-8: each such byte as `\xNN`, and so that this can be undone, each
+backslash as `\\`. Every other name, with spaces, newlines or terminal escapes in it, is itself.
+
+    src/caf\xe9.py      a Latin-1 name
+    src/odd\\name.py    a name with a backslash in it
+"""
+
+
+def path_text(path: str) -> str:
+    """From the system's form (undecodable bytes as lone surrogates) to text that any reader takes."""
+    if "\\" not in path and path.isascii():
+        return path
+    escaped = path.replace("\\", "\\\\")
+    return "".join(f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else char for char in escaped)
+
+
+def printable(text: str) -> str:
+    """For a terminal: nothing in a file's name may move the cursor or change a colour."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

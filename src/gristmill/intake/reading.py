@@ -1,0 +1,66 @@
+"""A found file -> its Document, or a Drop with the reason. Never blocks on a FIFO, never follows a link, never raises."""
+
+import hashlib
+import os
+import stat
+
+from gristmill.config import ScanConfig
+from gristmill.intake.decoding import decode
+from gristmill.intake.languages import language_of
+from gristmill.records import Document, Drop, DropReason, SourceFile
+
+ATTEMPTS = 3
+
+
+def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
+    raw = read_bytes(file, config.max_file_bytes)
+    if isinstance(raw, Drop):
+        return raw
+    if not raw:
+        return Drop.of(file, DropReason.EMPTY, "0 bytes")
+    decoded = decode(raw)
+    if isinstance(decoded, str):
+        return Drop.of(file, DropReason.BINARY, decoded)
+    if not decoded.text:
+        return Drop.of(file, DropReason.EMPTY, f"{len(raw)} bytes of byte order mark")
+    language = language_of(file.path, decoded.text)
+    if config.languages and language not in config.languages:
+        return Drop.of(file, DropReason.LANGUAGE_NOT_WANTED, language)
+    sha256 = hashlib.sha256(raw).hexdigest()
+    return Document(file=file, text=decoded.text, encoding=decoded.encoding, language=language, sha256=sha256)
+
+
+def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
+    """All of it, as it was at one moment: a file that changes under the reader is read again."""
+    try:
+        for _ in range(ATTEMPTS):
+            descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                before = os.fstat(descriptor)
+                if not stat.S_ISREG(before.st_mode):
+                    return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
+                if before.st_size > max_bytes:
+                    return Drop.of(file, DropReason.TOO_LARGE, f"{before.st_size} bytes, limit {max_bytes}")
+                raw = _read_all(descriptor, before.st_size)
+                after = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+            if same and len(raw) == before.st_size:
+                return raw
+    except FileNotFoundError:
+        return Drop.of(file, DropReason.VANISHED, "not there when it was read")
+    except OSError as error:
+        return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
+    return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    """One byte more is asked for than there should be, so that growth is noticed."""
+    raw = os.read(descriptor, size + 1)
+    while 0 < len(raw) < size:
+        more = os.read(descriptor, size + 1 - len(raw))
+        if not more:
+            break
+        raw += more
+    return raw

@@ -1,0 +1,29 @@
+"""Every file name in a dataset folder, and writing one so that its final name means complete."""
+
+import os
+from pathlib import Path
+
+from gristmill.records import Split
+
+MANIFEST = "manifest.json"
+"""Written last: its presence means complete."""
+FILES = "files.jsonl"
+"""One line per scanned file: kept or dropped, and why."""
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+
+
+def data_file_name(split: Split, index: int, count: int, *, compressed: bool) -> str:
+    """`train.jsonl`, or `train-00003-of-00012.jsonl` where a split takes several files."""
+    part = "" if count == 1 else f"-{index:05d}-of-{count:05d}"
+    return f"{split}{part}.jsonl{'.zst' if compressed else ''}"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,117 @@
+"""What was built, from what, by which versions, with which digests.
+
+Everything but `run` is the same for the same input: two builds can be compared by their manifests.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gristmill.errors import DatasetError
+from gristmill.layout import MANIFEST, write_atomically
+from gristmill.records import DropReason, Split
+
+FORMAT = 1
+
+
+class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    sha256: str
+    """Of the tokenizer.json in the folder."""
+    revision: str | None
+    vocab_size: int
+    engine: str
+    """What did the encoding; every engine gives the same ids."""
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    """The special ids around each window."""
+    pad_id: int | None
+
+
+class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    repo: str
+    commit: str | None
+    found: int
+
+
+class PreviousSplits(msgspec.Struct, frozen=True, kw_only=True):
+    sha256: str
+    num_files_kept_in_place: int
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    found: int
+    kept: int
+    dropped: int
+    dropped_by_reason: dict[DropReason, int]
+    tail_tokens_dropped: int
+
+
+class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
+    files: int
+    groups: int
+    windows: int
+    tokens: int
+    """Distinct content tokens: each file's tokens once."""
+    emitted_tokens: int
+    """Ids in all rows: overlaps, special tokens and padding count again."""
+    share: float
+    """Of all content tokens."""
+
+
+class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
+    bytes: int
+    sha256: str
+    rows: int | None = None
+    split: Split | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What may differ between two builds of the same thing."""
+
+    started_at: str
+    seconds: dict[str, float]
+    workers: int
+    source_bytes: int
+    python: str
+    platform: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    gristmill: str
+    fingerprint: str
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    tokenizer: TokenizerFacts
+    sources: list[SourceFacts]
+    previous_splits: PreviousSplits | None
+    columns: list[str]
+    counts: Counts
+    splits: dict[Split, SplitFacts]
+    tokens_by_language: dict[str, dict[Split, int]]
+    files: dict[str, FileFacts]
+    warnings: list[str]
+    run: Run
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    write_atomically(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DatasetError(f"{str(folder)!r} is not a dataset: it has no {MANIFEST}.") from None
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
+    try:
+        head = msgspec.json.decode(content, type=dict[str, Any])
+        if head.get("format") != FORMAT:
+            raise DatasetError(f"{str(folder)!r} has format {head.get('format')!r}, this gristmill reads {FORMAT}.")
+        return msgspec.convert(head, Manifest)
+    except msgspec.MsgspecError as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None

@@ -1,0 +1,125 @@
+"""build(): the whole flow on one screen.
+
+    sources ─► scan ─► prepare (over batches) ─► decide (once) ─► shape (over pieces) ─► finish (once) ─► dataset
+"""
+
+import errno
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from functools import partial
+
+from gristmill.config import Config
+from gristmill.errors import InputError, OutputError
+from gristmill.intake.languages import check_languages
+from gristmill.intake.naming import printable
+from gristmill.intake.trees import Scan, scan
+from gristmill.layout import FILES
+from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
+from gristmill.progress import Progress
+from gristmill.records import Drop, PreparedDocument
+from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.steps.context import Context
+from gristmill.steps.decide import Decision, decide
+from gristmill.steps.finish import Outcome, describe, machine, write_files_table
+from gristmill.steps.gather import DataFiles
+from gristmill.steps.prepare import batches, prepare
+from gristmill.steps.shape import shape
+from gristmill.tokenizing.locating import locate
+from gristmill.workspace import Workspace
+
+
+def build(config: Config, progress: Progress | None = None) -> Manifest:
+    """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
+    progress = progress or Progress()
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    started = time.perf_counter()
+    check_languages(config.scan.languages)
+    try:
+        with Workspace(config.out) as work:
+            with progress.phase("load"):
+                definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+                definition.write(work.dataset)
+                context = Context(config=config, prepared=work.prepared, dataset=work.dataset)
+                _ = context.row_format, context.window_shape  # a setting the tokenizer rules out says so here
+            with progress.phase("scan") as step:
+                found = scan(config.sources, config.scan, leave_out=(work.target, work.folder))
+                step.advance(len(found.files))
+            source_bytes = sum(file.size for file in found.files)
+            with LocalRunner(num_workers(config.run.workers, source_bytes)) as runner:
+                documents, drops = _prepare(context, found, runner, progress)
+                with progress.phase("decide"):
+                    decision = decide(documents, config)
+                    drops += decision.drops
+                    work.require_space(0 if config.output.compress == "zstd" else _num_bytes(decision))
+                data_files = _shape(context, decision, runner, progress)
+            with progress.phase("finish"):
+                write_files_table(work.dataset / FILES, decision, drops)
+            run = Run(
+                started_at=started_at,
+                seconds={**_rounded(progress.seconds), "total": round(time.perf_counter() - started, 3)},
+                workers=runner.workers,
+                source_bytes=sum(document.size for document in decision.kept),
+                **machine(),
+            )
+            manifest = describe(context, Outcome(definition, found, decision, drops, data_files), run)
+            write_manifest(manifest, work.dataset)
+            work.publish()
+            return manifest
+    except OSError as error:
+        raise _as_ours(error, config) from error
+
+
+def _prepare(
+    context: Context, found: Scan, runner: LocalRunner, progress: Progress
+) -> tuple[list[PreparedDocument], list[Drop]]:
+    documents: list[PreparedDocument] = []
+    drops = list(found.drops)
+    tasks = batches(found.files, context.config.run)
+    with progress.phase("prepare", total=len(found.files)) as step:
+        for prepared in runner.map(partial(prepare, context), tasks):
+            documents += prepared.documents
+            drops += prepared.drops
+            step.advance(len(prepared.documents) + len(prepared.drops))
+    if not documents:
+        raise InputError(_nothing_to_build(context.config, drops))
+    return documents, drops
+
+
+def _shape(context: Context, decision: Decision, runner: LocalRunner, progress: Progress) -> dict[str, FileFacts]:
+    total = sum(document.num_windows for document in decision.kept)
+    files = DataFiles(context.dataset)
+    with progress.phase("shape", total=total, unit="windows") as step:
+        for piece, shaped in zip(decision.pieces, runner.map(partial(shape, context), decision.pieces), strict=True):
+            files.add(piece, shaped)
+            step.advance(shaped.num_rows)
+        return files.close()
+
+
+def _num_bytes(decision: Decision) -> int:
+    return sum(piece.num_bytes for piece in decision.pieces)
+
+
+def _rounded(seconds: dict[str, float]) -> dict[str, float]:
+    return {phase: round(value, 3) for phase, value in seconds.items()}
+
+
+def _nothing_to_build(config: Config, drops: list[Drop]) -> str:
+    """An empty result has a reason: say it."""
+    where = ", ".join(repr(source) for source in config.sources)
+    if not drops:
+        return f"there are no files in {where}. Check the path, and what its .gitignore leaves out."
+    reasons = Counter(drop.reason for drop in drops).most_common(3)
+    listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
+    example = printable(f"{drops[0].path}: {drops[0].detail}")
+    return f"nothing to build from in {where}: {len(drops)} files found, all dropped ({listed}). For example {example}."
+
+
+def _as_ours(error: OSError, config: Config) -> OutputError:
+    """What the system refused while writing; sources that cannot be read are drops and never come here."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return OutputError(
+            f"no space left while writing {config.out!r}; nothing was changed there. Free some, or use --compress zstd."
+        )
+    place = f" at {str(error.filename)!r}" if error.filename else ""
+    return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{place}.")

@@ -1,0 +1,115 @@
+"""Bars for people, lines for logs, and the seconds each phase took.
+
+    with progress.phase("prepare", total=1349, unit="files") as step:
+        step.advance(16)
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class Step:
+    """One phase under way. Says nothing; the two below do."""
+
+    def __init__(self, name: str, total: int, unit: str) -> None:
+        self.name, self.total, self.unit, self.done = name, total, unit, 0
+        self.started_at = time.perf_counter()
+
+    def advance(self, count: int) -> None:
+        self.done += count
+
+    def finish(self) -> None:
+        pass
+
+
+class _LineStep(Step):
+    """A line every few seconds while it runs and one at its end, if it took over a second: for logs."""
+
+    def __init__(self, name: str, total: int, unit: str, stream: TextIO) -> None:
+        super().__init__(name, total, unit)
+        self._stream, self._last_line_at = stream, self.started_at
+
+    def advance(self, count: int) -> None:
+        super().advance(count)
+        now = time.perf_counter()
+        if now - self._last_line_at >= SECONDS_BETWEEN_LINES:
+            self._last_line_at = now
+            rate = self.done / (now - self.started_at)
+            left = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
+            print(f"{self.name}: {self.done:,} of {self.total:,} {self.unit}{left}", file=self._stream, flush=True)
+
+    def finish(self) -> None:
+        seconds = time.perf_counter() - self.started_at
+        if seconds >= 1:
+            print(f"{self.name}: {self.done:,} {self.unit} in {seconds:.1f} s", file=self._stream, flush=True)
+
+
+class _BarStep(Step):
+    def __init__(self, name: str, total: int, unit: str, bars: "RichProgress") -> None:
+        super().__init__(name, total, unit)
+        self._bars = bars
+        self._task: TaskID = bars.add_task(name, total=total or None, unit=unit, rate="")
+
+    def advance(self, count: int) -> None:
+        super().advance(count)
+        rate = self.done / max(time.perf_counter() - self.started_at, 1e-9)
+        self._bars.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
+
+    def finish(self) -> None:
+        self._bars.update(self._task, completed=self.done, total=max(self.done, 1))
+        self._bars.stop()
+
+
+class Progress:
+    def __init__(self, *, quiet: bool = True, stream: TextIO | None = None) -> None:
+        self._quiet = quiet
+        self._stream = stream or sys.stderr
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str, total: int = 0, unit: str = "files") -> Iterator[Step]:
+        step = self._step(name, total, unit)
+        try:
+            yield step
+        finally:
+            step.finish()
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - step.started_at
+
+    def say(self, line: str) -> None:
+        if not self._quiet:
+            print(line, file=self._stream, flush=True)
+
+    def _step(self, name: str, total: int, unit: str) -> Step:
+        if self._quiet:
+            return Step(name, total, unit)
+        if not self._stream.isatty():
+            return _LineStep(name, total, unit, self._stream)
+        return _BarStep(name, total, unit, _bars(self._stream))
+
+
+def _bars(stream: TextIO) -> "RichProgress":
+    from rich.console import Console  # noqa: PLC0415 - only where there is a terminal to draw on
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+    bars = RichProgress(
+        TextColumn("{task.description:>8}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+        transient=True,
+    )
+    bars.start()
+    return bars

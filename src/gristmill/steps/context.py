@@ -1,0 +1,30 @@
+"""What every task of a build knows: the configuration and the folders. Small, picklable, the same in every process."""
+
+from pathlib import Path
+
+import msgspec
+
+from gristmill.config import Config
+from gristmill.formats.jsonl import RowFormat
+from gristmill.shaping.windows import WindowShape
+from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    config: Config
+    prepared: Path
+    """Shards of ids, between step 1 and step 3."""
+    dataset: Path
+    """The dataset as it grows, beside its final place; the tokenizer lies there first."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_in(self.dataset)
+
+    @property
+    def row_format(self) -> RowFormat:
+        return RowFormat.of(self.config, self.tokenizer.definition)
+
+    @property
+    def window_shape(self) -> WindowShape:
+        return WindowShape.of(self.config.window, self.tokenizer.definition.template.num_special)

@@ -1,0 +1,58 @@
+"""Documents' ids on disk between prepare and shape: one file per batch, one block per document.
+
+    ids (uint16 or uint32) | tokens that hold a line feed (uint32) | with text: token starts (int64), UTF-8
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.formats.jsonl import DocumentText
+from gristmill.records import PreparedDocument
+from gristmill.tokenizing.tokenizer import Encoded
+
+
+class Block(NamedTuple):
+    ids: npt.NDArray[Any]
+    newline_tokens: npt.NDArray[np.uint32]
+    text: DocumentText | None
+
+
+def id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
+    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
+
+
+def to_block(encoded: Encoded, utf8: bytes, vocab_size: int) -> bytes:
+    ids = encoded.ids.astype(id_type(vocab_size)).tobytes()
+    text = b"" if encoded.starts is None else encoded.starts.tobytes() + utf8
+    return ids + encoded.newline_tokens.tobytes() + text
+
+
+def read_blocks(
+    folder: Path, documents: Sequence[PreparedDocument], vocab_size: int
+) -> Iterator[tuple[PreparedDocument, Block]]:
+    """In the order given; documents of one shard next to each other cost one open."""
+    for shard, group in groupby(documents, key=lambda document: document.shard):
+        descriptor = os.open(folder / shard, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for document in group:
+                content = os.pread(descriptor, document.shard_bytes, document.shard_offset)
+                yield document, _from_block(content, document, vocab_size)
+        finally:
+            os.close(descriptor)
+
+
+def _from_block(content: bytes, document: PreparedDocument, vocab_size: int) -> Block:
+    ids = np.frombuffer(content, id_type(vocab_size), document.num_tokens)
+    at = ids.nbytes
+    newline_tokens = np.frombuffer(content, np.uint32, document.num_newlines, at)
+    at += newline_tokens.nbytes
+    if at == len(content):
+        return Block(ids, newline_tokens, None)
+    starts = np.frombuffer(content, np.int64, document.num_tokens + 1, at)
+    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts))

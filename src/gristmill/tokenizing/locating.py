@@ -1,0 +1,131 @@
+"""Where a tokenizer comes from: the package, a file, a folder, or the Hub -> its Definition."""
+
+import lzma
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gristmill.errors import TokenizerError
+from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
+from gristmill.tokenizing import hub
+from gristmill.tokenizing.definition import Definition
+
+BUNDLED = "codebert"
+BUNDLED_FILE = "bundled/codebert.json.xz"
+CODEBERT_CONFIG: dict[str, Any] = {
+    "tokenizer_class": "RobertaTokenizer",
+    "model_max_length": 512,
+    "add_prefix_space": False,
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "cls_token": "<s>",
+    "unk_token": "<unk>",
+    "pad_token": "<pad>",
+    "mask_token": "<mask>",
+}
+ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def locate(name: str, *, cache_dir: str | None = None) -> Definition:
+    if name == BUNDLED:
+        packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
+        return Definition(name=name, json=lzma.decompress(packed), config=_to_json(CODEBERT_CONFIG))
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _from_folder(path, name=path.resolve().name)
+    if path.is_file():
+        return _from_folder(path.parent, name=path.resolve().name, tokenizer_file=path)
+    if hub.is_repo_id(name):
+        downloaded = hub.download(name, cache_dir)
+        return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
+    raise TokenizerError(f"there is no tokenizer {name!r}: name 'codebert', a file, a folder or a Hub id like 'org/name'.")
+
+
+def _from_folder(
+    folder: Path, *, name: str, tokenizer_file: Path | None = None, revision: str | None = None
+) -> Definition:
+    config_file = folder / TOKENIZER_CONFIG
+    try:
+        config = config_file.read_bytes() if config_file.is_file() else None
+        json_file = tokenizer_file or folder / TOKENIZER
+        if json_file.is_file():
+            json = json_file.read_bytes()
+        elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+            json, config = _from_vocab_and_merges(folder, config)
+        else:
+            raise TokenizerError(f"the folder {str(folder)!r} holds no tokenizer.json, nor vocab.json and merges.txt.")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenizerError(f"cannot read the tokenizer {name!r}: {error}.") from None
+    if config is None:
+        config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast"})
+    definition = Definition(name=name, json=json, config=_checked_config(config, name), revision=revision)
+    _ = definition.template, definition.vocab_size  # a damaged one says so here, not in the middle of a build
+    return definition
+
+
+def _checked_config(config: bytes, name: str) -> bytes:
+    try:
+        msgspec.json.decode(config, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise TokenizerError(f"the {TOKENIZER_CONFIG} of {name!r} is damaged: {error}.") from None
+    return config
+
+
+def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, bytes]:
+    """The older pair of files holds GPT-2's byte-level BPE; RoBERTa's five special tokens make it a RoBERTa."""
+    try:
+        vocab = msgspec.json.decode((folder / "vocab.json").read_bytes(), type=dict[str, int])
+    except msgspec.MsgspecError as error:
+        raise TokenizerError(f"{str(folder / 'vocab.json')!r} is damaged: {error}.") from None
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    unknown = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
+    if unknown is not None:
+        raise TokenizerError(f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} makes no token of the vocabulary.")
+    is_roberta = all(token in vocab for token in ROBERTA_TOKENS)
+    specials = ROBERTA_TOKENS if is_roberta else tuple(token for token in vocab if token == "<|endoftext|>")
+    tree = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_special(vocab[token], token) for token in sorted(specials, key=vocab.__getitem__)],
+        "normalizer": None,
+        "pre_tokenizer": _BYTE_LEVEL,
+        "post_processor": _roberta_processor(vocab) if is_roberta else _BYTE_LEVEL,
+        "decoder": _BYTE_LEVEL,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+    if config is None:
+        config = _to_json(CODEBERT_CONFIG if is_roberta else {"tokenizer_class": "GPT2Tokenizer"})
+    return _to_json(tree), config
+
+
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+def _special(index: int, content: str) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": content == "<mask>", "rstrip": False, "normalized": False, "special": True}
+    return {"id": index, "content": content, **flags}
+
+
+def _roberta_processor(vocab: dict[str, int]) -> dict[str, Any]:
+    ends = {"sep": ["</s>", vocab["</s>"]], "cls": ["<s>", vocab["<s>"]]}
+    return {"type": "RobertaProcessing", **ends, "trim_offsets": True, "add_prefix_space": False}
+
+
+def _to_json(value: Any) -> bytes:
+    return msgspec.json.encode(value)

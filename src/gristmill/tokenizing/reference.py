@@ -1,0 +1,54 @@
+"""Hugging Face `tokenizers`: every model type there is, and the oracle that the fast engine is tested against."""
+
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.errors import MissingExtraError, TokenizerError
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.tokenizer import Encoded, Offsets
+
+
+class ReferenceTokenizer:
+    def __init__(self, definition: Definition) -> None:
+        try:
+            import tokenizers  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise MissingExtraError(
+                f"the tokenizer {definition.name!r} ({definition.model_type}) needs the tokenizers package: "
+                "pip install 'gristmill[tokenizers]'"
+            ) from None
+        self.definition = definition
+        self.engine = f"tokenizers {version('tokenizers')}"
+        try:
+            self._engine: Any = tokenizers.Tokenizer.from_str(msgspec.json.encode(definition.plain()).decode())
+        except Exception as error:  # the library raises plain Exception for a file it cannot read
+            raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
+
+    def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
+        characters = text.decode("utf-8")
+        encoding = self._engine.encode(characters, add_special_tokens=False)
+        ids = np.array(encoding.ids, np.uint32)
+        starts = _byte_starts(characters, len(text), encoding.offsets)
+        newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        newline_tokens = np.maximum(np.searchsorted(starts[:-1], newlines, "right") - 1, 0).astype(np.uint32)
+        return Encoded(ids, newline_tokens, starts if with_starts else None)
+
+    def decode(self, ids: npt.ArrayLike) -> bytes:
+        text: str = self._engine.decode(np.asarray(ids).tolist(), skip_special_tokens=False)
+        return text.encode("utf-8")
+
+
+def _byte_starts(characters: str, num_bytes: int, offsets: list[tuple[int, int]]) -> Offsets:
+    """Character offsets of the tokens -> byte offsets; what lies between two tokens belongs to the first of them."""
+    starts = np.zeros(len(offsets) + 1, np.int64)
+    starts[:-1] = [start for start, _ in offsets]
+    if num_bytes != len(characters):
+        code_points = np.frombuffer(characters.encode("utf-32-le"), np.uint32)
+        widths = 1 + (code_points >= 0x80).astype(np.int64) + (code_points >= 0x800) + (code_points >= 0x10000)  # noqa: PLR2004
+        starts[:-1] = np.concatenate(([0], np.cumsum(widths)))[starts[:-1]]
+    starts[0], starts[-1] = 0, num_bytes
+    return np.maximum.accumulate(starts)

