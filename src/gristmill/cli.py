@@ -1,7 +1,7 @@
 """Words on the command line -> Config -> one library call; errors -> one line and an exit code.
 
-    0 done · 1 the answer is no · 2 usage or configuration · 3 input or output · 4 not a dataset, or damaged
-    70 a fault of ours · 130 interrupted
+0 done · 1 the answer is no · 2 usage or configuration · 3 input or output · 4 not a dataset, or damaged
+70 a fault of ours · 130 interrupted
 """
 
 import os
@@ -11,11 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 import gristmill
-from gristmill.config import load_config
+from gristmill.config import default_of, load_config
 from gristmill.errors import ConfigError, GristmillError
 
 INTERRUPTED = 130
@@ -42,6 +41,21 @@ class Compression(StrEnum):
     zstd = "zstd"
 
 
+WHAT, ROWS, SPLITS, FILES, RUNNING = "What and where", "Windows and rows", "Splits", "Which files", "Running"
+
+
+def _value(panel: str, metavar: str | None, text: str, setting: str | None = None, default: str | None = None) -> Any:
+    """An option with a value. Its default lives in gristmill.config and is only told here."""
+    told = str(default_of(setting)) if setting is not None else default
+    return typer.Option(
+        metavar=metavar, help=text if told is None else f"{text}  \\[default: {told}]", rich_help_panel=panel
+    )
+
+
+def _flag(panel: str, *names: str, text: str) -> Any:
+    return typer.Option(*names, metavar=" ", help=text, rich_help_panel=panel)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"gristmill {gristmill.__version__}")
@@ -51,152 +65,94 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _main(
     _show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", metavar=" ", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     pass
 
 
-WHAT, HOW_CUT, HOW_SPLIT, WHICH, HOW_RUN = "What and where", "Windows and rows", "Splits", "Which files", "Running"
-
-
 @app.command()
 def build(
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="SOURCE...", help="Folders, git work trees or single files.")
+        list[str] | None, typer.Argument(metavar="SOURCE", help="Folders, git work trees or single files, one or more.")
     ] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The dataset folder to make.", rich_help_panel=WHAT)
-    ] = None,
+    out: Annotated[str | None, _value(WHAT, "DIR", "The dataset folder to make.")] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="'codebert' (in the package), a tokenizer.json, a folder with one, or a Hub id like "
-            "'org/name' or 'org/name@revision'.  [default: codebert]",
-            rich_help_panel=WHAT,
+        _value(
+            WHAT,
+            "NAME",
+            "'codebert', which is in the package, a tokenizer.json, a folder with one, or a Hub id like 'org/name' or "
+            "'org/name@revision'.",
+            "tokenizer.name",
         ),
     ] = None,
     cache_dir: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where tokenizers from the Hub are kept.  [default: the Hugging Face cache]",
-            rich_help_panel=WHAT,
-        ),
+        str | None, _value(WHAT, "DIR", "Where tokenizers from the Hub are kept.", default="the Hugging Face cache")
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Settings from a TOML file; options on the command line come on top.",
-            rich_help_panel=WHAT,
-        ),
+        Path | None, _value(WHAT, "FILE", "Settings from a TOML file; options on the command line come on top.")
     ] = None,
     window: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Ids per window, special tokens included.  [default: 512]", rich_help_panel=HOW_CUT
-        ),
+        int | None, _value(ROWS, "N", "Ids per window, special tokens included.", "window.length")
     ] = None,
     overlap: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Content tokens that neighbouring windows share.  [default: 256]",
-            rich_help_panel=HOW_CUT,
-        ),
+        int | None, _value(ROWS, "N", "Content tokens that neighbouring windows share.", "window.overlap")
     ] = None,
     tail: Annotated[
         Tail | None,
-        typer.Option(
-            help="A file's last window: keep it short, shift it back to full length, or drop it if it brings fewer "
-            "than 32 new tokens.  [default: keep]",
-            rich_help_panel=HOW_CUT,
+        _value(
+            ROWS,
+            None,
+            "A file's last window: keep it short, shift it back to full length, or drop it if it brings fewer than 32 "
+            "new tokens.",
+            "window.tail",
         ),
     ] = None,
     pad: Annotated[
-        bool | None,
-        typer.Option("--pad", help="Pad rows to the window length and add attention_mask.", rich_help_panel=HOW_CUT),
+        bool | None, _flag(ROWS, "--pad", text="Pad rows to the window length and add attention_mask.")
     ] = None,
-    with_text: Annotated[
-        bool | None,
-        typer.Option("--with-text", help="Add each window's text to its row.", rich_help_panel=HOW_CUT),
-    ] = None,
+    with_text: Annotated[bool | None, _flag(ROWS, "--with-text", text="Add each window's text to its row.")] = None,
     compress: Annotated[
-        Compression | None,
-        typer.Option(help="Write .jsonl.zst, still readable row by row.  [default: none]", rich_help_panel=HOW_CUT),
+        Compression | None, _value(ROWS, None, "Write .jsonl.zst, still readable row by row.", "output.compress")
     ] = None,
     split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A/B/C",
-            help="Percent of the tokens for train/validation/test.  [default: 85/10/5]",
-            rich_help_panel=HOW_SPLIT,
-        ),
+        str | None, _value(SPLITS, "A/B/C", "Percent of the tokens for train/validation/test.", "split.shares")
     ] = None,
     splits: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keep files in the split they have in this files.jsonl.  [default: the one in DIR, if any]",
-            rich_help_panel=HOW_SPLIT,
+        _value(
+            SPLITS, "FILE", "Keep files in the split they have in this files.jsonl.", default="the one in --out, if any"
         ),
     ] = None,
     fresh_splits: Annotated[
-        bool | None,
-        typer.Option("--fresh-splits", help="Split anew, whatever an earlier build did.", rich_help_panel=HOW_SPLIT),
+        bool | None, _flag(SPLITS, "--fresh-splits", text="Split anew, whatever an earlier build did.")
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Decides who goes where.  [default: 0]", rich_help_panel=HOW_SPLIT),
-    ] = None,
+    seed: Annotated[int | None, _value(SPLITS, "N", "Decides which file goes where.", "split.seed")] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Take only files that match, patterns as in a .gitignore; repeatable.",
-            rich_help_panel=WHICH,
-        ),
+        _value(FILES, "GLOB", "Take only files that match a pattern, as in a .gitignore; repeatable."),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Leave out files that match; '!GLOB' brings back what is left out by default; repeatable.",
-            rich_help_panel=WHICH,
-        ),
+        _value(FILES, "GLOB", "Leave out files that match; '!GLOB' brings back what is left out anyway; repeatable."),
     ] = None,
     language: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Take only this language, like 'python'; repeatable.", rich_help_panel=WHICH),
+        list[str] | None, _value(FILES, "NAME", "Take only this language, like 'python'; repeatable.")
     ] = None,
-    max_file_bytes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Leave out larger files.  [default: 1048576]", rich_help_panel=WHICH),
-    ] = None,
+    max_file_bytes: Annotated[int | None, _value(FILES, "N", "Leave out larger files.", "scan.max_file_bytes")] = None,
     workers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|N", help="Processes to use; never changes the result.  [default: auto]", rich_help_panel=HOW_RUN
-        ),
+        str | None, _value(RUNNING, "auto|N", "Processes to use; never changes the result.", "run.workers")
     ] = None,
     batch_bytes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Source bytes that a worker takes at a time.  [default: 4194304]", rich_help_panel=HOW_RUN
-        ),
+        int | None, _value(RUNNING, "N", "Source bytes that a worker takes at a time.", "run.batch_bytes")
     ] = None,
     batch_files: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Files that a worker takes at a time, at most.  [default: no limit]", rich_help_panel=HOW_RUN
-        ),
+        int | None, _value(RUNNING, "N", "Files that a worker takes at a time, at most.", default="no limit")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=HOW_RUN)] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON, for scripts.", rich_help_panel=HOW_RUN)
-    ] = False,
+    quiet: Annotated[bool, _flag(RUNNING, "--quiet", "-q", text="Print nothing but errors.")] = False,
+    as_json: Annotated[bool, _flag(RUNNING, "--json", text="Print the summary as JSON, for scripts.")] = False,
 ) -> None:
     """Make a training dataset from source code.
 
@@ -254,15 +210,18 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """One call of the command line -> its exit code."""
     try:
+        # Without its own handling of errors, typer returns what a command or an Exit gives.
         outcome: Any = app(arguments, standalone_mode=False)
     except GristmillError as error:
         return _fail(str(error), error.exit_code)
-    except click.ClickException as error:
-        hint = getattr(error, "ctx", None)
-        where = f" Try '{hint.command_path} --help'." if hint is not None else ""
-        return _fail(f"{error.format_message().rstrip('.')}.{where}", ConfigError.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted; nothing was changed.", INTERRUPTED)
+    except typer.TyperException as error:
+        if not error.format_message():  # it has shown its help
+            return ConfigError.exit_code
+        context = getattr(error, "ctx", None)
+        advice = f" Try '{context.command_path} --help'." if context is not None else ""
+        return _fail(f"{error.format_message().rstrip('.')}.{advice}", ConfigError.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        outcome = INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone: not a fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -270,6 +229,8 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception:  # noqa: BLE001 - the last resort, which must name itself as a fault of ours
         traceback.print_exc()
         return _fail("this is a fault in gristmill, please report it with the lines above.", OUR_FAULT)
+    if outcome == INTERRUPTED:
+        return _fail("interrupted; nothing half-written was left behind.", INTERRUPTED)
     return outcome if isinstance(outcome, int) else 0
 
 

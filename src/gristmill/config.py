@@ -144,7 +144,7 @@ class Config(_Section):
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        settings: dict[str, Any] = msgspec.to_builtins(self)
+        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         for name in ("sources", "out", "run"):
             del settings[name]
         del settings["tokenizer"], settings["split"]["previous"], settings["split"]["fresh"]
@@ -223,6 +223,16 @@ def setting_names() -> list[str]:
         else:
             names.append(field.name)
     return names
+
+
+def default_of(setting: str) -> Any:
+    """`window.overlap` -> 256"""
+    section: Any = Config
+    default: Any = None
+    for name in setting.split("."):
+        field = next(field for field in msgspec.structs.fields(section) if field.name == name)
+        section, default = field.type, field.default
+    return default
 
 
 def _resolve_paths(tree: dict[str, Any], base: Path) -> None:

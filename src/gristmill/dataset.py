@@ -1,8 +1,8 @@
 """open_dataset(): what a trainer uses. Rows one at a time or by number, without reading what is not asked for.
 
-    dataset = open_dataset("dataset")
-    for row in dataset["train"]: ...
-    dataset["train"][123]["input_ids"]
+dataset = open_dataset("dataset")
+for row in dataset["train"]: ...
+dataset["train"][123]["input_ids"]
 """
 
 import os

@@ -1,6 +1,6 @@
 """build(): the whole flow on one screen.
 
-    sources ─► scan ─► prepare (over batches) ─► decide (once) ─► shape (over pieces) ─► finish (once) ─► dataset
+sources ─► scan ─► prepare (over batches) ─► decide (once) ─► shape (over pieces) ─► finish (once) ─► dataset
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Bars for people, lines for logs, and the seconds each phase took.
 
-    with progress.phase("prepare", total=1349, unit="files") as step:
-        step.advance(16)
+with progress.phase("prepare", total=1349, unit="files") as step:
+    step.advance(16)
 """
 
 import sys

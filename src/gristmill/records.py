@@ -1,6 +1,6 @@
 """What flows through the mill: one small record per state of a file.
 
-SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windows; or Drop, with a reason, at any point.
+SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windows; or, at any point, Drop (a reason).
 """
 
 from enum import StrEnum

@@ -38,6 +38,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
     console.print(table)
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
+    megabytes = manifest.run.source_bytes / 1e6
     phases = " · ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     assert isinstance(console.file, io.StringIO)
     lines = [
@@ -47,8 +48,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         f"tokens   {tokens:,} in the files, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
         f"size     {_data_bytes(manifest) / 1e6:,.1f} MB in {len(_data_files(manifest))} data files",
         f"seconds  {seconds['total']:.2f} with {manifest.run.workers} workers: {phases}",
-        f"         {tokens / seconds['total'] / 1e6:,.1f} million tokens/s, "
-        f"{manifest.run.source_bytes / seconds['total'] / 1e6:,.1f} MB of source/s",
+        f"         {tokens / seconds['total'] / 1e6:,.1f} million tokens/s, {megabytes / seconds['total']:,.1f} MB/s",
         f"dataset  {out}",
     ]
     return "\n".join(lines)

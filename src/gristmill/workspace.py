@@ -1,8 +1,8 @@
-"""The place where a dataset grows: OUT.work, beside OUT, under a lock. It takes its place by rename when it is complete.
+"""Where a dataset grows: OUT.work, beside OUT, under a lock. It takes its place by rename when it is complete.
 
-    OUT.work/lock        held while a build runs; a second build into OUT refuses
-    OUT.work/prepared/   shards of ids
-    OUT.work/dataset/    the dataset until it is complete
+OUT.work/lock        held while a build runs; a second build into OUT refuses
+OUT.work/prepared/   shards of ids
+OUT.work/dataset/    the dataset until it is complete
 """
 
 import ctypes

@@ -21,6 +21,9 @@ from gristmill.tokenizing.definition import Definition
 
 COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
 SCAN_BYTES = 1 << 24
+POWERS_OF_TEN = 10 ** np.arange(1, 19)
+WIDTHS_KNOWN = 1 << 18
+"""A table for the ids of nearly every vocabulary; larger ids are measured one by one."""
 
 
 class DocumentText(NamedTuple):
@@ -83,7 +86,8 @@ class RowFormat(NamedTuple):
         """Exactly `sum(map(len, self.format_rows(rows)))`, at a fraction of the cost."""
         windows = rows.windows
         size = len(windows) * (sum(map(len, self._constants(rows))) + len(_numbers(0, 0, 0, 0)) - 4 + len(b"}\n"))
-        size += sum(int((to - at).sum()) for at, to in [_id_ranges(rows.ids, windows)])
+        at, to = _id_ranges(rows.ids, windows)
+        size += int((to - at).sum())
         for column in (*lines_of(windows, rows.newline_tokens), windows.starts, windows.fresh):
             size += int(_num_digits(column).sum())
         if self.pad_id is not None:
@@ -112,7 +116,8 @@ class RowFormat(NamedTuple):
             return [b"".join((*row, extra, b"}\n")) for row, extra in zip(plain, extras, strict=True)]
         pads = [self._pads(self.length - count) for count in self.num_ids(windows).tolist()]
         return [
-            b"".join((*row[:3], pad, *row[3:], extra, b"}\n")) for row, pad, extra in zip(plain, pads, extras, strict=True)
+            b"".join((*row[:3], pad, *row[3:], extra, b"}\n"))
+            for row, pad, extra in zip(plain, pads, extras, strict=True)
         ]
 
     def _constants(self, rows: DocumentRows) -> _Constants:
@@ -153,21 +158,19 @@ def text_ranges(text: DocumentText, windows: Windows) -> tuple[Indices, Indices]
 
 def _id_ranges(ids: npt.NDArray[Any], windows: Windows) -> tuple[Indices, Indices]:
     """Where each window's ids lie in `[12,345,…]`, brackets and outer commas left out."""
-    bounds, inverse = np.unique(np.concatenate((windows.starts, windows.ends)), return_inverse=True)
-    widths = _id_widths(1 << 17)[ids] if len(ids) and int(ids.max()) < 1 << 17 else _num_digits(ids) + 1
-    offsets = 1 + np.concatenate(([0], np.cumsum(np.add.reduceat(widths, bounds[:-1], dtype=np.int64))))
-    offsets = offsets[inverse]
-    return offsets[: len(windows)], offsets[len(windows) :] - 1
+    offsets = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum(_id_widths().take(ids) if int(ids.max()) < WIDTHS_KNOWN else _num_digits(ids) + 1, out=offsets[1:])
+    return offsets[windows.starts] + 1, offsets[windows.ends]
 
 
 @cache
-def _id_widths(limit: int) -> npt.NDArray[np.uint8]:
+def _id_widths() -> npt.NDArray[np.uint8]:
     """Digits of each id, and its comma."""
-    return (_num_digits(np.arange(limit)) + 1).astype(np.uint8)
+    return (_num_digits(np.arange(WIDTHS_KNOWN)) + 1).astype(np.uint8)
 
 
 def _num_digits(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    return 1 + np.searchsorted(10 ** np.arange(1, 19), numbers, "right")
+    return 1 + np.searchsorted(POWERS_OF_TEN, numbers, "right")
 
 
 def _numbers(first: int, last: int, start: int, fresh: int) -> bytes:

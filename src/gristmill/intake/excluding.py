@@ -37,7 +37,16 @@ DEFAULT_EXCLUDES = (
         "caches",
         folders=(
             *("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".cache"),
-            *(".gradle", ".next", ".nuxt", ".svelte-kit", ".parcel-cache", ".turbo", ".terraform", ".ipynb_checkpoints"),
+            *(
+                ".gradle",
+                ".next",
+                ".nuxt",
+                ".svelte-kit",
+                ".parcel-cache",
+                ".turbo",
+                ".terraform",
+                ".ipynb_checkpoints",
+            ),
         ),
     ),
     Exclude(

@@ -1,7 +1,8 @@
 """Asks git which files a work tree has, without letting anything in that repository run.
 
-An untrusted repository's own configuration can name programs: `core.fsmonitor` is executed by `git ls-files`, a promisor
-remote by a lazy fetch. Both are switched off here, on the command line and in the environment, which outrank it.
+An untrusted repository's own configuration can name programs: `core.fsmonitor` is executed by `git ls-files`, a
+promisor remote by a lazy fetch. Both are switched off here, on the command line and in the environment, which outrank
+it.
 """
 
 import os

@@ -38,7 +38,12 @@ def _primary(tags: frozenset[str]) -> str:
 
 @cache
 def known_languages() -> frozenset[str]:
-    tables = (extensions.EXTENSIONS, extensions.EXTENSIONS_NEED_BINARY_CHECK, extensions.NAMES, interpreters.INTERPRETERS)
+    tables = (
+        extensions.EXTENSIONS,
+        extensions.EXTENSIONS_NEED_BINARY_CHECK,
+        extensions.NAMES,
+        interpreters.INTERPRETERS,
+    )
     textual = (tags for table in tables for tags in table.values() if "binary" not in tags)
     return frozenset({UNKNOWN, *(_primary(frozenset(tags)) for tags in textual)})
 

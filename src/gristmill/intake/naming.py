@@ -1,5 +1,7 @@
-r"""The one escape for path names that are not UTF-8: each such byte as `\xNN`, and so that this can be undone, each
-backslash as `\\`. Every other name, with spaces, newlines or terminal escapes in it, is itself.
+r"""The one escape for path names that are not UTF-8.
+
+Each byte that is not UTF-8 becomes `\xNN`, and so that this can be undone, each backslash `\\`. Every other name, with
+spaces, newlines or terminal escapes in it, is itself.
 
     src/caf\xe9.py      a Latin-1 name
     src/odd\\name.py    a name with a backslash in it

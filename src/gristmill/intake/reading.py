@@ -1,5 +1,6 @@
-"""A found file -> its Document, or a Drop with the reason. Never blocks on a FIFO, never follows a link, never raises."""
+"""A found file -> its Document, or a Drop with the reason. Never blocks on a FIFO, follows a link, or raises."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -51,6 +52,8 @@ def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
     except FileNotFoundError:
         return Drop.of(file, DropReason.VANISHED, "not there when it was read")
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
         return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
     return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
 

@@ -1,7 +1,8 @@
 """Folders, git work trees and single files -> the SourceFiles in them, in path order, and what was left out.
 
-- A git work tree is what git says it is (intake.git). Submodules that are checked out and repositories nested inside are
-  listed by their own git, under their path in the source. A folder that the work tree around it ignores is a plain one.
+- A git work tree is what git says it is (intake.git). Submodules that are checked out and repositories nested inside
+  are listed by their own git, under their path in the source. A folder that the work tree around it ignores is a
+  plain one.
 - In any other folder .gitignore and .ignore files count, as ripgrep reads them.
 - A symbolic link is never followed, so nothing outside a source is read and no loop is possible.
 - The output folder, where it lies inside a source, is not there as far as the scan is concerned.
@@ -173,11 +174,11 @@ def _list_folder(
     for entry in listing.entries:
         nested = prefix + entry.path.rstrip("/")
         location = os.path.join(source.root, nested)
-        if entry.path.endswith("/") or os.path.isdir(location):
-            if os.path.lexists(os.path.join(location, ".git")) and not os.path.islink(location):
-                yield from _list_folder(source, nested + "/", paths, hidden, result)
-                continue
-        yield _Found(nested, is_tracked=entry.is_tracked, folders_judged=False)
+        # A submodule is listed by its name, a repository nested inside with a slash at its end.
+        if os.path.lexists(os.path.join(location, ".git")) and not os.path.islink(location):
+            yield from _list_folder(source, nested + "/", paths, hidden, result)
+        else:
+            yield _Found(nested, is_tracked=entry.is_tracked, folders_judged=False)
 
 
 def _git_listing(folder: str, repo: str, result: Scan) -> git.Listing | None:
@@ -192,9 +193,7 @@ def _git_listing(folder: str, repo: str, result: Scan) -> git.Listing | None:
     return listing
 
 
-def _walk(
-    source: Source, prefix: str, paths: PathFilter, hidden: tuple[str, ...], result: Scan
-) -> Iterator[_Found]:
+def _walk(source: Source, prefix: str, paths: PathFilter, hidden: tuple[str, ...], result: Scan) -> Iterator[_Found]:
     """A plain folder. Folders that are left out are not entered: one drop stands for all that is in them."""
     pending: list[tuple[str, tuple[_IgnoreFile, ...]]] = [(prefix, ())]
     while pending:
@@ -220,7 +219,9 @@ def _walk(
                 continue
             verdict = paths.judge_folder(path_text(path))
             if verdict is not None:
-                result.drops.append(Drop(repo=source.repo, path=path_text(path) + "/", reason=verdict.reason, detail=verdict.detail))
+                result.drops.append(
+                    Drop(repo=source.repo, path=path_text(path) + "/", reason=verdict.reason, detail=verdict.detail)
+                )
             elif os.path.lexists(os.path.join(entry.path, ".git")):
                 yield from _list_folder(source, path + "/", paths, hidden, result)
             else:

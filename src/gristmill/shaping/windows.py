@@ -1,10 +1,10 @@
 """A file's ids -> windows: length, overlap and tail, by slicing the ids of the whole file.
 
-    510 content tokens a window (512 less two special ones), overlap 256, a file of 1,000 tokens, tail keep:
+510 content tokens a window (512 less two special ones), overlap 256, a file of 1,000 tokens, tail keep:
 
-    start   0 ├────────── 510 ──────────┤              fresh 510
-    start 254       ├────────── 510 ──────────┤        fresh 254
-    start 508             ├──────── 492 ────────┤      fresh 236
+start   0 ├────────── 510 ──────────┤              fresh 510
+start 254       ├────────── 510 ──────────┤        fresh 254
+start 508             ├──────── 492 ────────┤      fresh 236
 """
 
 from typing import NamedTuple
@@ -60,7 +60,8 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
     num_windows = max(1, -((shape.overlap - num_tokens) // stride))
     starts = np.arange(num_windows, dtype=np.int64) * stride
     ends = np.minimum(starts + shape.num_content, num_tokens)
-    fresh = np.diff(ends, prepend=0)
+    fresh = ends.copy()
+    fresh[1:] -= ends[:-1]
     if num_windows > 1 and shape.tail == "shift":
         starts[-1] = num_tokens - shape.num_content
     if num_windows > 1 and shape.tail == "drop" and fresh[-1] < shape.min_fresh:

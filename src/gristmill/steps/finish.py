@@ -72,7 +72,8 @@ def _dropped_row(drop: Drop) -> dict[str, Any]:
 class Outcome(NamedTuple):
     """All that a finished build knows about itself."""
 
-    definition: Definition
+    tokenizer: Definition
+    """As it was located: with its name and revision."""
     scan: Scan
     decision: Decision
     drops: Sequence[Drop]
@@ -80,7 +81,8 @@ class Outcome(NamedTuple):
 
 
 def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
-    definition, scan, decision, drops, data_files = outcome
+    located, scan, decision, drops, data_files = outcome
+    definition = context.tokenizer.definition
     splits = _split_facts(decision)
     found = Counter([*(document.repo for document in decision.kept), *(drop.repo for drop in drops)])
     own_files = {name: _digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
@@ -91,9 +93,9 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         settings=context.config.settings(),
         versions={name: version(name) for name in VERSIONED},
         tokenizer=TokenizerFacts(
-            name=definition.name,
+            name=located.name,
             sha256=definition.sha256,
-            revision=definition.revision,
+            revision=located.revision,
             vocab_size=definition.vocab_size,
             engine=context.tokenizer.engine,
             prefix=definition.template.prefix,

@@ -63,9 +63,7 @@ class _DataFile:
         if self._stream is not None:
             self._append(table_of(self._frames))
             self._stream.close()
-        return FileFacts(
-            bytes=self._num_bytes, sha256=self._digest.hexdigest(), rows=self._num_rows, split=self._split
-        )
+        return FileFacts(bytes=self._num_bytes, sha256=self._digest.hexdigest(), rows=self._num_rows, split=self._split)
 
     def _append(self, content: bytes) -> None:
         if self._stream is None:

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 
 from gristmill.config import RunConfig
 from gristmill.formats.jsonl import DocumentRows, DocumentText
@@ -70,9 +69,8 @@ def _prepare_document(
     encoded = tokenizer.encode(document.text, with_starts=row_format.with_text)
     if not len(encoded.ids):
         return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(document.text)} bytes give no token")
-    control = definition.control_ids.intersection(np.unique(encoded.ids).tolist()) if definition.control_ids else ()
-    if control:
-        return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {min(control)}")
+    if encoded.control_id is not None:
+        return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}")
     windows = cut(len(encoded.ids), context.window_shape)
     rows = DocumentRows(
         repo=document.file.repo,

@@ -26,13 +26,19 @@ def shape(context: Context, piece: Piece) -> ShapedPiece:
     rows: list[bytes] = []
     for document, block in read_blocks(context.prepared, piece.documents, vocab_size):
         windows = cut(document.num_tokens, window_shape)
-        rows += row_format.format_rows(DocumentRows(document.repo, document.path, document.language, block.ids, block.newline_tokens, windows, block.text))
+        rows += row_format.format_rows(
+            DocumentRows(
+                document.repo, document.path, document.language, block.ids, block.newline_tokens, windows, block.text
+            )
+        )
     if context.config.output.compress == "zstd":
         compressed, frames = compress_rows(rows)
         return ShapedPiece(num_rows=len(rows), compressed=compressed, frames=frames)
     content = b"".join(rows)
     if len(content) != piece.num_bytes:
-        raise GristmillError(f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced.")
+        raise GristmillError(
+            f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced."
+        )
     _write_at(context.dataset / piece.file, content, piece.offset)
     return ShapedPiece(num_rows=len(rows))
 

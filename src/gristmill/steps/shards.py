@@ -1,6 +1,6 @@
 """Documents' ids on disk between prepare and shape: one file per batch, one block per document.
 
-    ids (uint16 or uint32) | tokens that hold a line feed (uint32) | with text: token starts (int64), UTF-8
+ids (uint16 or uint32) | tokens that hold a line feed (uint32) | with text: token starts (int64), UTF-8
 """
 
 import os

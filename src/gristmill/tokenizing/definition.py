@@ -1,4 +1,4 @@
-"""A tokenizer.json, understood: the special tokens around a window, the control tokens, and a copy that knows only text.
+"""A tokenizer.json, understood: special tokens around a window, control tokens, and a copy that knows only text.
 
 Source text is only text: a literal `</s>` in a file must not become the control token. Three things see to that:
 

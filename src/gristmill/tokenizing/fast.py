@@ -19,11 +19,14 @@ from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Encoded, Ids, Offsets
 
 NEWLINE = b"\n"
+CONTROL = 255
 META_SPACE = "▁".encode()
 
 
 class FastTokenizer:
-    def __init__(self, definition: Definition, engine: gigatoken.Tokenizer, *, num_prepended: int, is_meta: bool) -> None:
+    def __init__(
+        self, definition: Definition, engine: gigatoken.Tokenizer, *, num_prepended: int, is_meta: bool
+    ) -> None:
         self.definition = definition
         self.engine = f"gigatoken {version('gigatoken')}"
         self._encode = engine.encode
@@ -34,7 +37,9 @@ class FastTokenizer:
             self._tokens[index] = token
         plain = [token.replace(META_SPACE, b" ") if is_meta else token for token in self._tokens]
         self._bytes_per_token = np.array([len(token) for token in plain], np.int64)
-        self._newlines_per_token = np.array([min(token.count(NEWLINE), 255) for token in plain], np.uint8)
+        # One look-up per token tells both: how many line feeds it holds, and whether it is a control token.
+        self._marks = np.array([min(token.count(NEWLINE), CONTROL - 1) for token in plain], np.uint8)
+        self._marks[[index for index in definition.control_ids if index < len(plain)]] = CONTROL
 
     @classmethod
     def load(cls, definition: Definition) -> "FastTokenizer | None":
@@ -52,12 +57,15 @@ class FastTokenizer:
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
         ids = self._encode(text)
-        newlines = self._newlines_per_token[ids]
-        newline_tokens = np.flatnonzero(newlines)
-        if newlines.max(initial=0) > 1:
-            newline_tokens = np.repeat(newline_tokens, newlines[newline_tokens])
+        marks = self._marks.take(ids)
+        newline_tokens = np.flatnonzero(marks)
+        control_id = None
+        if marks.max(initial=0) > 1:
+            counts = marks[newline_tokens]
+            control_id = next(iter(ids[newline_tokens[counts == CONTROL]].tolist()), None)
+            newline_tokens = np.repeat(newline_tokens, counts)
         starts = self._starts(ids, text) if with_starts else None
-        return Encoded(ids, newline_tokens.astype(np.uint32), starts)
+        return Encoded(ids, newline_tokens.astype(np.uint32), starts, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return self._decode(np.ascontiguousarray(ids, np.uint32))

@@ -6,7 +6,7 @@ tokenizer that is in the user's Hugging Face cache already is not fetched at all
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 
 OLDER_PAIR = ("vocab.json", "merges.txt")
+WAYS_TO_SHIP = ((TOKENIZER,), OLDER_PAIR)
 
 
 class Downloaded(NamedTuple):
@@ -36,15 +37,18 @@ def download(name: str, cache_dir: str | None) -> Downloaded:
     repo, _, revision = name.partition("@")
     revision = revision or "main"
     with _cache(cache_dir) as cache:
-        for wanted in ((TOKENIZER,), OLDER_PAIR):
-            was_cached = _cached(cache, repo, revision, wanted[0]) is not None
+        for wanted in WAYS_TO_SHIP:
+            cached = [_cached(cache, repo, revision, file) for file in wanted]
+            if cached[0] is not None and None not in cached:
+                return _in_folder_of(cached[0])
+        for wanted in WAYS_TO_SHIP:
             try:
                 files = [_fetch(cache, repo, revision, file) for file in wanted]
             except _NotThereError:
                 continue
-            if not was_cached:
-                _fetch_if_there(cache, repo, revision, TOKENIZER_CONFIG)
-            return Downloaded(files[0].parent, files[0].parent.name)
+            with suppress(_NotThereError):
+                _fetch(cache, repo, revision, TOKENIZER_CONFIG)
+            return _in_folder_of(files[0])
     raise TokenizerError(
         f"{_endpoint()} has no tokenizer {repo!r} at revision {revision!r}: "
         f"neither {TOKENIZER} nor {' and '.join(OLDER_PAIR)}. Check the name."
@@ -58,7 +62,9 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
     if present is not None:
         return present
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
-        raise TokenizerError(f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids fetching it.")
+        raise TokenizerError(
+            f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids fetching it."
+        )
     try:
         return hub_file(repo, file, revision=revision)
     except FileNotFoundError:
@@ -75,11 +81,9 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
         ) from None
 
 
-def _fetch_if_there(cache: Path, repo: str, revision: str, file: str) -> None:
-    try:
-        _fetch(cache, repo, revision, file)
-    except _NotThereError:
-        return
+def _in_folder_of(file: Path) -> Downloaded:
+    """The client keeps a commit's files in a folder of its name."""
+    return Downloaded(file.parent, file.parent.name)
 
 
 def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:

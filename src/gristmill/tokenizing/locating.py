@@ -34,14 +34,16 @@ def locate(name: str, *, cache_dir: str | None = None) -> Definition:
         packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
         return Definition(name=name, json=lzma.decompress(packed), config=_to_json(CODEBERT_CONFIG))
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         return _from_folder(path, name=path.resolve().name)
     if path.is_file():
         return _from_folder(path.parent, name=path.resolve().name, tokenizer_file=path)
     if hub.is_repo_id(name):
         downloaded = hub.download(name, cache_dir)
         return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
-    raise TokenizerError(f"there is no tokenizer {name!r}: name 'codebert', a file, a folder or a Hub id like 'org/name'.")
+    raise TokenizerError(
+        f"there is no tokenizer {name!r}: name 'codebert', a file, a folder or a Hub id like 'org/name'."
+    )
 
 
 def _from_folder(
@@ -84,7 +86,9 @@ def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, b
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     unknown = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
     if unknown is not None:
-        raise TokenizerError(f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} makes no token of the vocabulary.")
+        raise TokenizerError(
+            f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} makes no token of the vocabulary."
+        )
     is_roberta = all(token in vocab for token in ROBERTA_TOKENS)
     specials = ROBERTA_TOKENS if is_roberta else tuple(token for token in vocab if token == "<|endoftext|>")
     tree = {

@@ -25,7 +25,7 @@ class ReferenceTokenizer:
         self.engine = f"tokenizers {version('tokenizers')}"
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(msgspec.json.encode(definition.plain()).decode())
-        except Exception as error:  # the library raises plain Exception for a file it cannot read
+        except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
             raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
@@ -35,7 +35,8 @@ class ReferenceTokenizer:
         starts = _byte_starts(characters, len(text), encoding.offsets)
         newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
         newline_tokens = np.maximum(np.searchsorted(starts[:-1], newlines, "right") - 1, 0).astype(np.uint32)
-        return Encoded(ids, newline_tokens, starts if with_starts else None)
+        control_id = next(iter(self.definition.control_ids.intersection(encoding.ids)), None)
+        return Encoded(ids, newline_tokens, starts if with_starts else None, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         text: str = self._engine.decode(np.asarray(ids).tolist(), skip_special_tokens=False)

@@ -1,7 +1,7 @@
 """The one small protocol behind which every engine stands, and the way to one.
 
-    tokenizer = load_tokenizer("codebert")
-    tokenizer.encode(b"def f(): pass").ids
+tokenizer = load_tokenizer("codebert")
+tokenizer.encode(b"def f(): pass").ids
 """
 
 from functools import lru_cache
@@ -24,6 +24,8 @@ class Encoded(NamedTuple):
     """For each line feed in the text, the index of the token that holds it."""
     starts: Offsets | None
     """The byte at which each token begins, and at the end the text's length; where it was asked for."""
+    control_id: int | None
+    """A control token that the text has become after all: a reason not to use it."""
 
 
 class Tokenizer(Protocol):
@@ -34,14 +36,14 @@ class Tokenizer(Protocol):
     def definition(self) -> Definition: ...
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
-        """UTF-8 in; whatever the text says, no control token comes out."""
+        """UTF-8 in. Control tokens spelled out in the text stay text."""
         ...
 
     def decode(self, ids: npt.ArrayLike) -> bytes: ...
 
 
 def load_tokenizer(name: str = "codebert", *, cache_dir: str | None = None) -> Tokenizer:
-    """`codebert`, a tokenizer.json, a folder with one (or with vocab.json and merges.txt), or a Hub id (`org/name@rev`)."""
+    """`codebert`, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a Hub id (`org/name`)."""
     return tokenizer_for(locate(name, cache_dir=cache_dir))
 
 

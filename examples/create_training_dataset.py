@@ -1,0 +1,16 @@
+"""The drop-in for a hand-written create_training_dataset.py: a source tree in, a training dataset out.
+
+python create_training_dataset.py my-repo dataset
+"""
+
+import sys
+
+from gristmill import Config, Progress, build, open_dataset
+
+if __name__ == "__main__":
+    source, out = sys.argv[1:]
+    manifest = build(Config(sources=[source], out=out), Progress(quiet=False))
+    for split, facts in manifest.splits.items():
+        print(f"{split}: {facts.windows:,} sequences from {facts.files:,} files")
+    first = open_dataset(out)["train"][0]
+    print(f"the first: {first['path']}, lines {first['lines']}, {len(first['input_ids'])} ids")

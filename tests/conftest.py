@@ -1,0 +1,103 @@
+"""What several tests build on: small source trees, a corpus of real files, the bundled tokenizer."""
+
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gristmill import Config, Manifest, build, load_tokenizer
+from gristmill.tokenizing.tokenizer import Tokenizer
+
+MakeTree = Callable[[Mapping[str, str | bytes]], Path]
+
+GIT_IDENTITY = {
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
+
+
+def git(folder: Path, *arguments: str) -> bytes:
+    environment = {**os.environ, **GIT_IDENTITY}
+    return subprocess.run(
+        ["git", "-c", "protocol.file.allow=always", *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+    ).stdout
+
+
+def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> MakeTree:
+    return lambda files: write_tree(tmp_path / "repo", files)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are closed to others."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    for locked in [folder, *folder.rglob("*")]:
+        if locked.is_dir():
+            locked.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root may read everything; as somebody else, permissions mean something."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture(scope="session")
+def stdlib() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory, stdlib: Path) -> Path:
+    """Some 300 real files of many sizes: packages of the standard library."""
+    root = tmp_path_factory.mktemp("corpus") / "stdlib"
+    root.mkdir()
+    for package in ("asyncio", "concurrent", "email", "encodings", "importlib", "json", "logging", "xml", "unittest"):
+        shutil.copytree(stdlib / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> tuple[Path, Manifest]:
+    """The corpus with default settings: for tests that only look."""
+    out = tmp_path_factory.mktemp("built") / "dataset"
+    return out, build(Config(sources=[str(corpus)], out=str(out)))
+
+
+@pytest.fixture(scope="session")
+def codebert() -> Tokenizer:
+    return load_tokenizer("codebert")

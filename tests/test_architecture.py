@@ -1,0 +1,86 @@
+"""Imports point down the layers and never sideways between stages; importing does nothing."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gristmill
+
+ROOT = Path(gristmill.__file__).parent
+
+# Lower number: further down. A module may import from its own room and from lower layers.
+LAYERS = {
+    "errors": 0,
+    "records": 0,
+    "config": 1,
+    "layout": 1,
+    "manifest": 2,
+    "progress": 1,
+    "workspace": 3,
+    "intake": 3,
+    "tokenizing": 3,
+    "grouping": 3,
+    "shaping": 3,
+    "runners": 3,
+    "formats": 4,
+    "steps": 5,
+    "pipeline": 6,
+    "dataset": 6,
+    "summary": 6,
+    "cli": 7,
+}
+MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gristmill"):
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("gristmill"))
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "__init__.py"], ids=str)
+def test_imports_point_down(path):
+    room = path.parts[0].removesuffix(".py")
+    for module in imports_of(path):
+        target = ([*module.split("."), ""])[1]
+        if not target or target == room:
+            continue
+        assert LAYERS[target] < LAYERS[room], f"{path} imports {module}"
+
+
+def test_the_public_api_is_what_it_says():
+    for name in gristmill.__all__:
+        assert getattr(gristmill, name) is not None
+
+
+@pytest.mark.parametrize("module", ["gristmill", "gristmill.cli"])
+def test_importing_loads_nothing_heavy(module):
+    code = f"import sys, {module}; print(*sorted(sys.modules))"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    heavy = {"numpy", "gigatoken", "tokenizers", "transformers", "datasets", "pyarrow", "awkward", "torch", "zstandard"}
+    assert not loaded & heavy
+
+
+def test_a_build_never_loads_awkward(tmp_path):
+    code = (
+        "import sys, gristmill\n"
+        "gristmill.build(gristmill.Config(sources=[sys.argv[1]], out=sys.argv[2]))\n"
+        "assert not {'awkward', 'tokenizers', 'pandas', 'pyarrow'} & set(sys.modules)"
+    )
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a.py").write_text("x = 1\n")
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "src"), str(tmp_path / "out")], check=True)
+
+
+def test_every_module_opens_with_what_it_does():
+    for path in MODULES:
+        if path.name == "__init__.py" and path.parent != Path():
+            continue
+        assert ast.get_docstring(ast.parse((ROOT / path).read_text())), path

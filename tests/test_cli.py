@@ -1,0 +1,222 @@
+"""The command line through its real entry point."""
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+import gristmill
+from conftest import write_tree
+from gristmill import cli
+
+COMMAND = str(Path(sys.executable).with_name("gristmill"))
+
+
+def run(*arguments, **options):
+    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+
+
+@pytest.fixture
+def repo(tmp_path):
+    return write_tree(tmp_path / "repo", {f"m{index}.py": f"x = {index}\n" * (index + 1) for index in range(40)})
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"gristmill {gristmill.__version__}\n"
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert "build" in shown.stdout
+
+
+def test_every_option_of_the_command_is_in_its_help():
+    shown = run("build", "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+    for option in ("--out", "--tokenizer", "--cache-dir", "--window", "--overlap", "--tail", "--pad", "--with-text", "--split",
+                   "--splits", "--fresh-splits", "--seed", "--workers", "--batch-bytes", "--compress", "--include",
+                   "--exclude", "--language", "--max-file-bytes", "--config", "--quiet", "--json"):  # fmt: skip
+        assert option in shown
+    assert "[default: 512]" in shown
+    assert "[default: 256]" in shown
+
+
+def test_a_build_ends_with_a_table(repo, tmp_path):
+    done = run("build", repo, "--out", tmp_path / "out")
+    assert done.returncode == 0
+    for text in (
+        "train",
+        "validation",
+        "40 found, 40 kept, 0 dropped",
+        "tokens",
+        "MB in 3 data files",
+        "seconds",
+        "prepare",
+    ):
+        assert text in done.stdout
+    assert done.stderr == ""
+
+
+def test_json_for_scripts(repo, tmp_path):
+    done = run("build", repo, "--out", tmp_path / "out", "--json")
+    summary = json.loads(done.stdout)
+    assert summary["counts"]["kept"] == 40
+    assert summary["splits"]["train"]["windows"] > 0
+    assert done.stderr == ""
+
+
+def test_quiet_is_quiet(repo, tmp_path):
+    done = run("build", repo, "--out", tmp_path / "out", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_notes_go_to_the_error_stream(tmp_path):
+    done = run("build", write_tree(tmp_path / "repo", {"a.py": "x"}), "--out", tmp_path / "out")
+    assert done.returncode == 0
+    assert "gristmill: note: validation is empty" in done.stderr
+
+
+def test_every_option_reaches_its_setting(repo, tmp_path):
+    earlier = tmp_path / "earlier"
+    run("build", repo, "--out", earlier)
+    done = run(
+        "build", repo, "--out", tmp_path / "out", "--window", 64, "--overlap", 16, "--tail", "shift", "--pad", "--with-text",
+        "--split", "80/10/10", "--splits", earlier / "files.jsonl", "--seed", 5, "--workers", 2, "--batch-bytes", 100,
+        "--compress", "zstd", "--include", "*.py", "--exclude", "m1.py", "--language", "python", "--max-file-bytes", 200,
+        "--cache-dir", tmp_path / "cache", "--tokenizer", "codebert",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["settings"] == {
+        "window": {"length": 64, "overlap": 16, "tail": "shift", "min_fresh": 32},
+        "output": {"pad": True, "with_text": True, "compress": "zstd", "shard_bytes": 512 << 20},
+        "split": {"shares": "80/10/10", "seed": 5},
+        "scan": {
+            "include": ["*.py"],
+            "exclude": ["m1.py"],
+            "default_excludes": True,
+            "languages": ["python"],
+            "max_file_bytes": 200,
+        },
+    }
+    assert manifest["run"]["workers"] == 2
+    assert manifest["previous_splits"]["num_files_kept_in_place"] > 20
+    assert manifest["counts"]["dropped_by_reason"] == {"excluded_by_user": 1, "too_large": 12}
+
+
+def test_settings_from_a_file(repo, tmp_path):
+    (tmp_path / "gristmill.toml").write_text('sources = ["repo"]\nout = "out"\n[window]\nlength = 32\noverlap = 0\n')
+    assert run("build", "--config", tmp_path / "gristmill.toml", "--overlap", "8", cwd="/").returncode == 0
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert (manifest["settings"]["window"]["length"], manifest["settings"]["window"]["overlap"]) == (32, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["build"], 2, "no source was named"),
+        (["build", "REPO"], 2, "no output folder was named"),
+        (["build", "REPO/none", "--out", "OUT"], 3, "there is no source"),
+        (["build", "EMPTY", "--out", "OUT"], 3, "there are no files in"),
+        (["build", "REPO", "--out", "REPO"], 4, "exists and is not a dataset"),
+        (
+            ["build", "REPO", "--out", "OUT", "--overlap", "512"],
+            2,
+            "window.overlap must be smaller than window.length - 2",
+        ),
+        (["build", "REPO", "--out", "OUT", "--split", "85/10/10"], 2, "add up to 100"),
+        (["build", "REPO", "--out", "OUT", "--workers", "many"], 2, "--workers takes 'auto' or a number"),
+        (["build", "REPO", "--out", "OUT", "--workers", "0"], 2, "run.workers must be at least 1"),
+        (["build", "REPO", "--out", "OUT", "--window", "x"], 2, "--window"),
+        (["build", "REPO", "--out", "OUT", "--tail", "x"], 2, "--tail"),
+        (["build", "REPO", "--out", "OUT", "--nope"], 2, "No such option"),
+        (["build", "REPO", "--out", "OUT", "--language", "pyton"], 2, "Did you mean 'python'"),
+        (["build", "REPO", "--out", "OUT", "--tokenizer", "none.json"], 3, "there is no tokenizer"),
+        (["build", "REPO", "--out", "OUT", "--tokenizer", "REPO/m0.py"], 3, "damaged"),
+        (["build", "REPO", "--out", "OUT", "--splits", "none"], 3, "cannot read the earlier splits"),
+        (["build", "REPO", "--out", "OUT", "--splits", "x", "--fresh-splits"], 2, "contradict"),
+        (["build", "REPO", "--out", "OUT", "--config", "TOML"], 2, "Did you mean 'window.overlap'"),
+        (["build", "REPO", "--out", "OUT", "--exclude", "!"], 2, "--exclude"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, said):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "wrong.toml").write_text("[window]\noverlapp = 1\n")
+    places = {"REPO": repo, "OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "TOML": tmp_path / "wrong.toml"}
+    words = []
+    for word in arguments:
+        for name, place in places.items():
+            word = word.replace(name, str(place))  # noqa: PLW2901
+        words.append(word)
+    done = run(*words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert done.stderr.startswith("gristmill: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.work").exists()
+
+
+def test_a_fault_of_ours_says_so(repo, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gristmill, "build", lambda *_: 1 / 0)
+    assert cli.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 70
+    assert "this is a fault in gristmill" in capsys.readouterr().err
+
+
+def test_an_interruption_is_130(repo, tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gristmill, "build", interrupted)
+    assert cli.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "gristmill: interrupted; nothing half-written was left behind.\n"
+
+
+def test_a_reader_that_goes_away_is_no_fault(repo, tmp_path):
+    command = f"{COMMAND} build {repo} --out {tmp_path / 'out'} | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "out/manifest.json").exists()
+
+
+def test_on_a_terminal_there_are_bars(repo, tmp_path):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    with subprocess.Popen(
+        [COMMAND, "build", str(repo), "--out", str(tmp_path / "out")], stdout=slave, stderr=slave
+    ) as process:
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        process.wait()
+    os.close(master)
+    assert process.returncode == 0
+    assert "prepare" in shown.decode()
+    assert "files/s" in shown.decode()
+
+
+def test_names_cannot_reach_the_terminal(tmp_path):
+    root = write_tree(tmp_path / "repo", {"\x1b]0;title\x07.bin": b"\0"})
+    done = run("build", root, "--out", tmp_path / "out")
+    assert done.returncode == 3
+    assert "\x1b" not in done.stderr
+
+
+def test_the_examples_run(repo, tmp_path):
+    examples = Path(__file__).parents[1] / "examples"
+    script = [sys.executable, str(examples / "create_training_dataset.py"), str(repo), str(tmp_path / "out")]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert "sequences from" in done.stdout
+    assert run("build", repo, "--out", tmp_path / "out", "--config", examples / "recommended.toml").returncode == 0

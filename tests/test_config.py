@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import pytest
+
+from gristmill import Config, ConfigError, RunConfig, ScanConfig, SplitConfig, WindowConfig
+from gristmill.config import fingerprint, load_config, setting_names
+from gristmill.records import Split
+
+MINIMAL = {"sources": ["src"], "out": "dataset"}
+
+
+def toml(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "gristmill.toml"
+    path.write_text(text)
+    return path
+
+
+def test_defaults_are_what_people_asked_for():
+    config = Config(sources=["src"], out="dataset")
+    assert (config.window.length, config.window.overlap) == (512, 256)
+    assert config.split.fractions() == {Split.TRAIN: 0.85, Split.VALIDATION: 0.1, Split.TEST: 0.05}
+    assert config.tokenizer.name == "codebert"
+
+
+def test_command_line_outranks_the_file(tmp_path):
+    path = toml(tmp_path, "[window]\noverlap = 128\nlength = 256\n")
+    config = load_config({**MINIMAL, "window.overlap": 0}, path)
+    assert (config.window.length, config.window.overlap) == (256, 0)
+
+
+def test_paths_in_the_file_are_relative_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    config = load_config({}, toml(tmp_path, 'sources = ["src"]\nout = "data"\n[split]\nprevious = "old.jsonl"\n'))
+    assert list(config.sources) == [str(tmp_path / "src")]
+    assert config.out == str(tmp_path / "data")
+    assert config.split.previous == str(tmp_path / "old.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[window]\nlenght = 5\n", "'window.lenght'. Did you mean 'window.length'?"),
+        ("overlap = 5\n", "Did you mean 'window.overlap'?"),
+        ("[windows]\nlength = 5\n", "no setting 'windows'"),
+        ("[zzz]\nqqq = 1\n", "Known here"),
+        ("[window]\nlength = 'many'\n", "window.length: expected `int`, got `str`"),
+        ("[window]\ntail = 'cut'\n", "window.tail"),
+        ("[window]\noverlap = -1\n", "window.overlap must be at least 0, got -1"),
+        ("window = 5\n", "window"),
+        ("[window\n", "not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_way_out(tmp_path, text, said):
+    with pytest.raises(ConfigError, match=__import__("re").escape(said)):
+        load_config(MINIMAL, toml(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.toml.*No such file"):
+        load_config(MINIMAL, tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ("85/10/10", "add up to 100, got 85/10/10"),
+        ("85/15", "three percentages"),
+        ("a/b/c", "three percentages"),
+        ("110/-5/-5", "three percentages"),
+        ("nan/50/50", "three percentages"),
+    ],
+)
+def test_shares_must_make_sense(shares, said):
+    with pytest.raises(ConfigError, match=said):
+        SplitConfig(shares=shares)
+
+
+def test_shares_may_have_fractions():
+    assert SplitConfig(shares="98.5/1/0.5").fractions()[Split.TEST] == pytest.approx(0.005)
+
+
+def test_sources_may_be_one_text_or_paths():
+    assert Config(sources="src", out=Path("dataset")).sources == ("src",)
+    assert Config(sources=[Path("a"), "b"], out="dataset").sources == ("a", "b")
+
+
+@pytest.mark.parametrize("bad", [{"workers": 0}, {"batch_bytes": 0}, {"workers": True}, {"batch_files": 0}])
+def test_limits_hold_in_python_too(bad):
+    with pytest.raises(ConfigError):
+        RunConfig(**bad)
+
+
+def test_nothing_to_do_is_said():
+    with pytest.raises(ConfigError, match="no source"):
+        load_config({"out": "x"})
+    with pytest.raises(ConfigError, match="no output folder"):
+        load_config({"sources": ["x"]})
+
+
+def test_fingerprint_changes_with_what_changes_the_output_and_with_nothing_else():
+    base = fingerprint(Config(sources=["a"], out="b"), "tokenizer")
+    assert fingerprint(Config(sources=["c"], out="d", run=RunConfig(workers=7)), "tokenizer") == base
+    assert fingerprint(Config(sources=["a"], out="b", window=WindowConfig(overlap=0)), "tokenizer") != base
+    assert fingerprint(Config(sources=["a"], out="b", scan=ScanConfig(exclude=["x"])), "tokenizer") != base
+    assert fingerprint(Config(sources=["a"], out="b"), "another") != base
+
+
+def test_every_setting_has_one_dotted_name():
+    assert "window.overlap" in setting_names()
+    assert len(setting_names()) == len(set(setting_names()))

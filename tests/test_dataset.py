@@ -1,0 +1,102 @@
+import json
+import shutil
+
+import pytest
+
+from gristmill import Config, DatasetError, OutputConfig, build, open_dataset
+
+
+@pytest.fixture(scope="module", params=["none", "zstd"])
+def dataset(request, tmp_path_factory, corpus):
+    out = tmp_path_factory.mktemp("dataset") / "out"
+    output = OutputConfig(compress=request.param, shard_bytes=9_000_000)
+    build(Config(sources=[str(corpus)], out=str(out), output=output))
+    return open_dataset(out)
+
+
+def test_rows_in_order_by_number_and_by_slice(dataset):
+    rows = dataset["train"]
+    in_order = list(rows)
+    assert len(rows) == len(in_order) == dataset.manifest.splits["train"].windows
+    for index in (0, 1, len(rows) // 2, len(rows) - 1, -1, -len(rows)):
+        assert rows[index] == in_order[index]
+    assert rows[5:8] == in_order[5:8]
+    assert rows[::-500] == in_order[::-500]
+
+
+def test_a_row_that_is_not_there(dataset):
+    for index in (len(dataset["train"]), -len(dataset["train"]) - 1):
+        with pytest.raises(IndexError):
+            dataset["train"][index]
+
+
+def test_splits_are_a_mapping(dataset):
+    assert list(dataset) == ["train", "validation", "test"]
+    assert {split: len(rows) for split, rows in dataset.items()} == {
+        split: facts.windows for split, facts in dataset.manifest.splits.items()
+    }
+    with pytest.raises(KeyError, match="train, validation, test"):
+        dataset["dev"]
+
+
+def test_padding_on_request(dataset):
+    for plain, padded in zip(dataset["test"], dataset["test"].padded(), strict=True):
+        real = len(plain["input_ids"])
+        assert len(padded["input_ids"]) == len(padded["attention_mask"]) == 512
+        assert padded["input_ids"][:real] == plain["input_ids"]
+        assert set(padded["input_ids"][real:]) <= {1}
+        assert sum(padded["attention_mask"]) == real
+
+
+def test_it_shows_itself(dataset):
+    assert "train: " in repr(dataset)
+
+
+def test_it_carries_its_tokenizer(dataset):
+    row = dataset["train"][0]
+    assert dataset.tokenizer.decode(row["input_ids"][1:-1])
+
+
+def test_what_is_no_dataset_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="is not a dataset"):
+        open_dataset(tmp_path)
+    with pytest.raises(DatasetError, match="is not a dataset"):
+        open_dataset(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ("{}", "format None"),
+        ('{"format": 99}', "format 99"),
+        ('{"format": 1}', "damaged"),
+    ],
+)
+def test_a_damaged_manifest_is_said(tmp_path, content, said):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(DatasetError, match=said):
+        open_dataset(tmp_path)
+
+
+def test_a_missing_or_broken_data_file_is_said(built, tmp_path):
+    copy = shutil.copytree(built[0], tmp_path / "copy")
+    (copy / "train.jsonl").unlink()
+    with pytest.raises(DatasetError, match=r"train\.jsonl is missing"):
+        open_dataset(copy)["train"]
+    lines = (copy / "test.jsonl").read_bytes().splitlines(keepends=True)
+    (copy / "test.jsonl").write_bytes(b"".join([lines[0][:-20] + b"\n", *lines[1:]]))
+    with pytest.raises(DatasetError, match="a row is damaged"):
+        open_dataset(copy)["test"][0]
+
+
+def test_a_padded_dataset_is_not_padded_twice(corpus, tmp_path):
+    build(Config(sources=[str(corpus / "json")], out=str(tmp_path / "out"), output=OutputConfig(pad=True)))
+    rows = open_dataset(tmp_path / "out")["train"]
+    assert list(rows) == list(rows.padded())
+
+
+def test_reading_one_row_at_a_time_needs_no_more_than_json(built):
+    with (built[0] / "train.jsonl").open() as stream:
+        assert json.loads(next(stream)) == open_dataset(built[0])["train"][0]

@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from documents import document
+from gristmill.config import Config, OutputConfig, SplitConfig
+from gristmill.errors import InputError
+from gristmill.records import Split
+from gristmill.steps import decide as deciding
+from gristmill.steps.decide import decide, lay_out, read_previous_splits
+
+
+def config(tmp_path, **split):
+    return Config(sources=["x"], out=str(tmp_path / "out"), split=SplitConfig(**split))
+
+
+def previous_file(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_pieces_cover_each_split_without_gap_or_overlap():
+    documents = [document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000) for index in range(300)]
+    split_of = {member.key: list(Split)[index % 3] for index, member in enumerate(documents)}
+    pieces = list(lay_out(documents, split_of, OutputConfig(shard_bytes=20_000_000)))
+    for split in Split:
+        members = [member for piece in pieces if piece.split is split for member in piece.documents]
+        assert members == [member for member in documents if split_of[member.key] is split]
+    for name in {piece.file for piece in pieces}:
+        offset = 0
+        for piece in (piece for piece in pieces if piece.file == name):
+            assert piece.offset == offset
+            assert piece.num_bytes == sum(member.num_row_bytes for member in piece.documents)
+            assert len(piece.documents) == 1 or piece.num_bytes <= deciding.PIECE_BYTES
+            offset += piece.num_bytes
+        assert offset <= 20_000_000
+    assert any("-of-" in piece.file for piece in pieces)
+
+
+def test_one_file_has_a_plain_name_and_an_empty_split_none():
+    pieces = list(lay_out([document("a")], {("repo", "a"): Split.TRAIN}, OutputConfig()))
+    assert [piece.file for piece in pieces] == ["train.jsonl"]
+    pieces = list(lay_out([document("a")], {("repo", "a"): Split.TEST}, OutputConfig(compress="zstd")))
+    assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
+
+
+def test_nothing_before_is_no_input(tmp_path):
+    assert read_previous_splits(config(tmp_path))[1] is None
+
+
+def test_the_folders_own_splits_are_kept(tmp_path):
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test", "more": 1}])
+    decision = decide([document("a.py")], config(tmp_path))
+    assert decision.split_of == {("repo", "a.py"): Split.TEST}
+    assert decision.previous.num_files_kept_in_place == 1
+    assert decide([document("a.py")], config(tmp_path, fresh=True)).split_of == {("repo", "a.py"): Split.TRAIN}
+
+
+def test_a_named_file_outranks_the_folders(tmp_path):
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test"}])
+    named = previous_file(tmp_path / "old.jsonl", [{"repo": "repo", "path": "a.py", "split": "validation"}])
+    assert decide([document("a.py")], config(tmp_path, previous=str(named))).split_of == {
+        ("repo", "a.py"): Split.VALIDATION
+    }
+
+
+def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": None, "sha256": "x"}])
+    assert decide([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
+
+
+@pytest.mark.parametrize("content", ["nonsense", '{"repo": 5}\n', '{"repo":"r","path":"p","split":"fourth"}\n'])
+def test_a_file_that_is_none_is_refused(tmp_path, content):
+    path = tmp_path / "old.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"no files\.jsonl of an earlier build"):
+        decide([document("a.py")], config(tmp_path, previous=str(path)))
+
+
+def test_a_named_file_must_be_there(tmp_path):
+    with pytest.raises(InputError, match="cannot read the earlier splits"):
+        decide([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))

@@ -1,0 +1,85 @@
+import json
+
+import pytest
+from tokenizers import Tokenizer, processors
+
+import tokenizers_made_here as made
+from gristmill.errors import TokenizerError
+from gristmill.tokenizing.definition import Definition, Template
+
+LLAMA_LIKE = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [],
+    "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}},
+}
+
+
+def definition(text, config="{}"):
+    return Definition(name="test", json=text.encode(), config=config.encode())
+
+
+def with_processor(processor):
+    return definition(json.dumps({**json.loads(made.byte_level()), "post_processor": processor}))
+
+
+@pytest.mark.parametrize(
+    ("text", "template"),
+    [
+        (made.word_piece(), Template((2,), (3,))),
+        (made.unigram(), Template((0,), (2,))),
+        (made.byte_level(), Template((), ())),
+    ],
+)
+def test_the_template_is_the_post_processors(text, template):
+    assert definition(text).template == template
+    reference = Tokenizer.from_str(text)
+    plain = reference.encode("x y", add_special_tokens=False).ids
+    assert reference.encode("x y").ids == [*template.prefix, *plain, *template.suffix]
+
+
+@pytest.mark.parametrize(
+    "order", [[{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, LLAMA_LIKE]]
+)
+def test_a_sequence_of_post_processors(order):
+    sequence = with_processor({"type": "Sequence", "processors": order})
+    reference = Tokenizer.from_str(sequence.json.decode())
+    plain = reference.encode("x y", add_special_tokens=False).ids
+    template = sequence.template
+    assert reference.encode("x y").ids == [*template.prefix, *plain, *template.suffix]
+    assert template == Template((0,), ())
+
+
+def test_several_special_tokens_on_a_side():
+    tokenizer = Tokenizer.from_str(made.unigram())
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> <mask> $A </s> </s>", special_tokens=[("<s>", 0), ("</s>", 2), ("<mask>", 4)]
+    )
+    assert definition(tokenizer.to_str()).template == Template((0, 4), (2, 2))
+
+
+def test_an_unknown_post_processor_is_refused_by_name():
+    with pytest.raises(TokenizerError, match="'Novel'"):
+        _ = with_processor({"type": "Novel"}).template
+
+
+def test_control_tokens_leave_out_the_unknown_one():
+    assert definition(made.unigram()).control_ids == {0, 1, 2, 4}
+    assert definition(made.word_piece()).control_ids == {0, 2, 3, 4}
+
+
+def test_padding_comes_from_the_config_then_from_the_name():
+    assert definition(made.word_piece()).pad_id == 0
+    assert definition(made.unigram(), '{"pad_token": "</s>"}').pad_id == 2
+    assert definition(made.unigram(), '{"pad_token": {"content": "<pad>"}}').pad_id == 1
+    assert definition(made.byte_level()).pad_id is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["not json", "[]", "{}", '{"model": 5}', '{"model": {"vocab": 7}}', '{"model": {"vocab": {"a": "b"}}}',
+     '{"model": {"vocab": {}}}', '{"model": {"vocab": [["a"]]}}'],
+)  # fmt: skip
+def test_a_damaged_file_says_so(text):
+    with pytest.raises(TokenizerError, match="damaged"):
+        _ = definition(text).vocab_size

@@ -1,0 +1,105 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.config import Config, OutputConfig
+from gristmill.errors import ConfigError, DatasetError
+from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, RowFormat
+from gristmill.shaping.windows import WindowShape, cut, lines_of
+from gristmill.tokenizing.definition import Definition
+
+FORMATS = st.builds(
+    RowFormat,
+    length=st.just(24),
+    prefix=st.sampled_from([(), (0,), (0, 50264)]),
+    suffix=st.sampled_from([(), (2,), (2, 1000)]),
+    pad_id=st.sampled_from([None, 1, 50000]),
+    with_text=st.booleans(),
+)
+
+
+@st.composite
+def documents(draw):
+    """Random texts with their bytes cut into random tokens, also in the middle of a character."""
+    row_format = draw(FORMATS)
+    utf8 = draw(st.text(min_size=1, max_size=150)).encode()
+    cuts = sorted({0, *draw(st.lists(st.integers(0, len(utf8) - 1), max_size=60)), len(utf8)})
+    num_tokens = len(cuts) - 1
+    largest = draw(st.sampled_from([9, 65_535, 1 << 20]))
+    ids = np.array(draw(st.lists(st.integers(0, largest), min_size=num_tokens, max_size=num_tokens)), np.uint32)
+    newlines = [index for index in range(num_tokens) for _ in range(utf8[cuts[index] : cuts[index + 1]].count(b"\n"))]
+    content = row_format.length - len(row_format.prefix) - len(row_format.suffix)
+    overlap = draw(st.integers(0, content - 1))
+    windows = cut(num_tokens, WindowShape(content, overlap, draw(st.sampled_from(["keep", "shift", "drop"])), 3))
+    text = DocumentText(utf8, np.array(cuts, np.int64)) if row_format.with_text else None
+    path = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+    rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.uint32), windows, text)
+    return row_format, rows, utf8
+
+
+@settings(max_examples=400, deadline=None)
+@given(documents())
+def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
+    row_format, rows, utf8 = made
+    formatted = row_format.format_rows(rows)
+    assert row_format.num_row_bytes(rows) == sum(map(len, formatted))
+    parsed = [json.loads(row) for row in formatted]
+    first, last = lines_of(rows.windows, rows.newline_tokens)
+    num_ids = 0
+    for index, row in enumerate(parsed):
+        start, end = int(rows.windows.starts[index]), int(rows.windows.ends[index])
+        ids = [*row_format.prefix, *rows.ids[start:end].tolist(), *row_format.suffix]
+        padding = 0 if row_format.pad_id is None else row_format.length - len(ids)
+        assert row["input_ids"] == ids + [row_format.pad_id] * padding
+        assert row.get("attention_mask") == (None if row_format.pad_id is None else [1] * len(ids) + [0] * padding)
+        assert (row["path"], row["repo"], row["language"]) == (rows.path, "repo", "python")
+        assert row["lines"] == [first[index], last[index]]
+        assert (row["start"], row["fresh"]) == (start, rows.windows.fresh[index])
+        assert list(row) == row_format.columns
+        num_ids += len(row["input_ids"])
+    assert row_format.num_emitted(rows.windows) == num_ids
+    if (
+        row_format.with_text
+        and rows.windows.num_tail_tokens_dropped == 0
+        and (rows.windows.starts[1:] == rows.windows.ends[:-1]).all()
+    ):
+        assert "".join(row["text"] for row in parsed).encode() == utf8
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents())
+def test_rows_are_one_compact_line(made):
+    row_format, rows, _ = made
+    for row in row_format.format_rows(rows):
+        assert row.endswith(b"}\n")
+        assert row.count(b"\n") == 1
+        assert (
+            json.dumps(json.loads(row), separators=(",", ":"), ensure_ascii=False).encode() + b"\n" == row
+            or b"\x7f" in row
+            or b"\\u" in row
+        )
+
+
+def test_padding_needs_a_padding_token():
+    definition = Definition(name="bare", json=b'{"model": {"vocab": {"a": 0}}}', config=b"{}")
+    with pytest.raises(ConfigError, match="'bare' has no padding token"):
+        RowFormat.of(Config(sources=["a"], out="b", output=OutputConfig(pad=True)), definition)
+
+
+def test_rows_are_found_by_number(tmp_path):
+    path = tmp_path / "a.jsonl"
+    lines = [f'{{"n":{number}}}\n'.encode() for number in range(1000)]
+    path.write_bytes(b"".join(lines))
+    file = JsonlFile(path, 1000)
+    assert [file[999], file[0], file[500]] == [lines[999], lines[0], lines[500]]
+    assert list(file) == lines
+
+
+def test_a_file_of_another_length_is_damaged(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{}\n{}\n")
+    with pytest.raises(DatasetError, match="damaged: 2 rows, the manifest says 3"):
+        JsonlFile(path, 3)[0]

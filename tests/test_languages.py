@@ -1,0 +1,46 @@
+import pytest
+from identify import extensions
+
+from gristmill.errors import ConfigError
+from gristmill.intake.languages import check_languages, known_languages, language_of
+
+
+@pytest.mark.parametrize(
+    ("path", "first_line", "language"),
+    [
+        ("a.py", b"", "python"),
+        ("a.rs", b"", "rust"),
+        ("a.h", b"", "c"),
+        ("a.hpp", b"", "c++"),
+        ("a.tsx", b"", "tsx"),
+        ("Makefile", b"", "makefile"),
+        ("Dockerfile.dev", b"", "dockerfile"),
+        ("Cargo.toml", b"", "toml"),
+        ("nb.ipynb", b"", "jupyter"),
+        ("run", b"#!/usr/bin/env python3\nx", "python"),
+        ("run", b"#!/bin/bash -e\nx", "shell"),
+        ("run", b"#!/usr/bin/env -S node --x\n", "javascript"),
+        ("a.bash", b"", "shell"),
+        ("README", b"hello", "text"),
+        ("x.unknown", b"", "text"),
+        ("odd", b"#!\n", "text"),
+        ("odd", b"#!/bin/\xff\n", "text"),
+        ("settings.cfg", b"", "text"),
+    ],
+)
+def test_language(path, first_line, language):
+    assert language_of(path, first_line) == language
+
+
+def test_every_name_of_the_table_has_one_language():
+    for suffix, tags in extensions.EXTENSIONS.items():
+        if "binary" not in tags:
+            assert language_of(f"a.{suffix}", b"") in known_languages()
+
+
+def test_a_wrong_language_is_refused_with_the_near_one():
+    check_languages(["python", "c++"])
+    with pytest.raises(ConfigError, match="Did you mean 'python'"):
+        check_languages(["pyton"])
+    with pytest.raises(ConfigError, match="Known: "):
+        check_languages(["klingon-zzz"])

@@ -1,0 +1,36 @@
+import io
+
+from gristmill import progress as progressing
+from gristmill.progress import Progress
+
+
+def test_seconds_add_up_per_phase():
+    progress = Progress()
+    for _ in range(2):
+        with progress.phase("scan"):
+            pass
+    assert list(progress.seconds) == ["scan"]
+    assert progress.seconds["scan"] >= 0
+
+
+def test_a_log_gets_lines_only_for_what_takes_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progressing.time, "perf_counter", lambda: now[0])
+    stream = io.StringIO()
+    progress = Progress(quiet=False, stream=stream)
+    with progress.phase("scan") as step:
+        step.advance(5)
+    assert stream.getvalue() == ""
+    with progress.phase("prepare", total=100) as step:
+        now[0] += 6
+        step.advance(25)
+        now[0] += 4
+        step.advance(75)
+    assert stream.getvalue() == "prepare: 25 of 100 files, 18 s left\nprepare: 100 files in 10.0 s\n"
+
+
+def test_quiet_says_nothing():
+    stream = io.StringIO()
+    with Progress(quiet=True, stream=stream).phase("scan", total=1) as step:
+        step.advance(1)
+    assert stream.getvalue() == ""

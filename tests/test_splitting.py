@@ -1,0 +1,96 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from documents import document
+from gristmill.config import SplitConfig
+from gristmill.grouping.splitting import Group, PreviousSplit, assign_splits, single_groups
+from gristmill.records import Split
+
+DEFAULT = SplitConfig().fractions()
+
+
+def shares(groups, assigned):
+    total = sum(group.num_tokens for group in groups)
+    return {split: sum(g.num_tokens for g in groups if assigned[g.name] is split) / total for split in Split}
+
+
+def sized(sizes):
+    return single_groups([document(f"{index:05d}.py", tokens=size) for index, size in enumerate(sizes)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 1_000_000), min_size=200, max_size=400),
+    st.sampled_from(["85/10/5", "80/10/10", "98/1/1", "50/25/25", "100/0/0", "90/10/0"]),
+    st.integers(0, 5),
+)
+def test_shares_are_met_within_a_point_unless_one_group_is_larger(sizes, wanted, seed):
+    groups = sized(sizes)
+    fractions = SplitConfig(shares=wanted).fractions()
+    largest = max(sizes) / sum(sizes)
+    realised = shares(groups, assign_splits(groups, fractions, seed))
+    for split, fraction in fractions.items():
+        assert abs(realised[split] - fraction) <= max(0.01, largest)
+
+
+@given(st.lists(st.integers(1, 1000), max_size=50), st.integers(0, 3))
+def test_every_group_is_in_exactly_one_split(sizes, seed):
+    groups = sized(sizes)
+    assigned = assign_splits(groups, DEFAULT, seed)
+    assert set(assigned) == {group.name for group in groups}
+
+
+def test_the_order_of_groups_does_not_matter():
+    groups = sized(range(1, 300))
+    assert assign_splits(groups, DEFAULT, 0) == assign_splits(groups[::-1], DEFAULT, 0)
+
+
+def test_the_seed_matters():
+    groups = sized(range(1, 300))
+    assert assign_splits(groups, DEFAULT, 0) != assign_splits(groups, DEFAULT, 1)
+
+
+def test_a_share_of_nothing_gets_nothing():
+    groups = sized(range(1, 300))
+    assert set(assign_splits(groups, SplitConfig(shares="100/0/0").fractions(), 0).values()) == {Split.TRAIN}
+
+
+def test_large_and_small_files_are_in_every_split():
+    groups = sized([10_000] * 100 + [10] * 1000)
+    assigned = assign_splits(groups, DEFAULT, 0)
+    for split in (Split.VALIDATION, Split.TEST):
+        sizes = {group.num_tokens for group in groups if assigned[group.name] is split}
+        assert sizes == {10_000, 10}
+
+
+def test_a_group_of_several_is_not_torn_apart():
+    group = Group("pair", (document("a.py"), document("b.py")))
+    assert set(assign_splits([group], DEFAULT, 0)) == {"pair"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 1000), min_size=30, max_size=60), st.data())
+def test_what_was_split_before_stays(sizes, data):
+    groups = sized(sizes)
+    earlier = assign_splits(groups, DEFAULT, 0)
+    kept = data.draw(st.sets(st.sampled_from(range(len(groups)))))
+    survivors = [groups[index] for index in kept]
+    added = single_groups([document(f"new{index}.py", tokens=index + 1) for index in range(20)])
+    previous = PreviousSplit({group.documents[0].key: earlier[group.name] for group in groups}, {})
+    later = assign_splits([*survivors, *added], DEFAULT, 99, previous)
+    assert all(later[group.name] is earlier[group.name] for group in survivors)
+
+
+def test_new_files_make_up_for_what_a_split_lacks():
+    old, new = sized([100] * 100), single_groups([document(f"n{i}.py", tokens=100) for i in range(100)])
+    previous = PreviousSplit({group.documents[0].key: Split.TRAIN for group in old}, {})
+    realised = shares([*old, *new], assign_splits([*old, *new], DEFAULT, 0, previous))
+    assert realised[Split.VALIDATION] == pytest.approx(0.1, abs=0.01)
+    assert realised[Split.TEST] == pytest.approx(0.05, abs=0.01)
+
+
+def test_a_moved_file_is_known_by_its_content():
+    moved = document("new/place.py", text="same")
+    previous = PreviousSplit({}, {moved.sha256: Split.TEST})
+    assert assign_splits(single_groups([moved]), DEFAULT, 0, previous) == {"repo/new/place.py": Split.TEST}

@@ -1,0 +1,233 @@
+import os
+import socket
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import git, without_privileges, write_tree
+from gristmill.config import ScanConfig
+from gristmill.errors import InputError
+from gristmill.intake.trees import resolve_sources, scan
+from gristmill.records import DropReason
+
+
+def paths(root, **config):
+    return [file.path for file in scan([str(root)], ScanConfig(**config)).files]
+
+
+def dropped(root, **config):
+    return {drop.path: drop.reason for drop in scan([str(root)], ScanConfig(**config)).drops}
+
+
+def test_a_plain_folder_in_path_order_with_hidden_files(tree):
+    root = tree({"b.py": "b", "a/z.py": "z", "a.py": "a", ".github/ci.yml": "c", "ä.py": "u"})
+    assert paths(root) == [".github/ci.yml", "a.py", "a/z.py", "b.py", "ä.py"]
+
+
+def test_ignore_files_count_outside_git(tree):
+    root = tree(
+        {
+            ".gitignore": "*.log\n/out.txt\nsecret/\n!keep.log\n",
+            "a.log": "x",
+            "keep.log": "x",
+            "out.txt": "x",
+            "sub/out.txt": "x",
+            "secret/s.py": "x",
+            "sub/.gitignore": "!a.log\nlocal.py\n",
+            "sub/a.log": "x",
+            "sub/local.py": "x",
+            ".ignore": "*.tmp\n",
+            "x.tmp": "x",
+        }
+    )
+    assert paths(root) == [".gitignore", ".ignore", "keep.log", "sub/.gitignore", "sub/a.log", "sub/out.txt"]
+
+
+def test_ignore_outranks_gitignore(tree):
+    root = tree({".gitignore": "a.py\n", ".ignore": "!a.py\nb.py\n", "a.py": "a", "b.py": "b"})
+    assert "a.py" in paths(root)
+    assert "b.py" not in paths(root)
+
+
+NAMES = st.sampled_from(["a", "b", "a.py", "b.log", "foo", "bar.txt", "x y", "[z]", "#h", "!n"])
+PATTERNS = st.sampled_from(
+    ["a", "/a", "a/", "*.py", "!*.py", "foo/", "!foo/", "**/b.log", "foo/**", "a/*.py", "?oo", "[ab]", "\\#h", "\\!n",
+     "# comment", "", "x y", "x\\ y", "*", "!a", "/foo/bar.txt", "!/foo/", "bar.*", "a/**/b.log", "  ", "b.log  "]
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sets(st.lists(NAMES, min_size=1, max_size=3).map("/".join), min_size=1, max_size=8),
+    st.lists(PATTERNS, max_size=5),
+    st.lists(PATTERNS, max_size=3),
+)
+def test_the_walk_ignores_what_git_ignores(tmp_path_factory, names, top, inner):
+    root = tmp_path_factory.mktemp("ignore") / "repo"
+    root.mkdir()
+    for name in names:
+        path = root / name
+        if not any(parent.is_file() for parent in path.parents) and not path.is_dir():
+            write_tree(root, {name: "x"})
+    (root / ".gitignore").write_text("\n".join(top) + "\n")
+    if (root / "foo").is_dir():
+        (root / "foo/.gitignore").write_text("\n".join(inner) + "\n")
+    walked = set(paths(root, default_excludes=False))
+    git(root, "init", "-q")
+    expected = set(git(root, "ls-files", "-z", "--others", "--exclude-standard").decode().split("\0")) - {""}
+    assert walked == expected
+
+
+def test_a_work_tree_is_what_git_lists(tmp_path):
+    root = write_tree(
+        tmp_path / "repo", {"a.py": "a", "b.py": "b", ".gitignore": "b.py\n", "build/c.py": "c", "t/d.py": "d"}
+    )
+    git(root, "init", "-q")
+    git(root, "add", "-f", "a.py", "build/c.py")
+    assert paths(root) == [".gitignore", "a.py", "build/c.py", "t/d.py"]
+    git(root, "commit", "-qm", "c")
+    assert scan([str(root)], ScanConfig()).commits == {"repo": git(root, "rev-parse", "HEAD").decode().strip()}
+
+
+def test_a_file_deleted_but_still_listed_has_vanished(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "b.py": "b"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    (root / "a.py").unlink()
+    assert dropped(root) == {"a.py": DropReason.VANISHED}
+
+
+def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path):
+    library = write_tree(tmp_path / "library", {"lib.py": "l", ".gitignore": "*.log\n"})
+    git(library, "init", "-q")
+    git(library, "add", ".")
+    git(library, "commit", "-qm", "c")
+    root = write_tree(
+        tmp_path / "repo", {"a.py": "a", "nested/n.py": "n", "nested/.gitignore": "x.py\n", "nested/x.py": "x"}
+    )
+    git(root, "init", "-q")
+    git(root / "nested", "init", "-q")
+    git(root, "submodule", "--quiet", "add", str(library), "sub")
+    (root / "sub/x.log").write_text("ignored by the submodule's own rules")
+    assert paths(root) == [".gitmodules", "a.py", "nested/.gitignore", "nested/n.py", "sub/.gitignore", "sub/lib.py"]
+    git(root, "submodule", "--quiet", "deinit", "-f", "sub")
+    assert dropped(root) == {"sub": DropReason.NOT_A_FILE}
+
+
+def test_repositories_below_a_plain_folder_are_asked_too(tmp_path):
+    root = write_tree(
+        tmp_path / "projects", {"one/a.py": "a", "one/.gitignore": "b.py\n", "one/b.py": "b", "c.py": "c"}
+    )
+    git(root / "one", "init", "-q")
+    git(root / "one", "add", "-f", "b.py")
+    assert paths(root) == ["c.py", "one/.gitignore", "one/a.py", "one/b.py"]
+
+
+def test_a_broken_repository_is_read_as_a_plain_folder_with_a_warning(tmp_path):
+    root = write_tree(tmp_path / "repo", {".git/HEAD": "nonsense", "a.py": "a", "b.log": "b", ".gitignore": "*.log\n"})
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == [".gitignore", "a.py"]
+    assert "read as a plain folder" in found.warnings[0]
+
+
+def test_links_are_never_followed(tmp_path):
+    outside = write_tree(tmp_path / "outside", {"secret.py": "s"})
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "real/b.py": "b"})
+    (root / "file-link.py").symlink_to(outside / "secret.py")
+    (root / "folder-link").symlink_to(outside)
+    (root / "loop").symlink_to(root)
+    (root / "inner").symlink_to("real")
+    assert paths(root) == ["a.py", "real/b.py"]
+    links = dict.fromkeys(["file-link.py", "folder-link", "loop", "inner"], DropReason.SYMLINK)
+    assert dropped(root) == links
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    assert paths(root) == ["a.py", "real/b.py"]
+    assert dropped(root) == links
+
+
+def test_an_index_that_goes_through_a_link_is_not_followed(tmp_path):
+    outside = write_tree(tmp_path / "outside", {"b.py": "secret"})
+    root = write_tree(tmp_path / "repo", {"a/b.py": "b"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    (root / "a/b.py").unlink()
+    (root / "a").rmdir()
+    (root / "a").symlink_to(outside)
+    assert paths(root) == []
+    assert dropped(root)["a/b.py"] is DropReason.SYMLINK
+
+
+def test_special_files_are_dropped(tmp_path):
+    root = write_tree(tmp_path / "r", {"a.py": "a"})
+    os.mkfifo(root / "pipe.py")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(root / "s"))
+        assert dropped(root) == {"pipe.py": DropReason.NOT_A_FILE, "s": DropReason.NOT_A_FILE}
+
+
+def test_a_device_is_dropped(tmp_path):
+    root = write_tree(tmp_path / "r", {"a.py": "a"})
+    try:
+        os.mknod(root / "null", 0o600 | 0o020000, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("making a device needs root")
+    assert dropped(root) == {"null": DropReason.NOT_A_FILE}
+
+
+def test_a_left_out_folder_is_one_drop_and_is_not_entered(tree):
+    root = tree({"a.py": "a", "node_modules/x/i.js": "x", "node_modules/y/i.js": "y"})
+    assert dropped(root) == {"node_modules/": DropReason.EXCLUDED}
+
+
+def test_a_folder_that_cannot_be_read_is_recorded(open_folder):
+    root = write_tree(open_folder / "repo", {"a.py": "a", "locked/b.py": "b"})
+    (root / "locked").chmod(0)
+    with without_privileges():
+        assert dropped(root) == {"locked/": DropReason.UNREADABLE}
+
+
+def test_the_output_inside_a_source_is_not_there(tree):
+    root = tree({"a.py": "a", "dataset/train.jsonl": "{}", "dataset.work/x": "x"})
+    found = scan([str(root)], ScanConfig(), leave_out=(root / "dataset", root / "dataset.work"))
+    assert [file.path for file in found.files] == ["a.py"]
+    assert not found.drops
+    git(root, "init", "-q")
+    found = scan([str(root)], ScanConfig(), leave_out=(root / "dataset", root / "dataset.work"))
+    assert [file.path for file in found.files] == ["a.py"]
+
+
+def test_single_files_are_taken_whatever_the_table_says(tree):
+    root = tree({"a.py": "a", "b.py": "b", "yarn.lock": "l"})
+    found = scan([str(root / "a.py"), str(root / "yarn.lock")], ScanConfig())
+    assert [(file.repo, file.path) for file in found.files] == [("repo", "a.py"), ("repo", "yarn.lock")]
+
+
+def test_several_sources_of_one_name_stay_apart(tmp_path):
+    one, two = (write_tree(tmp_path / part / "src", {"a.py": part}) for part in ("x", "y"))
+    assert [source.repo for source in resolve_sources([str(one), str(two)])] == ["src", "src~2"]
+
+
+def test_repo_is_a_name_even_for_a_dot(tree, monkeypatch):
+    monkeypatch.chdir(tree({"a.py": "a"}))
+    assert [file.repo for file in scan(["."], ScanConfig()).files] == ["repo"]
+
+
+def test_what_is_not_there_or_there_twice_is_refused(tree):
+    root = tree({"a.py": "a"})
+    with pytest.raises(InputError, match="no source"):
+        scan([str(root / "none")], ScanConfig())
+    with pytest.raises(InputError, match="named twice"):
+        scan([str(root), str(root) + "/."], ScanConfig())
+    with pytest.raises(InputError, match="cannot be a source of itself"):
+        scan([str(root)], ScanConfig(), leave_out=(root,))
+
+
+def test_odd_names_survive(tree):
+    root = tree({"a b.py": "1", "new\nline.py": "2", "\x1b[31m.py": "3", "n" * 252 + ".py": "4"})
+    (root / os.fsdecode(b"caf\xe9.py")).write_text("5")
+    expected = ["\x1b[31m.py", "a b.py", r"caf\xe9.py", "new\nline.py", "n" * 252 + ".py"]
+    assert paths(root) == expected
+    git(root, "init", "-q")
+    assert paths(root) == expected
