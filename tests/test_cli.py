@@ -41,8 +41,8 @@ def test_every_option_of_the_command_is_in_its_help():
                    "--splits", "--fresh-splits", "--seed", "--workers", "--batch-bytes", "--compress", "--include",
                    "--exclude", "--language", "--max-file-bytes", "--config", "--quiet", "--json"):  # fmt: skip
         assert option in shown
-    assert "[default: 512]" in shown
-    assert "[default: 256]" in shown
+    assert "(default: 512)" in shown
+    assert "(default: 256)" in shown
 
 
 def test_a_build_ends_with_a_table(repo, tmp_path):
@@ -133,7 +133,7 @@ def test_settings_from_a_file(repo, tmp_path):
         (["build", "REPO", "--out", "OUT", "--workers", "0"], 2, "run.workers must be at least 1"),
         (["build", "REPO", "--out", "OUT", "--window", "x"], 2, "--window"),
         (["build", "REPO", "--out", "OUT", "--tail", "x"], 2, "--tail"),
-        (["build", "REPO", "--out", "OUT", "--nope"], 2, "No such option"),
+        (["build", "REPO", "--out", "OUT", "--nope"], 2, "there is no option"),
         (["build", "REPO", "--out", "OUT", "--language", "pyton"], 2, "Did you mean 'python'"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "none.json"], 3, "there is no tokenizer"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "REPO/m0.py"], 3, "damaged"),
@@ -141,7 +141,7 @@ def test_settings_from_a_file(repo, tmp_path):
         (["build", "REPO", "--out", "OUT", "--splits", "x", "--fresh-splits"], 2, "contradict"),
         (["build", "REPO", "--out", "OUT", "--config", "TOML"], 2, "Did you mean 'window.overlap'"),
         (["build", "REPO", "--out", "OUT", "--exclude", "!"], 2, "--exclude"),
-        (["nonsense"], 2, "No such command"),
+        (["nonsense"], 2, "there is no command"),
     ],
 )
 def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, said):

@@ -1,8 +1,8 @@
 import json
-import lzma
 from importlib import resources
 
 import pytest
+import zstandard
 
 import tokenizers_made_here as made
 from gristmill import load_tokenizer
@@ -16,7 +16,7 @@ SAMPLE = b"def f(x):\n    return x  # <mask>\n"
 @pytest.fixture(scope="module")
 def model():
     packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
-    return json.loads(lzma.decompress(packed))["model"]
+    return json.loads(zstandard.decompress(packed))["model"]
 
 
 def write_pair(folder, vocab, merges):

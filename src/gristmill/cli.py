@@ -4,14 +4,14 @@
 70 a fault of ours · 130 interrupted
 """
 
+import argparse
+import difflib
 import os
 import sys
 import traceback
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any, NamedTuple, NoReturn
 
 import gristmill
 from gristmill.config import default_of, load_config
@@ -20,177 +20,192 @@ from gristmill.errors import ConfigError, GristmillError
 INTERRUPTED = 130
 OUR_FAULT = 70
 
-app = typer.Typer(
-    name="gristmill",
-    help="Turns your own source code into a training dataset for code models: fast, clean, and provably so.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+class Option(NamedTuple):
+    """One option of a command: the setting it stands for, and what its help says. Defaults live in gristmill.config."""
+
+    flag: str
+    setting: str
+    metavar: str | None
+    """None: a switch without a value."""
+    text: str
+    kind: type = str
+    repeats: bool = False
+    default: str | None = None
+    """Told in the help where the setting's own default is None."""
 
 
-class Tail(StrEnum):
-    keep = "keep"
-    shift = "shift"
-    drop = "drop"
-
-
-class Compression(StrEnum):
-    none = "none"
-    zstd = "zstd"
-
-
-WHAT, ROWS, SPLITS, FILES, RUNNING = "What and where", "Windows and rows", "Splits", "Which files", "Running"
-
-
-def _value(panel: str, metavar: str | None, text: str, setting: str | None = None, default: str | None = None) -> Any:
-    """An option with a value. Its default lives in gristmill.config and is only told here."""
-    told = str(default_of(setting)) if setting is not None else default
-    return typer.Option(
-        metavar=metavar, help=text if told is None else f"{text}  \\[default: {told}]", rich_help_panel=panel
-    )
-
-
-def _flag(panel: str, *names: str, text: str) -> Any:
-    return typer.Option(*names, metavar=" ", help=text, rich_help_panel=panel)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"gristmill {gristmill.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    _show_version: Annotated[
-        bool,
-        typer.Option("--version", metavar=" ", callback=_version, is_eager=True, help="Print the version and exit."),
-    ] = False,
-) -> None:
-    pass
-
-
-@app.command()
-def build(
-    sources: Annotated[
-        list[str] | None, typer.Argument(metavar="SOURCE", help="Folders, git work trees or single files, one or more.")
-    ] = None,
-    out: Annotated[str | None, _value(WHAT, "DIR", "The dataset folder to make.")] = None,
-    tokenizer: Annotated[
-        str | None,
-        _value(
-            WHAT,
+BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
+    "what and where": (
+        Option("--out", "out", "DIR", "the dataset folder to make"),
+        Option(
+            "--tokenizer",
+            "tokenizer.name",
             "NAME",
             "'codebert', which is in the package, a tokenizer.json, a folder with one, or a Hub id like 'org/name' or "
-            "'org/name@revision'.",
-            "tokenizer.name",
+            "'org/name@revision'",
         ),
-    ] = None,
-    cache_dir: Annotated[
-        str | None, _value(WHAT, "DIR", "Where tokenizers from the Hub are kept.", default="the Hugging Face cache")
-    ] = None,
-    config: Annotated[
-        Path | None, _value(WHAT, "FILE", "Settings from a TOML file; options on the command line come on top.")
-    ] = None,
-    window: Annotated[
-        int | None, _value(ROWS, "N", "Ids per window, special tokens included.", "window.length")
-    ] = None,
-    overlap: Annotated[
-        int | None, _value(ROWS, "N", "Content tokens that neighbouring windows share.", "window.overlap")
-    ] = None,
-    tail: Annotated[
-        Tail | None,
-        _value(
-            ROWS,
-            None,
-            "A file's last window: keep it short, shift it back to full length, or drop it if it brings fewer than 32 "
-            "new tokens.",
+        Option(
+            "--cache-dir",
+            "tokenizer.cache_dir",
+            "DIR",
+            "where tokenizers from the Hub are kept",
+            default="the Hugging Face cache",
+        ),
+    ),
+    "windows and rows": (
+        Option("--window", "window.length", "N", "ids per window, special tokens included", int),
+        Option("--overlap", "window.overlap", "N", "content tokens that neighbouring windows share", int),
+        Option(
+            "--tail",
             "window.tail",
+            "keep|shift|drop",
+            "a file's last window: keep it short, shift it back to full length, or drop it if it brings fewer than 32 "
+            "new tokens",
         ),
-    ] = None,
-    pad: Annotated[
-        bool | None, _flag(ROWS, "--pad", text="Pad rows to the window length and add attention_mask.")
-    ] = None,
-    with_text: Annotated[bool | None, _flag(ROWS, "--with-text", text="Add each window's text to its row.")] = None,
-    compress: Annotated[
-        Compression | None, _value(ROWS, None, "Write .jsonl.zst, still readable row by row.", "output.compress")
-    ] = None,
-    split: Annotated[
-        str | None, _value(SPLITS, "A/B/C", "Percent of the tokens for train/validation/test.", "split.shares")
-    ] = None,
-    splits: Annotated[
-        str | None,
-        _value(
-            SPLITS, "FILE", "Keep files in the split they have in this files.jsonl.", default="the one in --out, if any"
+        Option("--pad", "output.pad", None, "pad rows to the window length and add attention_mask"),
+        Option("--with-text", "output.with_text", None, "add each window's text to its row"),
+        Option("--compress", "output.compress", "none|zstd", "zstd: write .jsonl.zst, still readable row by row"),
+    ),
+    "splits": (
+        Option("--split", "split.shares", "A/B/C", "percent of the tokens for train/validation/test"),
+        Option(
+            "--splits",
+            "split.previous",
+            "FILE",
+            "keep files in the split they have in this files.jsonl",
+            default="the one in --out, if any",
         ),
-    ] = None,
-    fresh_splits: Annotated[
-        bool | None, _flag(SPLITS, "--fresh-splits", text="Split anew, whatever an earlier build did.")
-    ] = None,
-    seed: Annotated[int | None, _value(SPLITS, "N", "Decides which file goes where.", "split.seed")] = None,
-    include: Annotated[
-        list[str] | None,
-        _value(FILES, "GLOB", "Take only files that match a pattern, as in a .gitignore; repeatable."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        _value(FILES, "GLOB", "Leave out files that match; '!GLOB' brings back what is left out anyway; repeatable."),
-    ] = None,
-    language: Annotated[
-        list[str] | None, _value(FILES, "NAME", "Take only this language, like 'python'; repeatable.")
-    ] = None,
-    max_file_bytes: Annotated[int | None, _value(FILES, "N", "Leave out larger files.", "scan.max_file_bytes")] = None,
-    workers: Annotated[
-        str | None, _value(RUNNING, "auto|N", "Processes to use; never changes the result.", "run.workers")
-    ] = None,
-    batch_bytes: Annotated[
-        int | None, _value(RUNNING, "N", "Source bytes that a worker takes at a time.", "run.batch_bytes")
-    ] = None,
-    batch_files: Annotated[
-        int | None, _value(RUNNING, "N", "Files that a worker takes at a time, at most.", default="no limit")
-    ] = None,
-    quiet: Annotated[bool, _flag(RUNNING, "--quiet", "-q", text="Print nothing but errors.")] = False,
-    as_json: Annotated[bool, _flag(RUNNING, "--json", text="Print the summary as JSON, for scripts.")] = False,
-) -> None:
-    """Make a training dataset from source code.
+        Option("--fresh-splits", "split.fresh", None, "split anew, whatever an earlier build did"),
+        Option("--seed", "split.seed", "N", "decides which file goes where", int),
+    ),
+    "which files": (
+        Option("--include", "scan.include", "GLOB", "take only files that match, as in a .gitignore", repeats=True),
+        Option(
+            "--exclude",
+            "scan.exclude",
+            "GLOB",
+            "leave out files that match; '!GLOB' brings back what is left out by default",
+            repeats=True,
+        ),
+        Option("--language", "scan.languages", "NAME", "take only this language, like 'python'", repeats=True),
+        Option("--max-file-bytes", "scan.max_file_bytes", "N", "leave out larger files", int),
+    ),
+    "running": (
+        Option("--workers", "run.workers", "auto|N", "processes to use; never changes the result"),
+        Option("--batch-bytes", "run.batch_bytes", "N", "source bytes that a worker takes at a time", int),
+        Option(
+            "--batch-files",
+            "run.batch_files",
+            "N",
+            "files that a worker takes at a time, at most",
+            int,
+            default="no limit",
+        ),
+    ),
+}
 
-    For example: gristmill build my-repo --out dataset
-    """
-    chosen = {
-        "sources": sources or None,
-        "out": out,
-        "tokenizer.name": tokenizer,
-        "tokenizer.cache_dir": cache_dir,
-        "window.length": window,
-        "window.overlap": overlap,
-        "window.tail": tail,
-        "output.pad": pad,
-        "output.with_text": with_text,
-        "output.compress": compress,
-        "split.shares": split,
-        "split.previous": splits,
-        "split.fresh": fresh_splits,
-        "split.seed": seed,
-        "scan.include": include or None,
-        "scan.exclude": exclude or None,
-        "scan.languages": language or None,
-        "scan.max_file_bytes": max_file_bytes,
-        "run.workers": _workers(workers),
-        "run.batch_bytes": batch_bytes,
-        "run.batch_files": batch_files,
-    }
-    settings = load_config({name: value for name, value in chosen.items() if value is not None}, config)
-    manifest = gristmill.build(settings, gristmill.Progress(quiet=quiet or as_json))
-    from gristmill.summary import summary_json, summary_text  # noqa: PLC0415
 
-    if as_json:
-        typer.echo(summary_json(manifest, settings.out))
-    elif not quiet:
-        typer.echo(summary_text(manifest, settings.out))
-    for warning in manifest.warnings if not quiet else ():
-        typer.echo(f"gristmill: note: {warning}", err=True)
+def build(arguments: Sequence[str]) -> int:
+    parser = _parser("build", "Make a training dataset from source code.", "gristmill build my-repo --out dataset")
+    parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
+    _add_options(parser, BUILD_OPTIONS)
+    _add(parser, "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it")
+    _add(parser, "-q", "--quiet", action="store_true", help="print nothing but errors")
+    _add(parser, "--json", action="store_true", help="print the summary as JSON, for scripts")
+    given = parser.parse_intermixed_args(arguments)
+    values = {option.setting: getattr(given, option.setting) for group in BUILD_OPTIONS.values() for option in group}
+    values |= {"sources": given.sources or None, "run.workers": _workers(values["run.workers"])}
+    config = load_config({name: value for name, value in values.items() if value is not None}, given.config)
+    manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
+    if not given.quiet:
+        from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
+
+        print(summary_json(manifest, config.out) if given.json else summary_text(manifest, config.out))
+        for warning in manifest.warnings:
+            print(f"gristmill: note: {warning}", file=sys.stderr)
+    return 0
+
+
+COMMANDS = {"build": (build, "make a training dataset from source code")}
+
+
+def _top(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in COMMANDS:
+        return COMMANDS[arguments[0]][0](arguments[1:])
+    parser = _Parser(
+        prog="gristmill",
+        usage="gristmill COMMAND …",
+        description="Turns your own source code into a training dataset for code models: fast, clean, and provably so.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="commands:\n"
+        + "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+        + "\n\n'gristmill COMMAND --help' tells more.",
+        add_help=False,
+    )
+    _add(parser, "-h", "--help", action="help", help="show this and exit")
+    _add(parser, "--version", action="version", version=f"gristmill {gristmill.__version__}", help="show the version")
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return ConfigError.exit_code
+    if not arguments[0].startswith("-"):
+        raise ConfigError(f"there is no command {arguments[0]!r}. {_nearest(arguments[0], COMMANDS)}")
+    parser.parse_args(arguments)
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains as everything else does: one line, with the way out."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()
+        if message.startswith("unrecognized") and unknown[0].startswith("-"):
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            raise ConfigError(f"there is no option {unknown[0]!r}. {_nearest(unknown[0], flags)}")
+        raise ConfigError(f"{message[0].lower()}{message[1:]}. Try '{self.prog} --help'.")
+
+
+def _nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {near[0]!r}?" if near else "Try --help."
+
+
+def _parser(command: str, text: str, example: str) -> _Parser:
+    parser = _Parser(
+        prog=f"gristmill {command}",
+        usage=f"gristmill {command} SOURCE... --out DIR [options]",
+        description=f"{text} For example: {example}",
+        add_help=False,
+        allow_abbrev=False,
+    )
+    _add(parser, "-h", "--help", action="help", help="show this and exit")
+    return parser
+
+
+def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None:
+    for title, options in groups.items():
+        group = parser.add_argument_group(title)
+        for option in options:
+            if option.metavar is None:
+                _add(group, option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
+                continue
+            default = option.default or (
+                None if option.repeats or option.setting == "out" else default_of(option.setting)
+            )
+            told = "; repeatable" if option.repeats else f" (default: {default})" if default is not None else ""
+            _add(
+                group,
+                option.flag,
+                dest=option.setting,
+                metavar=option.metavar,
+                type=option.kind,
+                action="append" if option.repeats else "store",
+                help=option.text + told,
+            )
+
+
+def _add(where: Any, *names: str, **details: Any) -> None:
+    where.add_argument(*names, **details)
 
 
 def _workers(text: str | None) -> int | str | None:
@@ -202,26 +217,19 @@ def _workers(text: str | None) -> int | str | None:
         raise ConfigError(f"--workers takes 'auto' or a number, got {text!r}.") from None
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """The `gristmill` command."""
-    sys.exit(run(arguments))
+    sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """One call of the command line -> its exit code."""
     try:
-        # Without its own handling of errors, typer returns what a command or an Exit gives.
-        outcome: Any = app(arguments, standalone_mode=False)
+        return _top(arguments)
     except GristmillError as error:
         return _fail(str(error), error.exit_code)
-    except typer.TyperException as error:
-        if not error.format_message():  # it has shown its help
-            return ConfigError.exit_code
-        context = getattr(error, "ctx", None)
-        advice = f" Try '{context.command_path} --help'." if context is not None else ""
-        return _fail(f"{error.format_message().rstrip('.')}.{advice}", ConfigError.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        outcome = INTERRUPTED
+    except KeyboardInterrupt:
+        return _fail("interrupted; nothing half-written was left behind.", INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone: not a fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -229,9 +237,6 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception:  # noqa: BLE001 - the last resort, which must name itself as a fault of ours
         traceback.print_exc()
         return _fail("this is a fault in gristmill, please report it with the lines above.", OUR_FAULT)
-    if outcome == INTERRUPTED:
-        return _fail("interrupted; nothing half-written was left behind.", INTERRUPTED)
-    return outcome if isinstance(outcome, int) else 0
 
 
 def _fail(message: str, code: int) -> int:

@@ -16,18 +16,14 @@ from gristmill.records import Split
 MIB = 1 << 20
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class TokenizerConfig(_Section):
+class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "codebert"
     """`codebert` (in the package), a tokenizer.json, a folder that holds one, or a Hub id, `@revision` at its end."""
     cache_dir: str | None = None
     """Where a tokenizer from the Hub is kept; default: the Hugging Face cache."""
 
 
-class WindowConfig(_Section):
+class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 512
     """Ids in a window, special tokens included."""
     overlap: int = 256
@@ -43,7 +39,7 @@ class WindowConfig(_Section):
         _at_least(1, "window.min_fresh", self.min_fresh)
 
 
-class OutputConfig(_Section):
+class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     pad: bool = False
     """Pad input_ids to the window length and write an attention_mask."""
     with_text: bool = False
@@ -57,7 +53,7 @@ class OutputConfig(_Section):
         _at_least(1, "output.shard_bytes", self.shard_bytes)
 
 
-class SplitConfig(_Section):
+class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     shares: str = "85/10/5"
     """Percent of the tokens for train / validation / test."""
     seed: int = 0
@@ -88,7 +84,7 @@ class SplitConfig(_Section):
         return {split: percent / 100 for split, percent in zip(Split, percents, strict=True)}
 
 
-class ScanConfig(_Section):
+class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
     include: Sequence[str] = ()
     """Patterns as in a .gitignore; with any given, only files that match one are taken."""
     exclude: Sequence[str] = ()
@@ -105,11 +101,11 @@ class ScanConfig(_Section):
             _text_list(self, "scan.", field)
 
 
-class RunConfig(_Section):
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the work is done: nothing here changes a byte of the result."""
 
     workers: int | Literal["auto"] = "auto"
-    batch_bytes: int = 4 * MIB
+    batch_bytes: int = MIB
     """Source bytes that are read and tokenized in one go."""
     batch_files: int | None = None
     """At most this many files in one go; default: no limit but batch_bytes."""
@@ -122,7 +118,7 @@ class RunConfig(_Section):
             _at_least(1, "run.batch_files", self.batch_files)
 
 
-class Config(_Section):
+class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What to build, from what, and how: `Config(sources=["my-repo"], out="dataset")`."""
 
     sources: Sequence[str]
@@ -257,7 +253,7 @@ def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
     msgspec.structs.force_setattr(section, field, texts)
 
 
-def _at_least(least: int, name: str, value: int) -> None:
+def _at_least(least: int, name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
     if value < least:

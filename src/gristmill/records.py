@@ -1,5 +1,7 @@
 """What flows through the mill: one small record per state of a file.
 
+There may be a hundred thousand of each, so they hold plain values only and stay out of the garbage collector's sight.
+
 SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windows; or, at any point, Drop (a reason).
 """
 
@@ -53,7 +55,7 @@ DROP_REASONS: dict[DropReason, str] = {
 }
 
 
-class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
+class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repo: str
     """The source folder's name."""
     path: str
@@ -63,7 +65,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Drop(msgspec.Struct, frozen=True, kw_only=True):
+class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repo: str
     path: str
     reason: DropReason
@@ -91,7 +93,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Of the file's bytes, as `sha256sum` prints it."""
 
 
-class PreparedDocument(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedDocument(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What later steps need to know about a document whose ids lie in a shard of the work folder."""
 
     repo: str

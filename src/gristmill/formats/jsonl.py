@@ -107,17 +107,15 @@ class RowFormat(NamedTuple):
         id_ranges = _id_ranges(rows.ids, windows)
         lines = lines_of(windows, rows.newline_tokens)
         columns = (*id_ranges, *lines, windows.starts, windows.fresh)
-        plain = [
-            (head, all_ids[at:to], suffix, names, _numbers(first, last, start, fresh))
-            for at, to, first, last, start, fresh in zip(*(column.tolist() for column in columns), strict=True)
-        ]
         extras = self._extra_columns(rows)
-        if self.pad_id is None:
-            return [b"".join((*row, extra, b"}\n")) for row, extra in zip(plain, extras, strict=True)]
-        pads = [self._pads(self.length - count) for count in self.num_ids(windows).tolist()]
+        pads = [b""] * len(windows)
+        if self.pad_id is not None:
+            pads = [self._pads(self.length - count) for count in self.num_ids(windows).tolist()]
         return [
-            b"".join((*row[:3], pad, *row[3:], extra, b"}\n"))
-            for row, pad, extra in zip(plain, pads, extras, strict=True)
+            b"".join((head, all_ids[at:to], suffix, pad, names, _numbers(first, last, start, fresh), extra, b"}\n"))
+            for at, to, first, last, start, fresh, pad, extra in zip(
+                *(column.tolist() for column in columns), pads, extras, strict=True
+            )
         ]
 
     def _constants(self, rows: DocumentRows) -> _Constants:

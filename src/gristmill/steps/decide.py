@@ -61,7 +61,7 @@ def decide(documents: Sequence[PreparedDocument], config: Config) -> Decision:
         group_of=group_of,
         split_of=split_of,
         pieces=list(lay_out(kept, split_of, config.output)),
-        previous=digest and PreviousSplits(sha256=digest, num_files_kept_in_place=num_kept_in_place),
+        previous=PreviousSplits(sha256=digest, num_files_kept_in_place=num_kept_in_place) if digest else None,
     )
 
 

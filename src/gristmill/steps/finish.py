@@ -96,7 +96,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             name=located.name,
             sha256=definition.sha256,
             revision=located.revision,
-            vocab_size=definition.vocab_size,
+            vocab_size=context.tokenizer.vocab_size,
             engine=context.tokenizer.engine,
             prefix=definition.template.prefix,
             suffix=definition.template.suffix,

@@ -65,7 +65,6 @@ def _prepare_document(
     context: Context, document: Document, shard: str, shard_offset: int
 ) -> tuple[PreparedDocument, bytes] | Drop:
     tokenizer, row_format = context.tokenizer, context.row_format
-    definition = tokenizer.definition
     encoded = tokenizer.encode(document.text, with_starts=row_format.with_text)
     if not len(encoded.ids):
         return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(document.text)} bytes give no token")
@@ -81,7 +80,7 @@ def _prepare_document(
         windows=windows,
         text=None if encoded.starts is None else DocumentText(document.text, encoded.starts),
     )
-    block = to_block(encoded, document.text, definition.vocab_size)
+    block = to_block(encoded, document.text, tokenizer.vocab_size)
     is_as_read = document.encoding == "utf-8"
     return PreparedDocument(
         repo=document.file.repo,

@@ -22,7 +22,7 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 def shape(context: Context, piece: Piece) -> ShapedPiece:
     row_format, window_shape = context.row_format, context.window_shape
-    vocab_size = context.tokenizer.definition.vocab_size
+    vocab_size = context.tokenizer.vocab_size
     rows: list[bytes] = []
     for document, block in read_blocks(context.prepared, piece.documents, vocab_size):
         windows = cut(document.num_tokens, window_shape)

@@ -6,11 +6,10 @@ or treats unusual added tokens differently: `tokenizers` serves those.
 """
 
 import re
+from functools import cached_property
 from importlib.metadata import version
-from typing import Any
 
 import gigatoken
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,41 +18,38 @@ from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Encoded, Ids, Offsets
 
 NEWLINE = b"\n"
-CONTROL = 255
 META_SPACE = "▁".encode()
+CONTROL = 255
+"""The mark of a control token; other marks count line feeds."""
+WRITE_SPACES_AS_META = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+PREPEND_META = {"type": "Prepend", "prepend": "▁"}
 
 
 class FastTokenizer:
-    def __init__(
-        self, definition: Definition, engine: gigatoken.Tokenizer, *, num_prepended: int, is_meta: bool
-    ) -> None:
+    def __init__(self, definition: Definition, engine: gigatoken.Tokenizer) -> None:
         self.definition = definition
         self.engine = f"gigatoken {version('gigatoken')}"
+        self.vocab_size = max([engine.vocab_size, *(token.id + 1 for token in definition.added_tokens)])
         self._encode = engine.encode
         self._decode = engine.decode
-        self._num_prepended = num_prepended
-        self._tokens = [b""] * engine.vocab_size
-        for index, token in engine.vocab.items():
-            self._tokens[index] = token
-        plain = [token.replace(META_SPACE, b" ") if is_meta else token for token in self._tokens]
-        self._bytes_per_token = np.array([len(token) for token in plain], np.int64)
+        self._vocab = engine.vocab
         # One look-up per token tells both: how many line feeds it holds, and whether it is a control token.
-        self._marks = np.array([min(token.count(NEWLINE), CONTROL - 1) for token in plain], np.uint8)
-        self._marks[[index for index in definition.control_ids if index < len(plain)]] = CONTROL
+        self._marks = np.zeros(self.vocab_size, np.uint8)
+        for index, token in self._vocab.items():
+            if NEWLINE in token:
+                self._marks[index] = min(token.count(NEWLINE), CONTROL - 1)
+        self._marks[list(definition.control_ids)] = CONTROL
 
     @classmethod
     def load(cls, definition: Definition) -> "FastTokenizer | None":
         """None where this engine would not be exact, or refuses."""
-        plain = definition.plain()
-        is_meta = bool(plain["model"].get("byte_fallback"))
-        num_prepended = _meta_prepended(plain) if is_meta else _byte_level_prepended(plain)
-        if num_prepended is None:
+        is_exact = _is_exact_meta(definition) if definition.model.byte_fallback else _is_exact_byte_level(definition)
+        if not is_exact or not _is_plain_bpe(definition):
             return None
         try:
-            engine = gigatoken.Tokenizer.from_json(msgspec.json.encode(plain))
+            return cls(definition, gigatoken.Tokenizer.from_json(definition.plain_json()))
         except RuntimeError:
             return None
-        return cls(definition, engine, num_prepended=num_prepended, is_meta=is_meta)
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
         ids = self._encode(text)
@@ -70,19 +66,33 @@ class FastTokenizer:
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return self._decode(np.ascontiguousarray(ids, np.uint32))
 
+    @cached_property
+    def _is_meta(self) -> bool:
+        return self.definition.model.byte_fallback
+
+    @cached_property
+    def _bytes_per_token(self) -> Offsets:
+        """In the text: a ▁ there stands for a space."""
+        sizes = np.zeros(self.vocab_size, np.int64)
+        for index, token in self._vocab.items():
+            sizes[index] = len(token.replace(META_SPACE, b" ") if self._is_meta else token)
+        return sizes
+
+    @cached_property
+    def _num_prepended(self) -> int:
+        return int(self._is_meta and _normalizer_steps(self.definition) == [PREPEND_META, WRITE_SPACES_AS_META])
+
     def _starts(self, ids: Ids, text: bytes) -> Offsets:
         starts = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(self._bytes_per_token[ids], out=starts[1:])
         starts[1:] -= self._num_prepended
-        if starts[-1] != len(text):
-            starts = self._starts_along(ids, text)
-        return starts
+        return starts if starts[-1] == len(text) else self._starts_along(ids, text)
 
     def _starts_along(self, ids: Ids, text: bytes) -> Offsets:
         """A ▁ in the text itself takes three bytes where a space takes one: walk along the text to tell them apart."""
         at, starts = -self._num_prepended, [0]
         for index in ids.tolist():
-            for piece in re.split(b"(%b)" % META_SPACE, self._tokens[index]):
+            for piece in re.split(b"(%b)" % META_SPACE, self._vocab[index]):
                 is_space = piece == META_SPACE and not (at >= 0 and text.startswith(META_SPACE, at))
                 at += 1 if is_space else len(piece)
             starts.append(at)
@@ -92,31 +102,27 @@ class FastTokenizer:
         return np.array(starts, np.int64)
 
 
-def _byte_level_prepended(plain: dict[str, Any]) -> int | None:
-    pre_tokenizer = plain.get("pre_tokenizer") or {}
-    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer]) if pre_tokenizer else []
-    byte_levels = [step for step in steps if step.get("type") == "ByteLevel"]
-    is_exact = (
-        _is_plain_bpe(plain)
-        and plain.get("normalizer") is None
-        and len(byte_levels) == 1
-        and not byte_levels[0].get("add_prefix_space")
-    )
-    return 0 if is_exact else None
+def _is_exact_byte_level(definition: Definition) -> bool:
+    pre_tokenizer = definition.file.pre_tokenizer or {}
+    byte_levels = [
+        step for step in pre_tokenizer.get("pretokenizers", [pre_tokenizer]) if step.get("type") == "ByteLevel"
+    ]
+    adds_no_space = len(byte_levels) == 1 and not byte_levels[0].get("add_prefix_space")
+    return adds_no_space and definition.file.normalizer is None
 
 
-def _meta_prepended(plain: dict[str, Any]) -> int | None:
-    """How many spaces the normalizer puts in front, if that and writing spaces as ▁ is all it does."""
-    normalizer = plain.get("normalizer") or {}
-    steps = normalizer.get("normalizers", [normalizer])
-    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
-    prepend = {"type": "Prepend", "prepend": "▁"}
-    if not _is_plain_bpe(plain) or plain.get("pre_tokenizer") is not None:
-        return None
-    return {1: 0, 2: 1}[len(steps)] if steps in ([replace], [prepend, replace]) else None
+def _is_exact_meta(definition: Definition) -> bool:
+    """Writing spaces as ▁ is all the normalizer does, but for one more in front."""
+    known = ([WRITE_SPACES_AS_META], [PREPEND_META, WRITE_SPACES_AS_META])
+    return definition.file.pre_tokenizer is None and _normalizer_steps(definition) in known
 
 
-def _is_plain_bpe(plain: dict[str, Any]) -> bool:
-    flags = ("single_word", "lstrip", "rstrip")
-    has_odd_tokens = any(token.get(flag) for token in plain["added_tokens"] for flag in flags)
-    return plain["model"]["type"] == "BPE" and not plain["model"].get("dropout") and not has_odd_tokens
+def _normalizer_steps(definition: Definition) -> list[object]:
+    normalizer = definition.file.normalizer or {}
+    return list(normalizer.get("normalizers", [normalizer]))
+
+
+def _is_plain_bpe(definition: Definition) -> bool:
+    plain = (token for token in definition.added_tokens if not token.special)
+    has_odd_tokens = any(token.single_word or token.lstrip or token.rstrip for token in plain)
+    return definition.model.type == "BPE" and not definition.model.dropout and not has_odd_tokens

@@ -1,11 +1,11 @@
 """Where a tokenizer comes from: the package, a file, a folder, or the Hub -> its Definition."""
 
-import lzma
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
 
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
@@ -13,7 +13,7 @@ from gristmill.tokenizing import hub
 from gristmill.tokenizing.definition import Definition
 
 BUNDLED = "codebert"
-BUNDLED_FILE = "bundled/codebert.json.xz"
+BUNDLED_FILE = "bundled/codebert.json.zst"
 CODEBERT_CONFIG: dict[str, Any] = {
     "tokenizer_class": "RobertaTokenizer",
     "model_max_length": 512,
@@ -32,7 +32,7 @@ ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 def locate(name: str, *, cache_dir: str | None = None) -> Definition:
     if name == BUNDLED:
         packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
-        return Definition(name=name, json=lzma.decompress(packed), config=_to_json(CODEBERT_CONFIG))
+        return Definition(name=name, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))
     path = Path(name).expanduser()
     if name and path.is_dir():
         return _from_folder(path, name=path.resolve().name)
@@ -64,7 +64,7 @@ def _from_folder(
     if config is None:
         config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast"})
     definition = Definition(name=name, json=json, config=_checked_config(config, name), revision=revision)
-    _ = definition.template, definition.vocab_size  # a damaged one says so here, not in the middle of a build
+    _ = definition.template, definition.vocab_size, definition.pad_id  # a damaged one says so here, not in a build
     return definition
 
 

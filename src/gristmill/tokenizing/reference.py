@@ -3,7 +3,6 @@
 from importlib.metadata import version
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -18,13 +17,14 @@ class ReferenceTokenizer:
             import tokenizers  # noqa: PLC0415 - an extra
         except ImportError:
             raise MissingExtraError(
-                f"the tokenizer {definition.name!r} ({definition.model_type}) needs the tokenizers package: "
+                f"the tokenizer {definition.name!r} ({definition.model.type}) needs the tokenizers package: "
                 "pip install 'gristmill[tokenizers]'"
             ) from None
         self.definition = definition
+        self.vocab_size = definition.vocab_size
         self.engine = f"tokenizers {version('tokenizers')}"
         try:
-            self._engine: Any = tokenizers.Tokenizer.from_str(msgspec.json.encode(definition.plain()).decode())
+            self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
             raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
 

@@ -31,6 +31,8 @@ class Encoded(NamedTuple):
 class Tokenizer(Protocol):
     engine: str
     """What does the encoding, with its version."""
+    vocab_size: int
+    """One more than the largest id."""
 
     @property
     def definition(self) -> Definition: ...

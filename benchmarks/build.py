@@ -1,0 +1,63 @@
+"""How fast is a build? Ratios to the floor and to the Hugging Face way, all measured in one run.
+
+python benchmarks/build.py [SOURCE] [--runs 5] [--hf-runs 1]     # prints benchmarks/build.md
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import GRISTMILL, STDLIB, machine, medians, seconds_of
+
+from gristmill.manifest import read_manifest
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", nargs="?", default=STDLIB)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--hf-runs", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = f"{folder}/dataset"
+        build = [GRISTMILL, "build", options.source, "--quiet", "--out"]
+        seconds_of([*build, dataset])
+        peers = {
+            name: [sys.executable, str(HERE / name), dataset, options.source] for name in ("floor.py", "hf_way.py")
+        }
+        commands = {
+            "floor: read, encode, write": [*peers["floor.py"], f"{folder}/floor"],
+            "gristmill, 1 worker": [*build, f"{folder}/one", "--workers", "1"],
+            "gristmill, auto": [*build, f"{folder}/auto"],
+            "gristmill, auto, --compress zstd": [*build, f"{folder}/zstd", "--compress", "zstd"],
+        }
+        measured = medians(commands, options.runs)
+        measured |= medians({"datasets.map + to_json": [*peers["hf_way.py"], f"{folder}/hf"]}, options.hf_runs)
+        helped = medians({"gristmill --help": [GRISTMILL, "--help"]}, options.runs)["gristmill --help"]
+        manifest = read_manifest(Path(dataset))
+    floor = measured["floor: read, encode, write"].seconds
+    auto = measured["gristmill, auto"].seconds
+    tokens = sum(facts.tokens for facts in manifest.splits.values())
+    size = sum(facts.bytes for facts in manifest.files.values() if facts.split)
+    print("# How fast is a build\n")
+    print(
+        f"`python benchmarks/build.py --runs {options.runs}`: whole processes, from the interpreter's start; medians."
+    )
+    print(f"\n{machine('gristmill', 'gigatoken', 'orjson', 'tokenizers', 'datasets')}.\n")
+    print(
+        f"The Python standard library: {manifest.counts.kept:,} files kept, {manifest.run.source_bytes / 1e6:.1f} MB, "
+    )
+    print(f"{tokens:,} tokens, {size / 1e6:.0f} MB of rows.\n")
+    print("| what | seconds | times the floor | peak memory, all processes |")
+    print("| --- | --- | --- | --- |")
+    for name, (seconds, peak_mb) in measured.items():
+        print(f"| {name} | {seconds:.2f} | {seconds / floor:.2f} | {peak_mb:.0f} MB |")
+    times = measured["datasets.map + to_json"].seconds / auto
+    print(f"\n{times:.0f} times as fast as `datasets.map` + `to_json`. `gristmill --help`: {helped.seconds:.2f} s.")
+
+
+if __name__ == "__main__":
+    main()
