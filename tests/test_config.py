@@ -44,7 +44,7 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path, monkeypatch):
         ("[windows]\nlength = 5\n", "no setting 'windows'"),
         ("[zzz]\nqqq = 1\n", "Known here"),
         ("[window]\nlength = 'many'\n", "window.length: expected `int`, got `str`"),
-        ("[window]\ntail = 'cut'\n", "window.tail"),
+        ("[window]\ntail = 'cut'\n", "window.tail: invalid enum value 'cut'. It takes keep, shift, drop."),
         ("[window]\noverlap = -1\n", "window.overlap must be at least 0, got -1"),
         ("window = 5\n", "window"),
         ("[window\n", "not valid TOML"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import gristmill
-from gristmill.config import default_of, load_config
+from gristmill.config import choices_of, default_of, load_config
 from gristmill.errors import ConfigError, GristmillError
 
 INTERRUPTED = 130
@@ -199,6 +199,7 @@ def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None
                 dest=option.setting,
                 metavar=option.metavar,
                 type=option.kind,
+                choices=choices_of(option.setting) if option.kind is str else None,
                 action="append" if option.repeats else "store",
                 help=option.text + told,
             )

@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -57,6 +57,7 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     shares: str = "85/10/5"
     """Percent of the tokens for train / validation / test."""
     seed: int = 0
+    """Decides which file goes where."""
     previous: str | None = None
     """The files.jsonl of an earlier build whose splits are kept; default: the one in the output folder, if any."""
     fresh: bool = False
@@ -94,6 +95,7 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
     languages: Sequence[str] = ()
     """With any given, only files of these languages are taken."""
     max_file_bytes: int = MIB
+    """Larger files are dropped."""
 
     def __post_init__(self) -> None:
         _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
@@ -105,6 +107,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the work is done: nothing here changes a byte of the result."""
 
     workers: int | Literal["auto"] = "auto"
+    """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
     batch_bytes: int = MIB
     """Source bytes that are read and tokenized in one go."""
     batch_files: int | None = None
@@ -122,7 +125,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What to build, from what, and how: `Config(sources=["my-repo"], out="dataset")`."""
 
     sources: Sequence[str]
+    """Folders, git work trees or single files."""
     out: str
+    """The dataset folder: new, empty, or an earlier dataset, which is replaced once the new one is complete."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
     window: WindowConfig = msgspec.field(default_factory=WindowConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
@@ -174,7 +179,9 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         where = place.rstrip("`") or "configuration"
-        raise ConfigError(f"{where}: {message[0].lower()}{message[1:]}.") from None
+        choices = choices_of(where) if where in setting_names() else None
+        wanted = f" It takes {', '.join(choices)}." if choices else ""
+        raise ConfigError(f"{where}: {message[0].lower()}{message[1:]}.{wanted}") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -223,12 +230,19 @@ def setting_names() -> list[str]:
 
 def default_of(setting: str) -> Any:
     """`window.overlap` -> 256"""
-    section: Any = Config
-    default: Any = None
-    for name in setting.split("."):
-        field = next(field for field in msgspec.structs.fields(section) if field.name == name)
-        section, default = field.type, field.default
-    return default
+    return _field(setting).default
+
+
+def choices_of(setting: str) -> tuple[str, ...] | None:
+    """`window.tail` -> ("keep", "shift", "drop"); None for a setting that takes more than a few words."""
+    kind = _field(setting).type
+    return get_args(kind) if get_origin(kind) is Literal else None
+
+
+def _field(setting: str) -> msgspec.structs.FieldInfo:
+    section, _, name = setting.rpartition(".")
+    owner: Any = _field(section).type if section else Config
+    return next(field for field in msgspec.structs.fields(owner) if field.name == name)
 
 
 def _resolve_paths(tree: dict[str, Any], base: Path) -> None:

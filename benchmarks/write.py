@@ -1,0 +1,86 @@
+"""Formatting rows: one `orjson.dumps` per window, or a file's ids formatted once and sliced at the commas?
+
+python benchmarks/write.py     # prints benchmarks/write.md
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import orjson
+from measure import STDLIB, machine
+
+import gristmill
+from gristmill.config import WindowConfig
+from gristmill.formats.jsonl import DocumentRows, RowFormat
+from gristmill.shaping.windows import WindowShape, cut
+
+ROW_FORMAT = RowFormat(512, (0,), (2,), None, with_text=False)
+
+
+def documents(overlap: int) -> list[DocumentRows]:
+    tokenizer = gristmill.load_tokenizer()
+    shape = WindowShape.of(WindowConfig(overlap=overlap), 2)
+    made = []
+    for path in sorted(Path(STDLIB).glob("*.py")):
+        encoded = tokenizer.encode(path.read_bytes())
+        ids = encoded.ids.astype(np.uint16)
+        made.append(DocumentRows("r", path.name, "python", ids, encoded.newline_tokens, cut(len(ids), shape), None))
+    return made
+
+
+def per_window(rows: DocumentRows, dump: Callable[[object], bytes]) -> list[bytes]:
+    windows = rows.windows
+    ends = np.array([0], np.uint16), np.array([2], np.uint16)
+    return [
+        dump(
+            {
+                "input_ids": np.concatenate((ends[0], rows.ids[start:end], ends[1])),
+                "path": rows.path,
+                "start": int(start),
+            }
+        )
+        for start, end in zip(windows.starts, windows.ends, strict=True)
+    ]
+
+
+def with_orjson(row: object) -> bytes:
+    return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+
+
+def with_json(row: object) -> bytes:
+    return json.dumps(row, default=lambda array: array.tolist(), indent=2).encode()
+
+
+def main() -> None:
+    ways: dict[str, Callable[[DocumentRows], object]] = {
+        "`json.dumps(indent=2)` per window": lambda rows: per_window(rows, with_json),
+        "`orjson.dumps` per window": lambda rows: per_window(rows, with_orjson),
+        "ids once, sliced at the commas": ROW_FORMAT.format_rows,
+        "sizes alone (`num_row_bytes`)": ROW_FORMAT.num_row_bytes,
+    }
+    print("# Formatting rows\n")
+    print(f"`python benchmarks/write.py`. {machine('gristmill', 'orjson', 'numpy')}.\n")
+    print("Million ids written per second, from ids in memory, best of three; the standard library's top folder.\n")
+    print("| how | overlap 0 | overlap 256 |")
+    print("| --- | --- | --- |")
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for overlap in (0, 256):
+        made = documents(overlap)
+        num_ids = sum(ROW_FORMAT.num_emitted(rows.windows) for rows in made)
+        for name, format_rows in ways.items():
+            seconds = []
+            for _ in range(3):
+                started = time.perf_counter()
+                for rows in made:
+                    format_rows(rows)
+                seconds.append(time.perf_counter() - started)
+            rates[name].append(num_ids / min(seconds) / 1e6)
+    for name, (plain, overlapping) in rates.items():
+        print(f"| {name} | {plain:.0f} | {overlapping:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Pages that come from the code are what the code says, and commands in pages exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gristmill import cli
+from gristmill.config import load_config
+from gristmill.records import DROP_REASONS, DropReason
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_reference_is_up_to_date():
+    subprocess.run([sys.executable, ROOT / "tools/write_reference.py", "--check"], check=True)
+
+
+def test_every_reason_is_explained():
+    assert set(DROP_REASONS) == set(DropReason)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_in_pages_exist(page):
+    known = {option.flag for group in cli.BUILD_OPTIONS.values() for option in group}
+    known |= {"--config", "--quiet", "--json", "--help", "--version"}
+    for line in page.read_text().splitlines():
+        if "gristmill build" in line:
+            assert set(re.findall(r"--[a-z-]+", line)) <= known, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_in_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_toml_in_pages_is_a_configuration(tmp_path):
+    blocks = re.findall(r"```toml\n(.*?)```", "\n".join(page.read_text() for page in PAGES), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "gristmill.toml").write_text(block)
+        assert load_config({}, tmp_path / "gristmill.toml").out

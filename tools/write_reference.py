@@ -1,0 +1,136 @@
+"""Writes docs/reference.md from the code: settings, options, what is left out, reasons, files. `make docs` runs it.
+
+python tools/write_reference.py            # writes it
+python tools/write_reference.py --check    # exit code 1 if the committed page is not what the code says
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gristmill import cli, config, errors, manifest
+from gristmill.formats.jsonl import COLUMNS
+from gristmill.intake.excluding import DEFAULT_EXCLUDES
+from gristmill.intake.languages import known_languages
+from gristmill.records import DROP_REASONS
+
+TARGET = Path(__file__).parents[1] / "docs/reference.md"
+COLUMN_TEXTS = {
+    "input_ids": "the window's ids, special tokens in, no padding unless asked for",
+    "path": "the file, relative to its source, with `/`; bytes that are not UTF-8 as `\\xNN`, a backslash as `\\\\`",
+    "repo": "the source folder's name",
+    "language": "from the file's name, else its first line",
+    "lines": "the lines, counted from 1, on which the window's first and last token begin",
+    "start": "which of the file's tokens the window's first content token is, counted from 0",
+    "fresh": "how many of the window's tokens no earlier window of the file has shown: its last `fresh` ones",
+    "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
+    "text": "with `--with-text`: the window's text; a character that two windows would share is whole in the first",
+}
+FILES = {
+    "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
+    "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has no file.",
+    "files.jsonl": "one row per file found: kept (split, group, windows) or dropped (reason, detail)",
+    "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
+    "manifest.json": "settings, versions, sources, counts, digests; written last. All but `run` is the same for the "
+    "same input",
+}
+
+
+def main() -> None:
+    wanted = "\n".join(page()) + "\n"
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(wanted, encoding="utf-8")
+    elif not TARGET.exists() or TARGET.read_text(encoding="utf-8") != wanted:
+        sys.exit("docs/reference.md is not what the code says; run `make docs`")
+
+
+def page() -> Iterator[str]:
+    yield "# Reference\n\nWritten by `tools/write_reference.py` from the code; `make docs` renews it.\n"
+    yield from settings()
+    yield from table("A row", ("column", "what it is"), [(f"`{name}`", text) for name, text in COLUMN_TEXTS.items()])
+    yield f"Every dataset has the first {len(COLUMNS)}; the manifest lists those of a dataset under `columns`.\n"
+    yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
+    yield from manifest_fields()
+    yield from table(
+        "Why a file is dropped", ("reason", "what is wrong"), [(f"`{r}`", t) for r, t in DROP_REASONS.items()]
+    )
+    yield from excludes()
+    yield f"## Languages\n\n{', '.join(f'`{name}`' for name in sorted(known_languages()))}\n"
+    yield "## Exit codes\n"
+    yield "```text"
+    yield inspect.cleandoc(cli.__doc__ or "").partition("\n\n")[2]
+    yield "```\n"
+    yield "## Errors in Python\n\n```text"
+    yield inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
+    yield "```"
+
+
+def settings() -> Iterator[str]:
+    flags = {option.setting: option.flag for group in cli.BUILD_OPTIONS.values() for option in group}
+    texts = field_texts(Path(config.__file__))
+    rows = []
+    for name in config.setting_names():
+        section, _, field = name.rpartition(".")
+        owner = f"{section.capitalize()}Config" if section else "Config"
+        default = config.default_of(name)
+        told = "" if default is msgspec.NODEFAULT else f"`{'[]' if default == () else default}`"
+        rows.append((f"`{name}`", f"`{flags[name]}`" if name in flags else "", told, texts.get((owner, field), "")))
+    yield "## Settings\n"
+    yield "The same names in `gristmill.toml`, in messages and in Python: `Config(window=WindowConfig(overlap=128))`.\n"
+    yield from rows_of(("setting", "option", "default", "what it is"), rows)
+
+
+def manifest_fields() -> Iterator[str]:
+    texts = field_texts(Path(manifest.__file__))
+    rows = []
+    for kind in (manifest.Manifest, manifest.Counts, manifest.SplitFacts, manifest.TokenizerFacts, manifest.Run):
+        names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
+        notes = " ".join(f"`{f}`: {text}" for (owner, f), text in texts.items() if owner == kind.__name__)
+        rows.append((kind.__name__, names, notes))
+    yield from table("The manifest", ("record", "fields", "notes"), rows)
+
+
+def excludes() -> Iterator[str]:
+    rows = []
+    for exclude in DEFAULT_EXCLUDES:
+        names = [*(f"{f}/" for f in exclude.folders), *exclude.names, *(f"*.{suffix}" for suffix in exclude.suffixes)]
+        note = " (unless git tracks the file)" if exclude.unless_tracked else ""
+        rows.append((exclude.what + note, " ".join(f"`{name}`" for name in names)))
+    yield from table("What is left out by default", ("what", "names"), rows)
+    yield "`--exclude '!dist/'` brings a line back, `scan.default_excludes = false` all of them.\n"
+
+
+def field_texts(path: Path) -> dict[tuple[str, str], str]:
+    """(class, field) -> the text under the field."""
+    texts: dict[tuple[str, str], str] = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            for field, text in zip(node.body, node.body[1:], strict=False):
+                is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
+                    assert isinstance(text, ast.Expr)
+                    assert isinstance(text.value, ast.Constant)
+                    texts[node.name, field.target.id] = inspect.cleandoc(str(text.value.value)).replace("\n", " ")
+    return texts
+
+
+def table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield from rows_of(head, rows)
+
+
+def rows_of(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + " --- |" * len(head)
+    for row in rows:
+        cells = (cell.replace("|", "\\|") for cell in row)
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    main()
