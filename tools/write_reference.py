@@ -32,7 +32,8 @@ COLUMN_TEXTS = {
 }
 FILES = {
     "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
-    "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has no file.",
+    "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has "
+    "no file.",
     "files.jsonl": "one row per file found: kept (split, group, windows) or dropped (reason, detail)",
     "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
     "manifest.json": "settings, versions, sources, counts, digests; written last. All but `run` is the same for the "

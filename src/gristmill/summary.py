@@ -5,6 +5,7 @@ import io
 import msgspec
 
 from gristmill.manifest import Manifest
+from gristmill.records import DROP_REASONS
 
 LINE_WIDTH = 100
 
@@ -38,16 +39,17 @@ def summary_text(manifest: Manifest, out: str) -> str:
     console.print(table)
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
+    workers = "1 process" if manifest.run.workers == 1 else f"{manifest.run.workers} processes"
     megabytes = manifest.run.source_bytes / 1e6
     phases = " · ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     assert isinstance(console.file, io.StringIO)
     lines = [
         console.file.getvalue(),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
-        *(f"         {count:>7,} {reason}" for reason, count in counts.dropped_by_reason.items()),
+        *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} in the files, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
         f"size     {_data_bytes(manifest) / 1e6:,.1f} MB in {len(_data_files(manifest))} data files",
-        f"seconds  {seconds['total']:.2f} with {manifest.run.workers} workers: {phases}",
+        f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total'] / 1e6:,.1f} million tokens/s, {megabytes / seconds['total']:,.1f} MB/s",
         f"dataset  {out}",
     ]

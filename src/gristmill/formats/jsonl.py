@@ -88,8 +88,8 @@ class RowFormat(NamedTuple):
         size = len(windows) * (sum(map(len, self._constants(rows))) + len(_numbers(0, 0, 0, 0)) - 4 + len(b"}\n"))
         at, to = _id_ranges(rows.ids, windows)
         size += int((to - at).sum())
-        for column in (*lines_of(windows, rows.newline_tokens), windows.starts, windows.fresh):
-            size += int(_num_digits(column).sum())
+        numbers = np.concatenate((*lines_of(windows, rows.newline_tokens), windows.starts, windows.fresh))
+        size += int(_num_digits(numbers).sum())
         if self.pad_id is not None:
             num_pads = self.length * len(windows) - int(self.num_ids(windows).sum())
             size += num_pads * len(self._pads(1)) + len(windows) * len(self._mask(self.length))
@@ -157,7 +157,8 @@ def text_ranges(text: DocumentText, windows: Windows) -> tuple[Indices, Indices]
 def _id_ranges(ids: npt.NDArray[Any], windows: Windows) -> tuple[Indices, Indices]:
     """Where each window's ids lie in `[12,345,…]`, brackets and outer commas left out."""
     offsets = np.zeros(len(ids) + 1, np.int64)
-    np.cumsum(_id_widths().take(ids) if int(ids.max()) < WIDTHS_KNOWN else _num_digits(ids) + 1, out=offsets[1:])
+    is_known = ids.dtype == np.uint16 or int(ids.max()) < WIDTHS_KNOWN
+    np.cumsum(_id_widths().take(ids) if is_known else _num_digits(ids) + 1, out=offsets[1:])
     return offsets[windows.starts] + 1, offsets[windows.ends]
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gristmill.config import RunConfig
-from gristmill.formats.jsonl import DocumentRows, DocumentText
+from gristmill.formats.jsonl import DocumentRows
 from gristmill.intake.reading import read_document
 from gristmill.records import Document, Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.shaping.windows import cut
 from gristmill.steps.context import Context
-from gristmill.steps.shards import to_block
+from gristmill.steps.shards import Block, to_bytes
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,17 +70,18 @@ def _prepare_document(
         return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(document.text)} bytes give no token")
     if encoded.control_id is not None:
         return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}")
+    block = Block.of(encoded, document.text, tokenizer.vocab_size)
     windows = cut(len(encoded.ids), context.window_shape)
     rows = DocumentRows(
         repo=document.file.repo,
         path=document.file.path,
         language=document.language,
-        ids=encoded.ids,
-        newline_tokens=encoded.newline_tokens,
+        ids=block.ids,
+        newline_tokens=block.newline_tokens,
         windows=windows,
-        text=None if encoded.starts is None else DocumentText(document.text, encoded.starts),
+        text=block.text,
     )
-    block = to_block(encoded, document.text, tokenizer.vocab_size)
+    content = to_bytes(block)
     is_as_read = document.encoding == "utf-8"
     return PreparedDocument(
         repo=document.file.repo,
@@ -98,6 +99,6 @@ def _prepare_document(
         num_row_bytes=row_format.num_row_bytes(rows),
         shard=shard,
         shard_offset=shard_offset,
-        shard_bytes=len(block),
+        shard_bytes=len(content),
         num_newlines=len(encoded.newline_tokens),
-    ), block
+    ), content

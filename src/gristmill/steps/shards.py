@@ -22,15 +22,19 @@ class Block(NamedTuple):
     newline_tokens: npt.NDArray[np.uint32]
     text: DocumentText | None
 
+    @classmethod
+    def of(cls, encoded: Encoded, utf8: bytes, vocab_size: int) -> "Block":
+        text = None if encoded.starts is None else DocumentText(utf8, encoded.starts)
+        return cls(encoded.ids.astype(_id_type(vocab_size)), encoded.newline_tokens, text)
 
-def id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
+
+def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
-def to_block(encoded: Encoded, utf8: bytes, vocab_size: int) -> bytes:
-    ids = encoded.ids.astype(id_type(vocab_size)).tobytes()
-    text = b"" if encoded.starts is None else encoded.starts.tobytes() + utf8
-    return ids + encoded.newline_tokens.tobytes() + text
+def to_bytes(block: Block) -> bytes:
+    text = () if block.text is None else (block.text.starts.tobytes(), block.text.utf8)
+    return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), *text))
 
 
 def read_blocks(
@@ -42,13 +46,13 @@ def read_blocks(
         try:
             for document in group:
                 content = os.pread(descriptor, document.shard_bytes, document.shard_offset)
-                yield document, _from_block(content, document, vocab_size)
+                yield document, _from_bytes(content, document, vocab_size)
         finally:
             os.close(descriptor)
 
 
-def _from_block(content: bytes, document: PreparedDocument, vocab_size: int) -> Block:
-    ids = np.frombuffer(content, id_type(vocab_size), document.num_tokens)
+def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> Block:
+    ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens)
     at = ids.nbytes
     newline_tokens = np.frombuffer(content, np.uint32, document.num_newlines, at)
     at += newline_tokens.nbytes
