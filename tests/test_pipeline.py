@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -472,10 +474,9 @@ def test_languages_and_patterns(corpus, tmp_path):
     assert manifest.counts.dropped_by_reason[DropReason.EXCLUDED_BY_USER] == 1
 
 
-def test_an_interrupted_build_leaves_nothing(corpus, tmp_path):
-    """SIGINT in the middle: one line, 130, nothing under a final name."""
-    import signal
-    import time
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing(corpus, tmp_path, kind):
+    """In the middle: one line, 130, nothing under a final name."""
 
     out = tmp_path / "out"
     command = [
@@ -494,13 +495,13 @@ def test_an_interrupted_build_leaves_nothing(corpus, tmp_path):
     for delay in (0.05, 0.3, 0.6, 0.9):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             time.sleep(delay)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(kind)
             _, errors = process.communicate(timeout=30)
         if process.returncode == 0:
             assert (out / "manifest.json").is_file()
             shutil.rmtree(out)
             continue
-        assert process.returncode in {130, -signal.SIGINT}
+        assert process.returncode in {130, -kind}
         if process.returncode == 130:
             assert errors.strip().splitlines()[-1] == "gristmill: interrupted; nothing half-written was left behind."
             assert "Traceback" not in errors

@@ -7,6 +7,7 @@
 import argparse
 import difflib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -225,6 +226,8 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """One call of the command line -> its exit code."""
+    # A scheduler's polite end is handled like Ctrl-C: cleared up, and said.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _top(arguments)
     except GristmillError as error:

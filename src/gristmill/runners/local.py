@@ -85,6 +85,7 @@ def _start_method() -> str:
 def _start_worker() -> None:
     # Ctrl-C reaches the whole group: the parent decides, the workers do not each print a trace.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
