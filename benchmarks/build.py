@@ -10,7 +10,7 @@ from pathlib import Path
 
 from measure import GRISTMILL, STDLIB, machine, medians, seconds_of
 
-from gristmill.manifest import read_manifest
+from gristmill.manifest import Manifest, read_manifest
 
 HERE = Path(__file__).parent
 
@@ -38,10 +38,10 @@ def main() -> None:
         measured |= medians({"datasets.map + to_json": [*peers["hf_way.py"], f"{folder}/hf"]}, options.hf_runs)
         helped = medians({"gristmill --help": [GRISTMILL, "--help"]}, options.runs)["gristmill --help"]
         manifest = read_manifest(Path(dataset))
+        sizes = [_data_mb(read_manifest(Path(folder, name))) for name in ("auto", "zstd")]
     floor = measured["floor: read, encode, write"].seconds
     auto = measured["gristmill, auto"].seconds
     tokens = sum(facts.tokens for facts in manifest.splits.values())
-    size = sum(facts.bytes for facts in manifest.files.values() if facts.split)
     print("# How fast is a build\n")
     print(
         f"`python benchmarks/build.py --runs {options.runs}`: whole processes, from the interpreter's start; medians."
@@ -50,13 +50,17 @@ def main() -> None:
     print(
         f"The Python standard library: {manifest.counts.kept:,} files kept, {manifest.run.source_bytes / 1e6:.1f} MB, "
     )
-    print(f"{tokens:,} tokens, {size / 1e6:.0f} MB of rows.\n")
+    print(f"{tokens:,} tokens, {sizes[0]:.1f} MB of rows, {sizes[1]:.1f} MB with `--compress zstd`.\n")
     print("| what | seconds | times the floor | peak memory, all processes |")
     print("| --- | --- | --- | --- |")
     for name, (seconds, peak_mb) in measured.items():
         print(f"| {name} | {seconds:.2f} | {seconds / floor:.2f} | {peak_mb:.0f} MB |")
     times = measured["datasets.map + to_json"].seconds / auto
     print(f"\n{times:.0f} times as fast as `datasets.map` + `to_json`. `gristmill --help`: {helped.seconds:.2f} s.")
+
+
+def _data_mb(manifest: Manifest) -> float:
+    return sum(facts.bytes for facts in manifest.files.values() if facts.split) / 1e6
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_a_build_ends_with_a_table(repo, tmp_path):
         "validation",
         "40 found, 40 kept, 0 dropped",
         "tokens",
-        "MB in 3 data files",
+        "KB in 3 data files",
         "seconds",
         "prepare",
     ):
@@ -212,6 +212,27 @@ def test_names_cannot_reach_the_terminal(tmp_path):
     done = run("build", root, "--out", tmp_path / "out")
     assert done.returncode == 3
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "settings", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"LC_ALL": "C.UTF-8"}]
+)
+def test_the_locale_does_not_matter(tmp_path, settings):
+    root = write_tree(tmp_path / "répo", {"é.py": "x", "日本.py": "y"})
+    (root / os.fsdecode(b"caf\xe9.py")).write_text("z")
+    done = run("build", root, "--out", tmp_path / "out", env={**os.environ, **settings})
+    assert done.returncode == 0, done.stderr
+    paths = [
+        json.loads(line)["path"] for line in (tmp_path / "out/files.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert paths == ["caf\\xe9.py", "é.py", "日本.py"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_do_not_matter(repo, tmp_path, closed):
+    command = f"{COMMAND} build {repo} --out {tmp_path / 'out'} {closed}"
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
+    assert (tmp_path / "out/manifest.json").exists()
 
 
 def test_the_examples_run(repo, tmp_path):

@@ -69,9 +69,11 @@ def test_what_is_no_dataset_is_refused(tmp_path):
     [
         ("{", "damaged"),
         ("[]", "damaged"),
-        ("{}", "format None"),
-        ('{"format": 99}', "format 99"),
-        ('{"format": 1}', "damaged"),
+        ("{}", "not a dataset"),
+        ('{"format": 1, "gristmill": "0"}', "damaged"),
+        ('{"gristmill": "0"}', "format None"),
+        ('{"format": 99, "gristmill": "9"}', "format 99"),
+        ("\xff", "damaged"),
     ],
 )
 def test_a_damaged_manifest_is_said(tmp_path, content, said):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gristmill.errors import GristmillError, OutputError
+from gristmill.errors import OutputError
 from gristmill.runners import local
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
@@ -43,7 +43,28 @@ def test_tasks_are_drawn_as_they_are_needed():
 
     with LocalRunner(2) as runner:
         next(iter(runner.map(slower_for_the_first, tasks())))
-        assert len(drawn) <= local.TASKS_IN_FLIGHT_PER_WORKER * 2
+        assert len(drawn) <= local.TASKS_AHEAD_PER_WORKER * 2 + 1
+
+
+def test_a_map_that_is_given_up_does_not_disturb_the_next():
+    with LocalRunner(2) as runner:
+        assert next(runner.map(slower_for_the_first, range(10))) == 0
+        assert list(runner.map(slower_for_the_first, range(20))) == [number * number for number in range(20)]
+
+
+def test_large_tasks_and_large_results_do_not_block_each_other():
+    with LocalRunner(2) as runner:
+        assert list(runner.map(len, [bytes(1 << 20)] * 20)) == [1 << 20] * 20
+        assert [len(result) for result in runner.map(bytes, [1 << 20] * 20)] == [1 << 20] * 20
+
+
+def test_a_worker_killed_while_it_answers_is_noticed():
+    with pytest.raises(OutputError, match="a worker process died"), LocalRunner(2) as runner:
+        results = runner.map(bytes, [1 << 26] * 8)
+        next(results)
+        for process, _ in runner._started:
+            process.kill()
+        list(results)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -53,7 +74,7 @@ def test_an_error_of_a_task_is_ours_to_see(workers):
 
 
 def test_a_worker_that_dies_is_one_clear_line():
-    with pytest.raises(GristmillError, match="a worker process died"), LocalRunner(2) as runner:
+    with pytest.raises(OutputError, match="a worker process died"), LocalRunner(2) as runner:
         list(runner.map(die, range(4)))
 
 
@@ -68,8 +89,7 @@ def test_workers_end_with_a_parent_that_is_killed():
         "import time, os\n"
         "from gristmill.runners.local import LocalRunner\n"
         "with LocalRunner(2) as runner:\n"
-        "    pids = set(runner.map(os.getpgid, [0, 0]))\n"
-        "    print(*[p.pid for p in runner._pool._processes.values()], flush=True)\n"
+        "    print(*[worker.process.pid for worker in runner._started], flush=True)\n"
         "    time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:

@@ -1,16 +1,52 @@
+import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from gristmill import workspace as workspaces
-from gristmill.errors import DatasetError, OutputError
+from gristmill.errors import DatasetError, InputError, OutputError
+from gristmill.manifest import read_manifest
 from gristmill.workspace import Workspace
+
+MANIFEST = {
+    "format": 1,
+    "gristmill": "0",
+    "fingerprint": "",
+    "settings": {},
+    "versions": {},
+    "tokenizer": {
+        "name": "",
+        "sha256": "",
+        "revision": None,
+        "vocab_size": 1,
+        "engine": "",
+        "prefix": [],
+        "suffix": [],
+        "pad_id": None,
+    },
+    "sources": [],
+    "previous_splits": None,
+    "columns": [],
+    "counts": {"found": 0, "kept": 0, "dropped": 0, "dropped_by_reason": {}, "tail_tokens_dropped": 0},
+    "splits": {},
+    "tokens_by_language": {},
+    "files": {"train.jsonl": {"bytes": 0, "sha256": ""}},
+    "warnings": [],
+    "run": {"started_at": "", "seconds": {}, "workers": 1, "source_bytes": 0, "python": "", "platform": ""},
+}
 
 
 def fill(folder, text):
-    (folder / "manifest.json").write_text(text)
+    """A dataset that can be told from another."""
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "fingerprint": text}))
+    (folder / "train.jsonl").write_text(text)
+
+
+def text_in(folder):
+    return read_manifest(folder).fingerprint
 
 
 def test_the_dataset_takes_its_place_by_rename(tmp_path):
@@ -18,7 +54,7 @@ def test_the_dataset_takes_its_place_by_rename(tmp_path):
         fill(work.dataset, "new")
         assert not (tmp_path / "out").exists()
         work.publish()
-    assert (tmp_path / "out/manifest.json").read_text() == "new"
+    assert text_in(tmp_path / "out") == "new"
     assert os.listdir(tmp_path) == ["out"]
 
 
@@ -33,7 +69,7 @@ def test_an_earlier_dataset_is_replaced_and_what_lay_beside_it_stays(tmp_path, m
     with Workspace(str(out)) as work:
         fill(work.dataset, "new")
         work.publish()
-    assert (out / "manifest.json").read_text() == "new"
+    assert text_in(out) == "new"
     assert (out / "notes.txt").read_text() == "mine"
     assert os.listdir(tmp_path) == ["out"]
 
@@ -45,16 +81,112 @@ def test_a_failed_build_leaves_the_earlier_dataset_and_nothing_else(tmp_path):
     with pytest.raises(RuntimeError), Workspace(str(out)) as work:
         fill(work.dataset, "new")
         raise RuntimeError
-    assert (out / "manifest.json").read_text() == "old"
+    assert text_in(out) == "old"
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_what_a_killed_build_left_is_cleared(tmp_path):
-    leftover = tmp_path / "out.work/dataset"
-    leftover.mkdir(parents=True)
-    (leftover / "train.jsonl").write_text("half")
-    with Workspace(str(tmp_path / "out")) as work:
-        assert list(work.dataset.iterdir()) == []
+@pytest.fixture
+def killed(tmp_path):
+    """Runs a build in a process of its own that is killed at a given point, over an earlier dataset with a note in it."""
+    out = tmp_path / "out"
+    out.mkdir()
+    fill(out, "old")
+    (out / "notes.txt").write_text("mine")
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    fill(fresh, "new")
+
+    def run(point, **patches):
+        code = (
+            "import os, shutil, sys\n"
+            "from gristmill import workspace\n"
+            f"{patches.get('before', '')}\n"
+            f"original = {point}\n"
+            "def die(*a, **k):\n"
+            f"    {'original(*a, **k)' if patches.get('after', True) else 'pass'}\n"
+            "    os.kill(os.getpid(), 9)\n"
+            f"{point} = die\n"
+            "with workspace.Workspace(sys.argv[1]) as work:\n"
+            "    shutil.copytree(sys.argv[2], work.dataset, dirs_exist_ok=True)\n"
+            "    work.publish()\n"
+        )
+        assert subprocess.run([sys.executable, "-c", code, str(out), str(fresh)], check=False).returncode == -9
+        shutil.rmtree(fresh)
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("point", "patches", "expected"),
+    [
+        ("workspace.Workspace.publish", {"after": False}, "old"),
+        ("workspace.Workspace._exchange", {}, "new"),
+        ("workspace.Workspace._retire", {"after": False}, "new"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'"}, "old"),
+        ("workspace.foreign_names", {}, "old"),
+    ],
+)
+def test_a_build_killed_while_it_takes_its_place_loses_nothing(killed, tmp_path, point, patches, expected):
+    out = killed(point, **patches)
+    with Workspace(str(out)) as work:
+        assert [entry.name for entry in work.dataset.iterdir()] == [".growing"]
+    assert text_in(out) == expected
+    assert (out / "notes.txt").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_somebody_elses_work_folder_is_refused(tmp_path):
+    (tmp_path / "out.work/dataset").mkdir(parents=True)
+    (tmp_path / "out.work/dataset/mine.csv").write_text("x")
+    with pytest.raises(DatasetError, match="not a work folder"), Workspace(str(tmp_path / "out")):
+        pass
+    assert (tmp_path / "out.work/dataset/mine.csv").exists()
+
+
+@pytest.mark.parametrize("content", ['{"manifest_version": 3}', "nonsense", '{"gristmill": "0", "format": 1}'])
+def test_another_programs_manifest_makes_no_dataset(tmp_path, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/manifest.json").write_text(content)
+    with pytest.raises(DatasetError, match="Name a new folder"), Workspace(str(tmp_path / "out")):
+        pass
+    assert (tmp_path / "out/manifest.json").read_text() == content
+
+
+def test_a_file_of_the_user_that_stands_in_the_way_is_named(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    fill(out, "old")
+    (out / "test.jsonl").write_text("mine")
+    with pytest.raises(OutputError, match=r"test\.jsonl.*stands in its way"), Workspace(str(out)) as work:
+        fill(work.dataset, "new")
+        (work.dataset / "test.jsonl").write_text("new")
+        work.publish()
+    assert text_in(out) == "old"
+    assert (out / "test.jsonl").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_the_folders_permissions_stay(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    with Workspace(str(out)) as work:
+        fill(work.dataset, "new")
+        work.publish()
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
+def test_sources_inside_the_output_are_refused(tmp_path):
+    work = Workspace(str(tmp_path / "out"))
+    for name in ("out", "out/sub", "out.work", "out.work/dataset"):
+        with pytest.raises(InputError, match="lies inside the output folder"):
+            work.refuse_sources([str(tmp_path / name)])
+    work.refuse_sources([str(tmp_path), str(tmp_path / "output")])
+
+
+def test_the_root_of_all_is_no_output():
+    with pytest.raises(DatasetError, match="cannot be a dataset folder"):
+        Workspace("/")
 
 
 def test_an_empty_folder_may_be_built_into(tmp_path):
@@ -80,7 +212,7 @@ def test_somebody_elses_folder_or_file_is_refused(tmp_path):
     (tmp_path / "photos/me.txt").write_text("x")
     (tmp_path / "file").write_text("x")
     for name in ("photos", "file"):
-        with pytest.raises(DatasetError, match="exists and is not a"), Workspace(str(tmp_path / name)):
+        with pytest.raises(DatasetError, match="Name a new folder"), Workspace(str(tmp_path / name)):
             pass
     assert sorted(os.listdir(tmp_path)) == ["file", "photos"]
 

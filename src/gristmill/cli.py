@@ -6,6 +6,7 @@
 
 import argparse
 import difflib
+import io
 import os
 import signal
 import sys
@@ -221,6 +222,12 @@ def _workers(text: str | None) -> int | str | None:
 
 def main() -> None:
     """The `gristmill` command."""
+    # A closed stream, or one that cannot show a name, must not end a build that is done.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 

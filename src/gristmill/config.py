@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from gristmill.errors import ConfigError
 from gristmill.records import Split
 
 MIB = 1 << 20
+LONGEST_WINDOW = 1 << 20
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +37,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
 
     def __post_init__(self) -> None:
-        _at_least(1, "window.length", self.length)
+        _at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
         _at_least(0, "window.overlap", self.overlap)
         _at_least(1, "window.min_fresh", self.min_fresh)
 
@@ -101,6 +104,8 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
         _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
         for field in ("include", "exclude", "languages"):
             _text_list(self, "scan.", field)
+            if any(SURROGATES.search(text) for text in getattr(self, field)):
+                raise ConfigError(f"scan.{field} must be UTF-8. A name that is not is matched with ? or *.")
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +121,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _at_least(1, "run.batch_bytes", self.batch_bytes)
         if self.workers != "auto":
-            _at_least(1, "run.workers", self.workers)
+            _at_least(1, "run.workers", self.workers, most=1024)
         if self.batch_files is not None:
             _at_least(1, "run.batch_files", self.batch_files)
 
@@ -137,18 +142,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _text_list(self, "", "sources")
-        msgspec.structs.force_setattr(self, "out", os.fspath(self.out))
+        msgspec.structs.force_setattr(self, "out", os.path.expanduser(os.fspath(self.out)))
         if not self.sources:
             raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
-        if not self.out:
-            raise ConfigError("out must name a folder, got ''. Try --out dataset.")
+        if not self.out or "\0" in self.out:
+            raise ConfigError(f"out must name a folder, got {self.out!r}. Try --out dataset.")
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        for name in ("sources", "out", "run"):
-            del settings[name]
-        del settings["tokenizer"], settings["split"]["previous"], settings["split"]["fresh"]
+        sections = {"window": self.window, "output": self.output, "split": self.split, "scan": self.scan}
+        settings: dict[str, Any] = {name: msgspec.to_builtins(section) for name, section in sections.items()}
+        settings["split"] = {name: settings["split"][name] for name in ("shares", "seed")}
+        settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         return settings
 
 
@@ -169,6 +174,8 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
         branch = tree
         for section in sections:
             branch = branch.setdefault(section, {})
+            if not isinstance(branch, dict):
+                raise ConfigError(f"{section} must be a table of settings in the configuration file, got {branch!r}.")
         branch[name] = value
     if "sources" not in tree:
         raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
@@ -187,9 +194,9 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"cannot read the configuration {str(path)!r}: {_reason(error)}.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{str(path)!r} is not valid TOML: {error}.") from None
     _refuse_unknown(tree, Config, path.name)
     _resolve_paths(tree, path.parent)
@@ -262,17 +269,20 @@ def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
     items = [value] if isinstance(value, str | os.PathLike) else value
     try:
         texts = tuple(os.fspath(item) for item in items)
+        if any("\0" in text for text in texts):
+            raise TypeError
     except TypeError:
         raise ConfigError(f"{prefix}{field} must be a list of texts, got {value!r}.") from None
     msgspec.structs.force_setattr(section, field, texts)
 
 
-def _at_least(least: int, name: str, value: object) -> None:
+def _at_least(least: int, name: str, value: object, most: int = 1 << 62) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
-    if value < least:
-        raise ConfigError(f"{name} must be at least {least}, got {value}.")
+    if not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most}"
+        raise ConfigError(f"{name} must be {bound}, got {value}.")
 
 
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

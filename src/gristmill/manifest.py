@@ -110,8 +110,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     try:
         head = msgspec.json.decode(content, type=dict[str, Any])
+        if "gristmill" not in head:
+            raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is something else.")
         if head.get("format") != FORMAT:
             raise DatasetError(f"{str(folder)!r} has format {head.get('format')!r}, this gristmill reads {FORMAT}.")
-        return msgspec.convert(head, Manifest)
-    except msgspec.MsgspecError as error:
-        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
+        manifest = msgspec.convert(head, Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
+    for name, facts in manifest.files.items():
+        if name in {"", ".", ".."} or "/" in name or (facts.rows or 0) < 0:
+            raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")
+    return manifest

@@ -13,7 +13,7 @@ from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
 from gristmill.intake.languages import check_languages
 from gristmill.intake.naming import printable
-from gristmill.intake.trees import Scan, scan
+from gristmill.intake.trees import Scan, resolve_sources, scan
 from gristmill.layout import FILES
 from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
 from gristmill.progress import Progress
@@ -36,7 +36,9 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     started = time.perf_counter()
     check_languages(config.scan.languages)
     try:
-        with Workspace(config.out) as work:
+        work = Workspace(config.out)
+        work.refuse_sources([source.root for source in resolve_sources(config.sources)])
+        with work:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
                 definition.write(work.dataset)

@@ -24,6 +24,7 @@ class DropReason(StrEnum):
     NOT_INCLUDED = "not_included"
     LANGUAGE_NOT_WANTED = "language_not_wanted"
     SYMLINK = "symlink"
+    OUTSIDE_SOURCE = "outside_source"
     NOT_A_FILE = "not_a_file"
     TOO_LARGE = "too_large"
     UNREADABLE = "unreadable"
@@ -42,6 +43,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.NOT_INCLUDED: "matches no --include pattern",
     DropReason.LANGUAGE_NOT_WANTED: "another language than --language asks for",
     DropReason.SYMLINK: "a symbolic link: its target counts where it lies, if that is in the source",
+    DropReason.OUTSIDE_SOURCE: "the repository lists it, but its path leads out of the source",
     DropReason.NOT_A_FILE: "a FIFO, socket, device or a submodule that is not checked out",
     DropReason.TOO_LARGE: "larger than --max-file-bytes",
     DropReason.UNREADABLE: "the system refused to open or read it",
@@ -89,6 +91,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str
     """`text.decode().encode(encoding)` gives the file's bytes back."""
     language: str
+    size: int
+    """Of the file as it was read, in bytes."""
     sha256: str
     """Of the file's bytes, as `sha256sum` prints it."""
 

@@ -4,6 +4,7 @@ import io
 
 import msgspec
 
+from gristmill.intake.naming import path_text
 from gristmill.manifest import Manifest
 from gristmill.records import DROP_REASONS
 
@@ -12,7 +13,7 @@ LINE_WIDTH = 100
 
 def summary_json(manifest: Manifest, out: str) -> str:
     summary = {
-        "out": out,
+        "out": path_text(out),
         "fingerprint": manifest.fingerprint,
         "counts": manifest.counts,
         "splits": manifest.splits,
@@ -39,8 +40,8 @@ def summary_text(manifest: Manifest, out: str) -> str:
     console.print(table)
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
+    source_rate = _size(manifest.run.source_bytes / seconds["total"])
     workers = "1 process" if manifest.run.workers == 1 else f"{manifest.run.workers} processes"
-    megabytes = manifest.run.source_bytes / 1e6
     phases = " · ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     assert isinstance(console.file, io.StringIO)
     lines = [
@@ -48,12 +49,19 @@ def summary_text(manifest: Manifest, out: str) -> str:
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} in the files, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
-        f"size     {_data_bytes(manifest) / 1e6:,.1f} MB in {len(_data_files(manifest))} data files",
+        f"size     {_size(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
-        f"         {tokens / seconds['total'] / 1e6:,.1f} million tokens/s, {megabytes / seconds['total']:,.1f} MB/s",
+        f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
         f"dataset  {out}",
     ]
     return "\n".join(lines)
+
+
+def _size(num_bytes: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if num_bytes >= scale:
+            return f"{num_bytes / scale:,.1f} {unit}"
+    return f"{num_bytes:.0f} bytes"
 
 
 def _data_files(manifest: Manifest) -> list[str]:

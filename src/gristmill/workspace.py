@@ -1,8 +1,12 @@
 """Where a dataset grows: OUT.work, beside OUT, under a lock. It takes its place by rename when it is complete.
 
-OUT.work/lock        held while a build runs; a second build into OUT refuses
-OUT.work/prepared/   shards of ids
-OUT.work/dataset/    the dataset until it is complete
+    OUT.work/lock        held while a build runs; a second build into OUT refuses
+    OUT.work/prepared/   shards of ids
+    OUT.work/dataset/    the dataset until it is complete, marked as such; after the exchange, the earlier one
+
+Only what is known to be ours is ever deleted: files of a build, and files that an earlier dataset's manifest names.
+What else lies in the folder of an earlier dataset is carried over to the new one; the next build finishes what one that
+was killed at that point had begun.
 """
 
 import ctypes
@@ -16,44 +20,66 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gristmill.errors import DatasetError, OutputError
+from gristmill.errors import DatasetError, InputError, OutputError
 from gristmill.layout import MANIFEST
 from gristmill.manifest import read_manifest
 
 AT_FDCWD = -100
 EXCHANGE = 2
 """renameat2's RENAME_EXCHANGE and renamex_np's RENAME_SWAP have the same number."""
+GROWING = ".growing"
+"""In a dataset folder: it belongs to a build that is not done."""
 
 
 class Workspace:
     def __init__(self, out: str) -> None:
-        self.target = Path(os.path.realpath(os.path.expanduser(out)))
+        self.target = Path(os.path.realpath(out))
+        if not self.target.name:
+            raise DatasetError(f"{out!r} cannot be a dataset folder. Name a new one with --out.")
         self.folder = self.target.with_name(self.target.name + ".work")
         self.prepared = self.folder / "prepared"
         self.dataset = self.folder / "dataset"
+        self._earlier = self.folder / "earlier"
         self._lock: int | None = None
+
+    def refuse_sources(self, roots: list[str]) -> None:
+        """A build must not read what it replaces."""
+        for root in roots:
+            for ours in (self.target, self.folder):
+                if Path(root) == ours or ours in Path(root).parents:
+                    raise InputError(
+                        f"the source {root!r} lies inside the output folder {str(ours)!r}. Move one of them."
+                    )
 
     def __enter__(self) -> Self:
         refuse_foreign_folder(self.target)
+        if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "lock").is_file():
+            raise DatasetError(
+                f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
+            )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            # What a killed build left behind.
-            for leftover in (self.prepared, self.dataset):
-                shutil.rmtree(leftover, ignore_errors=True)
-                leftover.mkdir()
+            self._clear_up_after_a_killed_build()
+            self.prepared.mkdir()
+            self.dataset.mkdir()
+            (self.dataset / GROWING).touch()
+            if self.target.is_dir():
+                shutil.copymode(self.target, self.dataset)
         except OSError as error:
             self._release_lock()
             raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
+        except OutputError:
+            self._release_lock()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.prepared, ignore_errors=True)
-        shutil.rmtree(self.dataset, ignore_errors=True)
-        (self.folder / "lock").unlink(missing_ok=True)
-        with suppress(OSError):
+        with suppress(OSError, OutputError):
+            self._clear_up_after_a_killed_build()
+            (self.folder / "lock").unlink(missing_ok=True)
             self.folder.rmdir()
         self._release_lock()
 
@@ -69,16 +95,41 @@ class Workspace:
     def publish(self) -> None:
         """Put the complete dataset in its place. What else lay in an earlier dataset's folder stays there."""
         try:
+            _refuse_to_overwrite(foreign_names(self.target) if self.target.exists() else [], self.target, self.dataset)
+            (self.dataset / GROWING).unlink()
             if not self.target.exists():
                 os.rename(self.dataset, self.target)
                 return
-            _exchange(self.dataset, self.target)
-            ours = dataset_files(self.dataset)
-            for entry in self.dataset.iterdir():
-                if entry.name not in ours and not (self.target / entry.name).exists():
-                    os.rename(entry, self.target / entry.name)
+            self._exchange()
+            self._retire()
         except OSError as error:
             raise OutputError(f"cannot put the dataset in its place {str(self.target)!r}: {error.strerror}.") from None
+
+    def _retire(self) -> None:
+        """After the exchange `dataset` holds the earlier one: carry over what is not its own, delete what is."""
+        foreign = foreign_names(self.dataset)
+        _refuse_to_overwrite(foreign, self.dataset, self.target)
+        for name in foreign:
+            os.rename(self.dataset / name, self.target / name)
+        shutil.rmtree(self.dataset)
+
+    def _clear_up_after_a_killed_build(self) -> None:
+        shutil.rmtree(self.prepared, ignore_errors=True)
+        if self._earlier.is_dir() and not self.target.exists():
+            os.rename(self._earlier, self.target)
+        if not self.dataset.is_dir():
+            return
+        is_ours = (self.dataset / GROWING).exists() or not any(self.dataset.iterdir()) or not self.target.exists()
+        if is_ours:
+            shutil.rmtree(self.dataset)
+            return
+        try:
+            self._retire()
+        except (OSError, DatasetError) as error:
+            raise OutputError(
+                f"{str(self.dataset)!r} holds files of yours from {str(self.target)!r} that cannot be moved back "
+                f"({error}). Move them, then run the command again."
+            ) from None
 
     def _take_lock(self) -> None:
         path = self.folder / "lock"
@@ -102,37 +153,45 @@ class Workspace:
             os.close(self._lock)
             self._lock = None
 
+    def _exchange(self) -> None:
+        """Both names swap at one moment where the system can do that; else by way of a third name."""
+        new, old = os.fsencode(self.dataset), os.fsencode(self.target)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "linux" and hasattr(libc, "renameat2"):
+            failed = libc.renameat2(AT_FDCWD, new, AT_FDCWD, old, EXCHANGE)
+        elif sys.platform == "darwin":
+            failed = libc.renamex_np(new, old, EXCHANGE)
+        else:
+            failed = -1
+        if failed and ctypes.get_errno() not in {0, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        if failed:
+            os.rename(self.target, self._earlier)
+            os.rename(self.dataset, self.target)
+            os.rename(self._earlier, self.dataset)
+
 
 def refuse_foreign_folder(target: Path) -> None:
     """An output folder may be new, empty, or a dataset; anything else is somebody's and stays."""
     if target.is_dir():
-        if any(target.iterdir()) and not (target / MANIFEST).is_file():
-            raise DatasetError(f"{str(target)!r} exists and is not a dataset. Name a new folder with --out.")
+        if any(target.iterdir()):
+            try:
+                read_manifest(target)
+            except DatasetError as error:
+                raise DatasetError(
+                    f"{str(error).rstrip('.')}. Name a new folder with --out, or move that one."
+                ) from None
     elif os.path.lexists(target):
         raise DatasetError(f"{str(target)!r} exists and is not a folder. Name a new folder with --out.")
 
 
-def dataset_files(folder: Path) -> set[str]:
-    """The names that belong to the dataset in this folder."""
-    try:
-        return {MANIFEST, *read_manifest(folder).files}
-    except DatasetError:
-        return {MANIFEST}
+def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
+    for name in names:
+        if os.path.lexists(other / name):
+            raise OutputError(f"{str(where / name)!r} is not of the dataset there, and stands in its way. Move it.")
 
 
-def _exchange(new: Path, old: Path) -> None:
-    """Both names swap at one moment where the system can do that; else by way of a third name."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if sys.platform == "linux" and hasattr(libc, "renameat2"):
-        failed = libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), EXCHANGE)
-    elif sys.platform == "darwin":
-        failed = libc.renamex_np(os.fsencode(new), os.fsencode(old), EXCHANGE)
-    else:
-        failed = -1
-    if failed and ctypes.get_errno() not in {0, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    if failed:
-        aside = new.with_name("earlier")
-        os.rename(old, aside)
-        os.rename(new, old)
-        os.rename(aside, new)
+def foreign_names(folder: Path) -> list[str]:
+    """What lies in a dataset's folder and is not the dataset's."""
+    known = {MANIFEST, GROWING, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
+    return sorted({entry.name for entry in folder.iterdir()} - known)

@@ -7,12 +7,14 @@ spaces, newlines or terminal escapes in it, is itself.
     src/odd\\name.py    a name with a backslash in it
 """
 
+import os
+
 
 def path_text(path: str) -> str:
-    """From the system's form (undecodable bytes as lone surrogates) to text that any reader takes."""
+    """From the system's form to text that any reader takes: the same for the same bytes, whatever the locale."""
     if "\\" not in path and path.isascii():
         return path
-    escaped = path.replace("\\", "\\\\")
+    escaped = os.fsencode(path).decode("utf-8", "surrogateescape").replace("\\", "\\\\")
     return "".join(f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else char for char in escaped)
 
 

@@ -28,7 +28,14 @@ def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
     if config.languages and language not in config.languages:
         return Drop.of(file, DropReason.LANGUAGE_NOT_WANTED, language)
     sha256 = hashlib.sha256(raw).hexdigest()
-    return Document(file=file, text=decoded.text, encoding=decoded.encoding, language=language, sha256=sha256)
+    return Document(
+        file=file,
+        text=decoded.text,
+        encoding=decoded.encoding,
+        language=language,
+        size=len(raw),
+        sha256=sha256,
+    )
 
 
 def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
@@ -37,6 +44,8 @@ def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
         for _ in range(ATTEMPTS):
             descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
+                if not _is_at(descriptor, file.location):
+                    return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
                     return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
@@ -56,6 +65,15 @@ def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
             return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
         return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
     return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
+
+
+def _is_at(descriptor: int, location: str) -> bool:
+    """O_NOFOLLOW guards the last name only; a folder may have become a link since the scan."""
+    try:
+        opened = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # no such file system here
+        return os.path.realpath(location) == location
+    return opened in {location, f"{location} (deleted)"}
 
 
 def _read_all(descriptor: int, size: int) -> bytes:

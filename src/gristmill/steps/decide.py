@@ -1,6 +1,7 @@
 """Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · places."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -69,17 +70,21 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     """The earlier build's files.jsonl as an input, and its digest; nothing where there is none or it is not wanted."""
     if config.split.fresh:
         return NOTHING_BEFORE, None
-    path = Path(config.split.previous) if config.split.previous is not None else Path(config.out) / FILES
+    path = (
+        Path(os.path.expanduser(config.split.previous))
+        if config.split.previous is not None
+        else Path(config.out) / FILES
+    )
+    if config.split.previous is None and not path.is_file():
+        return NOTHING_BEFORE, None
     try:
         content = path.read_bytes()
     except OSError as error:
-        if config.split.previous is None and isinstance(error, FileNotFoundError):
-            return NOTHING_BEFORE, None
         raise InputError(f"cannot read the earlier splits {str(path)!r}: {error.strerror}.") from None
     decoder = msgspec.json.Decoder(_PreviousRow)
     try:
         rows = [row for row in decoder.decode_lines(content) if row.split is not None]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
             f"{str(path)!r} is no files.jsonl of an earlier build: {error}. Use --fresh-splits to do without."
         ) from None

@@ -87,7 +87,7 @@ def _prepare_document(
         repo=document.file.repo,
         path=document.file.path,
         language=document.language,
-        size=document.file.size,
+        size=document.size,
         sha256=document.sha256,
         text_sha256=document.sha256 if is_as_read else hashlib.sha256(document.text).hexdigest(),
         encoding=document.encoding,

@@ -16,7 +16,7 @@ from gristmill.steps.shards import read_blocks
 class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
     compressed: bytes | None = None
-    """Where a compressed piece goes is known only once those before it are: its bytes travel, a fifth of the rows."""
+    """Where a compressed piece goes is known only once those before it are: its bytes travel, a few percent."""
     frames: list[Frame] | None = None
 
 
