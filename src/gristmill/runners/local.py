@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -143,7 +144,8 @@ class LocalRunner:
             if at_once:
                 process.kill()
             else:
-                pipe.close()
+                with suppress(OSError):
+                    pipe.send(None)  # not by closing it: forked workers hold copies of this end
         for process, pipe in self._started:
             process.join(SECONDS_TO_END)
             if process.exitcode is None:
@@ -159,7 +161,7 @@ def _start_method() -> str:
 
 
 def _work(pipe: Connection) -> None:
-    """A worker's life: take tasks until the pipe is closed."""
+    """A worker's life: take tasks until there are no more."""
     # Ctrl-C reaches the whole group: the parent decides, the workers do not each print a trace.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -183,11 +185,13 @@ def _work(pipe: Connection) -> None:
 
 
 def _take_in(pipe: Connection, tasks: "SimpleQueue[Any]") -> None:
-    try:
-        while True:
-            tasks.put(pipe.recv())
-    except (EOFError, OSError):
-        tasks.put(None)
+    message = True
+    while message is not None:
+        try:
+            message = pipe.recv()
+        except (EOFError, OSError):
+            message = None
+        tasks.put(message)
 
 
 def _end_with_parent() -> None:
