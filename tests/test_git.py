@@ -93,7 +93,7 @@ def test_variables_of_another_repository_do_not_matter(repository, tmp_path, mon
 
 def test_a_broken_repository_says_so(tmp_path):
     write_tree(tmp_path / "repo", {".git/HEAD": "nonsense", "a.py": "a"})
-    with pytest.raises(InputError, match="git cannot read the repository"):
+    with pytest.raises(InputError, match="git cannot read this repository"):
         list_files(str(tmp_path / "repo"))
 
 

@@ -1,14 +1,17 @@
+import hashlib
 import os
 import socket
+import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import git, without_privileges, write_tree
+from gristmill import Config, build
 from gristmill.config import ScanConfig
 from gristmill.errors import InputError
-from gristmill.intake.trees import resolve_sources, scan
+from gristmill.intake.trees import scan
 from gristmill.records import DropReason
 
 
@@ -204,24 +207,9 @@ def test_single_files_are_taken_whatever_the_table_says(tree):
     assert [(file.repo, file.path) for file in found.files] == [("repo", "a.py"), ("repo", "yarn.lock")]
 
 
-def test_several_sources_of_one_name_stay_apart(tmp_path):
-    one, two = (write_tree(tmp_path / part / "src", {"a.py": part}) for part in ("x", "y"))
-    assert [source.repo for source in resolve_sources([str(one), str(two)])] == ["src", "src~2"]
-
-
 def test_repo_is_a_name_even_for_a_dot(tree, monkeypatch):
     monkeypatch.chdir(tree({"a.py": "a"}))
     assert [file.repo for file in scan(["."], ScanConfig()).files] == ["repo"]
-
-
-def test_what_is_not_there_or_there_twice_is_refused(tree):
-    root = tree({"a.py": "a"})
-    with pytest.raises(InputError, match="no source"):
-        scan([str(root / "none")], ScanConfig())
-    with pytest.raises(InputError, match="named twice"):
-        scan([str(root), str(root) + "/."], ScanConfig())
-    with pytest.raises(InputError, match="cannot be a source of itself"):
-        scan([str(root)], ScanConfig(), leave_out=(root,))
 
 
 def test_odd_names_survive(tree):
@@ -231,3 +219,112 @@ def test_odd_names_survive(tree):
     assert paths(root) == expected
     git(root, "init", "-q")
     assert paths(root) == expected
+
+
+def crafted_index(entries):
+    """A valid index with any paths in it; git itself would not write these."""
+    body = b""
+    for path, mode in sorted((name.encode(), mode) for name, mode in entries.items()):
+        entry = struct.pack(">10L20sH", 0, 0, 0, 0, 0, 0, mode, 0, 0, 0, bytes(20), min(len(path), 0xFFF)) + path
+        body += entry + bytes(8 - len(entry) % 8)
+    content = b"DIRC" + struct.pack(">LL", 2, len(entries)) + body
+    return content + hashlib.sha1(content).digest()
+
+
+def test_a_crafted_index_leads_nowhere(tmp_path):
+    outside = write_tree(tmp_path / "outside", {"secret.py": "s", "repo/x.py": "x"})
+    git(outside / "repo", "init", "-q")
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    git(root, "init", "-q")
+    (root / "link").symlink_to(outside)
+    names = {
+        "../outside/secret.py": 0o100644,
+        str(outside / "secret.py"): 0o100644,
+        "../outside/repo": 0o160000,
+        "link/repo": 0o160000,
+        "link/secret.py": 0o100644,
+        "a.py": 0o100644,
+    }
+    (root / ".git/index").write_bytes(crafted_index(names))
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py"]
+    reasons = {drop.path: drop.reason for drop in found.drops}
+    assert {reasons[name] for name in names if name.startswith(("..", "/"))} == {DropReason.OUTSIDE_SOURCE}
+    assert reasons["link/repo"] is reasons["link/secret.py"] is DropReason.SYMLINK
+
+
+@pytest.mark.parametrize("way", ["core.worktree", "gitdir"])
+def test_a_borrowed_repository_is_not_believed(tmp_path, way):
+    other = write_tree(tmp_path / "other", {"private-name.py": "p"})
+    git(other, "init", "-q")
+    git(other, "add", ".")
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    if way == "gitdir":
+        (root / ".git").write_text(f"gitdir: {other}/.git\n")
+    else:
+        git(root, "init", "-q")
+        git(root, "config", "core.worktree", str(other))
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py"]
+    assert not found.drops
+    assert "read as a plain folder" in found.warnings[0]
+    assert str(tmp_path) not in found.warnings[0]
+
+
+def test_a_linked_work_tree_is_one(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": "b.py\n"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "c")
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    write_tree(tmp_path / "linked", {"b.py": "b"})
+    found = scan([str(tmp_path / "linked")], ScanConfig())
+    assert [file.path for file in found.files] == [".gitignore", "a.py"]
+    assert found.commits["linked"]
+
+
+def test_folders_that_git_cannot_open_are_recorded(open_folder):
+    root = write_tree(open_folder / "repo", {"a.py": "a", "one/b.py": "b", "two/c.py": "c"})
+    git(root, "init", "-q")
+    for name in ("one", "two"):
+        (root / name).chmod(0)
+    with without_privileges():
+        assert dropped(root) == {"one/": DropReason.UNREADABLE, "two/": DropReason.UNREADABLE}
+
+
+def test_a_source_that_cannot_be_read_says_so(open_folder):
+    root = write_tree(open_folder / "repo", {"a.py": "a"})
+    root.chmod(0)
+    with without_privileges(), pytest.raises(InputError, match="cannot read the source"):
+        scan([str(root)], ScanConfig())
+
+
+def test_many_nested_repositories_are_no_recursion(tmp_path):
+    root = folder = tmp_path / "repo"
+    for _ in range(60):
+        folder = folder / "n"
+        write_tree(folder, {".git": "gitdir: nowhere\n", "x.py": "x"})
+    assert len(paths(root)) == 60
+
+
+@pytest.mark.parametrize("exclude", [["t/", "!t/keep.py"], ["t/*", "!t/keep.py"]])
+def test_patterns_mean_the_same_with_git_and_without(tmp_path, exclude):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "t/keep.py": "k", "t/b.py": "b"})
+    plain = paths(root, exclude=exclude)
+    git(root, "init", "-q")
+    assert paths(root, exclude=exclude) == plain
+
+
+def test_a_pipe_in_the_place_of_an_ignore_file_does_not_hold_us_up(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    os.mkfifo(root / ".gitignore")
+    assert paths(root) == ["a.py"]
+
+
+def test_an_earlier_dataset_in_the_tree_is_not_source(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "b.py": "b"})
+    build(Config(sources=[str(root)], out=str(root / "old/dataset")))
+    assert paths(root) == ["a.py", "b.py"]
+    assert dropped(root)["old/dataset/train.jsonl"] is DropReason.EXCLUDED
+    git(root, "init", "-q")
+    assert paths(root) == ["a.py", "b.py"]

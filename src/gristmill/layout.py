@@ -19,6 +19,15 @@ def data_file_name(split: Split, index: int, count: int, *, compressed: bool) ->
     return f"{split}{part}.jsonl{'.zst' if compressed else ''}"
 
 
+def is_dataset_folder(folder: Path) -> bool:
+    """Whether it looks like one of ours; reading its manifest says for sure."""
+    try:
+        with (folder / MANIFEST).open("rb") as stream:
+            return b'"gristmill"' in stream.read(200) and (folder / FILES).is_file()
+    except OSError:
+        return False
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     beside = path.with_name(path.name + ".part")
     try:

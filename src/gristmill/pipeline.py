@@ -13,7 +13,8 @@ from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
 from gristmill.intake.languages import check_languages
 from gristmill.intake.naming import printable
-from gristmill.intake.trees import Scan, resolve_sources, scan
+from gristmill.intake.sources import resolve_sources
+from gristmill.intake.trees import Scan, scan
 from gristmill.layout import FILES
 from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
 from gristmill.progress import Progress

@@ -47,7 +47,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.NOT_A_FILE: "a FIFO, socket, device or a submodule that is not checked out",
     DropReason.TOO_LARGE: "larger than --max-file-bytes",
     DropReason.UNREADABLE: "the system refused to open or read it",
-    DropReason.VANISHED: "listed, but no longer there when it was read",
+    DropReason.VANISHED: "listed, but not there when the build came to it",
     DropReason.CHANGED_WHILE_READ: "changed during each of three attempts to read it",
     DropReason.EMPTY: "no bytes, or nothing but a byte order mark",
     DropReason.BINARY: "neither UTF-8, UTF-16 with a mark, nor clearly Latin-1 text",

@@ -26,13 +26,13 @@ class Group(NamedTuple):
 
 
 class PreviousSplit(NamedTuple):
-    """Where an earlier build put its files: by name, and by content for those that were moved since."""
+    """Where an earlier build put its files: by content, so that none crosses over by being moved; else by name."""
 
     by_key: Mapping[FileKey, Split]
     by_sha256: Mapping[str, Split]
 
     def of(self, document: PreparedDocument) -> Split | None:
-        return self.by_key.get(document.key) or self.by_sha256.get(document.sha256)
+        return self.by_sha256.get(document.sha256) or self.by_key.get(document.key)
 
 
 NOTHING_BEFORE = PreviousSplit({}, {})

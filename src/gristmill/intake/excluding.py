@@ -12,6 +12,7 @@ from pathspec import GitIgnoreSpec
 
 from gristmill.config import ScanConfig
 from gristmill.errors import ConfigError
+from gristmill.intake.ignoring import is_usable
 from gristmill.records import DropReason
 
 
@@ -115,20 +116,21 @@ class PathFilter:
     def __init__(self, config: ScanConfig) -> None:
         self._excludes = _patterns("--exclude", config.exclude)
         self._includes = _patterns("--include", config.include)
+        self._patterns = config.exclude
         self._use_table = config.default_excludes
 
     def judge_folder(self, path: str) -> Verdict | None:
         """Why nothing below this folder is taken, or None. Called before going into it."""
         verdict = self._user_verdict(path + "/")
         if verdict is not None:
-            return _by_user(path + "/") if verdict else None
+            return self._by_user(path + "/") if verdict else None
         return self._table_folder(path, is_tracked=False) if self._use_table else None
 
     def judge_file(self, path: str, *, is_tracked: bool, folders_judged: bool) -> Verdict | None:
         """Why this file is not taken, or None. `folders_judged`: the walk has asked about its folders already."""
         verdict = self._user_verdict(path)
-        if verdict:
-            return _by_user(path)
+        if verdict or (not folders_judged and self._is_below_user_exclude(path)):
+            return self._by_user(path)
         if verdict is None and self._use_table:
             found = _table_file(path.rpartition("/")[2])
             if found is None and not folders_judged:
@@ -138,6 +140,17 @@ class PathFilter:
         if self._includes is not None and not self._includes.match_file(path):
             return Verdict(DropReason.NOT_INCLUDED, "matches no --include pattern")
         return None
+
+    def _by_user(self, path: str) -> Verdict:
+        index = self._excludes.check_file(path).index if self._excludes is not None else None
+        pattern = f"--exclude {self._patterns[index]}" if index is not None else "--exclude of a folder above it"
+        return Verdict(DropReason.EXCLUDED_BY_USER, pattern)
+
+    def _is_below_user_exclude(self, path: str) -> bool:
+        """As in a .gitignore, a file cannot be brought back from a folder that is left out."""
+        if self._excludes is None:
+            return False
+        return any(self._user_verdict(path[: end + 1]) for end, char in enumerate(path) if char == "/")
 
     def _user_verdict(self, path: str) -> bool | None:
         """True: out; False: brought back by a `!pattern`; None: nothing said."""
@@ -186,12 +199,8 @@ def _table_file(name: str) -> Verdict | None:
     return Verdict(DropReason.EXCLUDED, f"{exclude.what}: .{suffix.lower()}") if exclude is not None else None
 
 
-def _by_user(path: str) -> Verdict:
-    return Verdict(DropReason.EXCLUDED_BY_USER, f"--exclude matches {path}")
-
-
 def _patterns(option: str, patterns: Sequence[str]) -> GitIgnoreSpec | None:
-    try:
-        return GitIgnoreSpec.from_lines(patterns) if patterns else None
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}. Patterns are those of a .gitignore, like 'src/**/*.py'.") from None
+    for pattern in patterns:
+        if not is_usable(pattern):
+            raise ConfigError(f"{option} {pattern!r} is no pattern of a .gitignore. Try one like 'src/**/*.py'.")
+    return GitIgnoreSpec.from_lines(patterns) if patterns else None

@@ -2,11 +2,13 @@
 
 An untrusted repository's own configuration can name programs: `core.fsmonitor` is executed by `git ls-files`, a
 promisor remote by a lazy fetch. Both are switched off here, on the command line and in the environment, which outrank
-it.
+it. It can also name another work tree, or another repository's folder: such a one is not believed.
 """
 
 import os
+import re
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.errors import InputError
@@ -26,8 +28,9 @@ ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-NOT_A_REPOSITORY = 128
-SECONDS_TO_ANSWER = 600
+SECONDS_TO_ANSWER = 120
+"""A pipe in the place of one of git's files would hold it up for ever."""
+UNREADABLE = re.compile(r"warning: could not open directory '(.+)': (.+)")
 
 
 class GitEntry(NamedTuple):
@@ -39,50 +42,76 @@ class GitEntry(NamedTuple):
 class Listing(NamedTuple):
     entries: list[GitEntry]
     commit: str | None
-    complaints: str
-    """What git wrote to its error stream: folders it could not open, say."""
+    unreadable: list[tuple[str, str]]
+    """Folders that git could not open, and why."""
+    complaints: list[str]
+    """What else it wrote to its error stream."""
 
 
 def list_files(folder: str) -> Listing | None:
     """What `git ls-files --cached --others --exclude-standard` lists; None where no work tree takes this folder in."""
-    prefix = _git(folder, "rev-parse", "--show-prefix")
-    if prefix is None:
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
         return None
-    if prefix.returncode == NOT_A_REPOSITORY:
+    if top.returncode != 0:
         if not os.path.lexists(os.path.join(folder, ".git")):
             return None
-        raise InputError(f"git cannot read the repository in {folder!r}: {_last_line(prefix)}.")
+        raise InputError(f"git cannot read this repository: {_last_line(top)}.")
+    _refuse_borrowed_repository(folder, os.path.realpath(_text(top)))
     # A folder that the work tree around it ignores (an environment, a download) was named on purpose: a plain folder.
-    if prefix.stdout.strip() and _succeeds(_git(folder, "check-ignore", "--quiet", ".")):
+    ignored = _git(folder, "check-ignore", "--quiet", ".") if os.path.realpath(_text(top)) != folder else None
+    if ignored is not None and ignored.returncode == 0:
         return None
     # -t marks what is tracked; a file in the middle of a merge is listed once per side, hence the dict.
     listed = _git(folder, "ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
     if listed is None or listed.returncode != 0:
-        raise InputError(f"git cannot list the files of {folder!r}: {_last_line(listed)}.")
+        raise InputError(f"git cannot list the files: {_last_line(listed)}.")
     entries: dict[str, GitEntry] = {}
     for line in os.fsdecode(listed.stdout).split("\0"):
         if line:
             tag, path = line[0], line[2:]
             entries[path] = GitEntry(path, is_tracked=tag != "?")
-    return Listing(list(entries.values()), _commit(folder), os.fsdecode(listed.stderr).strip())
+    complaints = os.fsdecode(listed.stderr).splitlines()
+    unreadable = [match.groups() for line in complaints if (match := UNREADABLE.fullmatch(line))]
+    others = [line for line in complaints if not UNREADABLE.fullmatch(line)]
+    return Listing(list(entries.values()), _commit(folder), [(path, why) for path, why in unreadable], others)
+
+
+def _refuse_borrowed_repository(folder: str, top: str) -> None:
+    """`core.worktree` may point elsewhere, and a `.git` file to a repository that knows nothing of this folder."""
+    if folder != top and not folder.startswith(top.rstrip("/") + "/"):
+        raise InputError("its configuration names another work tree.")
+    pointer = Path(top, ".git")
+    if not pointer.is_file():
+        return
+    answer = _git(top, "rev-parse", "--absolute-git-dir")
+    repository = Path(_text(answer)) if answer is not None else Path()
+    try:
+        # A linked work tree: its folder in the repository points back here.
+        if os.path.realpath((repository / "gitdir").read_text(encoding="utf-8").strip()) == str(pointer):
+            return
+    except (OSError, ValueError):
+        pass
+    # A submodule: its configuration does.
+    answer = _git(top, "config", "--file", str(repository / "config"), "core.worktree")
+    if answer is None or os.path.realpath(repository / _text(answer)) != top or not _text(answer):
+        raise InputError("its .git file points to a repository that is not its own.")
 
 
 def _commit(folder: str) -> str | None:
     answer = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD")
-    return answer.stdout.decode().strip() if answer is not None and answer.returncode == 0 else None
+    return _text(answer) if answer is not None and answer.returncode == 0 else None
 
 
 def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     """None where git is not installed."""
     # GIT_DIR and its like, as set inside a hook, would answer for another repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", *HARDENED, *arguments]
-    environment = inherited | ENVIRONMENT
     try:
         return subprocess.run(
-            command,
+            ["git", *HARDENED, *arguments],  # noqa: S607 - the git that is on the path
             cwd=folder,
-            env=environment,
+            env=inherited | ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -90,12 +119,14 @@ def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | N
         )
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise InputError(f"git cannot be asked: {error.strerror}.") from None
     except subprocess.TimeoutExpired:
-        raise InputError(f"git gave no answer about {folder!r} within {SECONDS_TO_ANSWER} s.") from None
+        raise InputError(f"git gave no answer within {SECONDS_TO_ANSWER} s.") from None
 
 
-def _succeeds(answer: subprocess.CompletedProcess[bytes] | None) -> bool:
-    return answer is not None and answer.returncode == 0
+def _text(answer: subprocess.CompletedProcess[bytes]) -> str:
+    return os.fsdecode(answer.stdout).removesuffix("\n")
 
 
 def _last_line(answer: subprocess.CompletedProcess[bytes] | None) -> str:

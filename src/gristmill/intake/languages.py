@@ -17,6 +17,7 @@ PREFERRED = (
     *("php", "javascript", "erlang", "pascal", "meson", "gitignore", "nushell", "html", "svg", "xml", "json", "toml"),
     *("yaml", "ini", "lazarus", "xcodebuild"),
 )
+RENAMED = {"ts": "typescript", "pyi": "python"}
 NOT_LANGUAGES = frozenset({"text", "binary", "plain-text", "image", "audio", "zip", "header"})
 
 
@@ -33,7 +34,8 @@ def _primary(tags: frozenset[str]) -> str:
     names = tags - NOT_LANGUAGES
     if not names:
         return UNKNOWN
-    return next((name for name in PREFERRED if name in names), min(names))
+    name = next((name for name in PREFERRED if name in names), min(names))
+    return RENAMED.get(name, name)
 
 
 @cache

@@ -185,7 +185,7 @@ def _work(pipe: Connection) -> None:
 
 
 def _take_in(pipe: Connection, tasks: "SimpleQueue[Any]") -> None:
-    message = True
+    message: Any = ()
     while message is not None:
         try:
             message = pipe.recv()

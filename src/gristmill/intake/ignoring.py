@@ -1,0 +1,58 @@
+"""What .gitignore and .ignore files say outside of git, read as git and ripgrep read them."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+NAMES = (".ignore", ".gitignore")
+"""The first outranks the second, wherever they lie."""
+MAX_STARS = 3
+"""In one part of a path. Past that a pattern can take minutes for a name made to be slow; nobody's own has more."""
+
+
+class IgnoreFile(NamedTuple):
+    name: str
+    prefix: str
+    """Its patterns are relative to the folder it lies in."""
+    spec: GitIgnoreSpec
+
+
+def ignore_files(folder: str, prefix: str, entries: Sequence[os.DirEntry[str]]) -> Iterator[IgnoreFile]:
+    for entry in entries:
+        if entry.name in NAMES and entry.is_file(follow_symlinks=False):
+            try:
+                content = Path(folder, entry.name).read_bytes()
+            except OSError:
+                continue  # one that cannot be read ignores nothing, as with git
+            yield IgnoreFile(entry.name, prefix, spec_of(content))
+
+
+def spec_of(content: bytes) -> GitIgnoreSpec:
+    lines = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")
+    return GitIgnoreSpec.from_lines(line for line in (line.removesuffix("\r") for line in lines) if is_usable(line))
+
+
+def is_usable(pattern: str) -> bool:
+    """A malformed line says nothing; the others still count."""
+    if any(part.count("*") > MAX_STARS for part in pattern.split("/")):
+        return False
+    try:
+        GitIgnoreSpec.from_lines([pattern])
+    except (ValueError, re.error):
+        return False
+    return True
+
+
+def is_ignored(path: str, ignores: Sequence[IgnoreFile]) -> bool:
+    """`ignores` from the innermost folder outwards: the nearest file that says anything decides."""
+    for name in NAMES:
+        for ignore in ignores:
+            if ignore.name == name:
+                verdict = ignore.spec.check_file(path[len(ignore.prefix) :]).include
+                if verdict is not None:
+                    return verdict
+    return False

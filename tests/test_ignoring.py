@@ -1,0 +1,32 @@
+import time
+
+import pytest
+
+from gristmill.intake.ignoring import is_usable, spec_of
+
+
+@pytest.mark.parametrize(
+    "content", [b"*.log\r\nx\r\n", b"\xef\xbb\xbf*.log\nx\n", b"[z-a]\n!\n*.log\nx", b"\xff\n*.log\nx"]
+)
+def test_what_git_can_read_counts_and_the_rest_says_nothing(content):
+    spec = spec_of(content)
+    assert spec.match_file("a.log")
+    assert spec.match_file("x")
+    assert not spec.match_file("y")
+
+
+def test_only_line_feeds_end_a_line():
+    assert not spec_of(b"a\x0cb\n").match_file("b")
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 25 + "b", "*" * 100_000 + "x", "a/" + "*x" * 9])
+def test_a_pattern_made_to_be_slow_is_not_used(pattern):
+    started = time.monotonic()
+    assert not spec_of(pattern.encode()).match_file("a" * 200)
+    assert time.monotonic() - started < 30
+    assert not is_usable(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["*.*.*", "**/a/**/b", "src/**/*.py", "a*b*c"])
+def test_patterns_that_people_write_are_used(pattern):
+    assert is_usable(pattern)
