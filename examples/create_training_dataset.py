@@ -8,6 +8,8 @@ import sys
 from gristmill import Config, Progress, build, open_dataset
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:  # noqa: PLR2004
+        sys.exit("usage: create_training_dataset.py SOURCE OUT")
     source, out = sys.argv[1:]
     manifest = build(Config(sources=[source], out=out), Progress(quiet=False))
     for split, facts in manifest.splits.items():

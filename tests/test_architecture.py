@@ -15,6 +15,7 @@ ROOT = Path(gristmill.__file__).parent
 LAYERS = {
     "errors": 0,
     "records": 0,
+    "naming": 0,
     "config": 1,
     "layout": 1,
     "manifest": 2,
@@ -31,6 +32,7 @@ LAYERS = {
     "dataset": 6,
     "summary": 6,
     "cli": 7,
+    "__main__": 8,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 

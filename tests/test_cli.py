@@ -122,7 +122,7 @@ def test_settings_from_a_file(repo, tmp_path):
         (["build", "REPO"], 2, "no output folder was named"),
         (["build", "REPO/none", "--out", "OUT"], 3, "there is no source"),
         (["build", "EMPTY", "--out", "OUT"], 3, "there are no files in"),
-        (["build", "REPO", "--out", "REPO"], 4, "exists and is not a dataset"),
+        (["build", "REPO", "--out", "REPO"], 4, "is not a dataset: it has no manifest.json. Name a new folder"),
         (
             ["build", "REPO", "--out", "OUT", "--overlap", "512"],
             2,

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill import Config, ConfigError, RunConfig, ScanConfig, SplitConfig, WindowConfig
+from gristmill import Config, ConfigError, RunConfig, ScanConfig, SplitConfig, TokenizerConfig, WindowConfig
 from gristmill.config import fingerprint, load_config, setting_names
 from gristmill.records import Split
 
@@ -108,3 +108,41 @@ def test_fingerprint_changes_with_what_changes_the_output_and_with_nothing_else(
 def test_every_setting_has_one_dotted_name():
     assert "window.overlap" in setting_names()
     assert len(setting_names()) == len(set(setting_names()))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: WindowConfig(tail="cut"), "window.tail: .*It takes keep, shift, drop"),
+        (lambda: WindowConfig(length="512"), "window.length"),
+        (lambda: SplitConfig(seed=None), "split.seed"),
+        (lambda: RunConfig(workers="many"), "run.workers"),
+        (lambda: Config(sources=["a"], out=5), "out"),
+        (lambda: Config(sources=[5], out="b"), "sources"),
+        (lambda: Config(sources=["a"], out="b", window={"overlap": 3}), "window must be a WindowConfig"),
+        (lambda: Config(sources=["a\0b"], out="b"), "sources"),
+        (lambda: Config(sources=["a"], out="b\0"), "NUL"),
+        (lambda: ScanConfig(exclude=["\udcff"]), "must be UTF-8"),
+    ],
+)
+def test_python_is_held_to_what_toml_is(make, said):
+    with pytest.raises(ConfigError, match=said):
+        make()
+
+
+def test_paths_are_taken_for_texts():
+    assert TokenizerConfig(name=Path("a/b"), cache_dir=Path("c")).name == "a/b"
+    assert Config(sources=["a"], out="~/x").out.endswith("/x")
+    assert "~" not in Config(sources=["a"], out="~/x").out
+
+
+def test_a_tokenizer_in_the_file_is_relative_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    (tmp_path / "tok").mkdir()
+    assert load_config(MINIMAL, toml(tmp_path, 'tokenizer.name = "tok"\n')).tokenizer.name == str(tmp_path / "tok")
+    assert load_config(MINIMAL, toml(tmp_path, 'tokenizer.name = "org/name"\n')).tokenizer.name == "org/name"
+
+
+def test_a_section_that_is_no_table_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="window must be a table"):
+        load_config({**MINIMAL, "window.overlap": 1}, toml(tmp_path, "window = 5\n"))

@@ -6,6 +6,8 @@ from tokenizers import Tokenizer, processors
 import tokenizers_made_here as made
 from gristmill.errors import TokenizerError
 from gristmill.tokenizing.definition import Definition, Template
+from gristmill.tokenizing.locating import locate
+from gristmill.tokenizing.tokenizer import tokenizer_for
 
 LLAMA_LIKE = {
     "type": "TemplateProcessing",
@@ -83,3 +85,65 @@ def test_padding_comes_from_the_config_then_from_the_name():
 def test_a_damaged_file_says_so(text):
     with pytest.raises(TokenizerError, match="damaged"):
         _ = definition(text).vocab_size
+
+
+def test_what_surrounds_a_window_is_a_control_token_whether_marked_or_not():
+    tree = json.loads(made.word_piece())
+    tree["added_tokens"] = [token for token in tree["added_tokens"] if token["content"] not in {"[CLS]", "[SEP]"}]
+    unmarked = definition(json.dumps(tree))
+    assert {2, 3} <= unmarked.control_ids
+    assert b'"[CLS]"' not in unmarked.plain_json()
+
+
+FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+
+
+@pytest.mark.parametrize("base", [made.byte_level(), made.byte_level(nfc=True), made.word_piece()])
+def test_plain_added_tokens_keep_their_numbers(base):
+    """Special and plain tokens take turns behind the vocabulary, as in Qwen's files."""
+    tree = json.loads(base)
+    first = max(tree["model"]["vocab"].values()) + 1
+    names = ["<|ctl0|>", "plain0", "<|ctl1|>", "plain1"]
+    tree["added_tokens"] += [
+        {"id": first + index, "content": name, **FLAGS, "special": "ctl" in name} for index, name in enumerate(names)
+    ]
+    text = json.dumps(tree)
+    reference = Tokenizer.from_str(text)
+    sample = "plain1 x plain0"
+    expected = reference.encode(sample, add_special_tokens=False).ids
+    assert first + 3 in expected
+    assert tokenizer_for(definition(text)).encode(sample.encode()).ids.tolist() == expected
+    hidden = tokenizer_for(definition(text)).encode(b"a <|ctl0|> b")
+    assert hidden.control_id is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"post_processor": {"type": "TemplateProcessing"}},
+        {"post_processor": {}},
+        {"post_processor": {"type": "RobertaProcessing", "cls": ["a", -1], "sep": ["b", 2]}},
+        {"post_processor": {"type": "RobertaProcessing", "cls": ["a", 1 << 70], "sep": ["b", 2]}},
+        {"padding": {}},
+        {"padding": {"pad_id": "x"}},
+        {"added_tokens": [{"id": -1, "content": "x", "special": True}]},
+        {"added_tokens": [{"id": 1 << 40, "content": "x", "special": True}]},
+        {"added_tokens": [{"content": "x"}]},
+        {"added_tokens": {}},
+        {"normalizer": []},
+        {"model": {"type": "BPE", "vocab": {"a": 1 << 31}, "merges": []}},
+        {"model": {"type": "BPE", "vocab": {"a": -5}, "merges": []}},
+    ],
+)
+def test_a_hostile_file_is_refused(tmp_path, change):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**json.loads(made.byte_level()), **change}))
+    with pytest.raises(TokenizerError, match=r"damaged|does not know"):
+        locate(str(tmp_path))
+
+
+@pytest.mark.parametrize("config", ['{"pad_token": ["x"]}', "\xff", "[" * 5000])
+def test_a_hostile_configuration_is_refused(tmp_path, config):
+    (tmp_path / "tokenizer.json").write_text(made.byte_level())
+    (tmp_path / "tokenizer_config.json").write_text(config, encoding="latin-1")
+    with pytest.raises(TokenizerError, match="damaged"):
+        locate(str(tmp_path))

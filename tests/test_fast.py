@@ -128,6 +128,11 @@ def test_sentence_piece_with_literal_meta_spaces():
         json.dumps({**json.loads(made.byte_level()), "added_tokens": [
             {"id": 600, "content": "foo", "single_word": True, "lstrip": False, "rstrip": False, "normalized": False,
              "special": False}]}),
+        json.dumps({**json.loads(made.byte_level()), "added_tokens": [
+            {"id": 600 + index, "content": "ab"[index] * 5, "single_word": False, "lstrip": False, "rstrip": False,
+             "normalized": bool(index), "special": False} for index in range(2)]}),
+        json.dumps({**json.loads(made.byte_level()), "model": {
+            **json.loads(made.byte_level())["model"], "end_of_word_suffix": "</w>"}}),
     ],
 )  # fmt: skip
 def test_what_it_would_not_do_exactly_is_left_to_the_reference(text):

@@ -36,7 +36,7 @@ def documents(draw):
     windows = cut(num_tokens, WindowShape(content, overlap, draw(st.sampled_from(["keep", "shift", "drop"])), 3))
     text = DocumentText(utf8, np.array(cuts, np.int64)) if row_format.with_text else None
     path = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-    rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.uint32), windows, text)
+    rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.int32), windows, text)
     return row_format, rows, utf8
 
 

@@ -32,7 +32,7 @@ def test_a_folder_with_vocab_and_merges_is_codebert_again(tmp_path, model, codeb
     assert tokenizer.encode(SAMPLE).ids.tolist() == codebert.encode(SAMPLE).ids.tolist()
     assert tokenizer.definition.template == Template((0,), (2,))
     assert tokenizer.definition.pad_id == 1
-    assert tokenizer.definition.name == "roberta"
+    assert locate(str(folder)).name == "roberta"
 
 
 def test_without_robertas_tokens_it_is_a_gpt2(tmp_path, model):

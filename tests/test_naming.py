@@ -3,7 +3,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.intake.naming import path_text, printable
+from gristmill.naming import path_text, printable
 
 
 def test_plain_names_are_themselves():

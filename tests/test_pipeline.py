@@ -294,7 +294,7 @@ def test_nothing_to_build_from_says_why(tree, tmp_path, files, said):
 
 def test_too_few_files_for_three_splits_is_a_note(tree, tmp_path):
     manifest = make(tree({"a.py": "x"}), tmp_path / "out")
-    assert any("validation is empty" in warning for warning in manifest.warnings)
+    assert any("validation is empty: only 1 files" in warning for warning in manifest.warnings)
     assert not (tmp_path / "out/validation.jsonl").exists()
     assert len(open_dataset(tmp_path / "out")["validation"]) == 0
 
@@ -515,3 +515,25 @@ def test_the_manifest_is_a_public_record(built):
     assert manifest["settings"]["window"] == {"length": 512, "overlap": 256, "tail": "keep", "min_fresh": 32}
     assert len(manifest["fingerprint"]) == 64
     assert msgspec.json.encode(built[1])
+
+
+def test_two_tokenizers_one_after_the_other_into_one_folder(corpus, tmp_path):
+    from tokenizers import Tokenizer
+
+    make(corpus / "json", tmp_path / "out")
+    (tmp_path / "tokenizer.json").write_text(made.byte_level())
+    make(corpus / "json", tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    dataset = open_dataset(tmp_path / "out")
+    row = dataset["train"][0]
+    text = (corpus / "json" / row["path"]).read_text()
+    assert row["input_ids"] == Tokenizer.from_str(made.byte_level()).encode(text).ids[: len(row["input_ids"])]
+    assert (
+        dataset.tokenizer.decode(row["input_ids"]) == text.encode()[: len(dataset.tokenizer.decode(row["input_ids"]))]
+    )
+
+
+def test_lines_count_also_what_no_token_shows(tree, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(made.word_piece())
+    source = tree({"a.py": "\n\n\ndef x\n\ny\n"})
+    make(source, tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    assert all_rows(tmp_path / "out")[0][1]["lines"] == [4, 6]

@@ -15,15 +15,17 @@ from gristmill.steps.prepare import Batch, batches, prepare
 from gristmill.steps.shards import read_blocks
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
-from gristmill.tokenizing.tokenizer import tokenizer_in
 
 
 def context(tmp_path, definition=None, **sections):
     for name in ("prepared", "dataset"):
         (tmp_path / name).mkdir()
-    (definition or locate("codebert")).write(tmp_path / "dataset")
+    definition = definition or locate("codebert")
+    definition.write(tmp_path / "dataset")
     config = Config(sources=["x"], out="y", **sections)
-    return Context(config=config, prepared=tmp_path / "prepared", dataset=tmp_path / "dataset")
+    return Context(
+        config=config, prepared=tmp_path / "prepared", dataset=tmp_path / "dataset", tokenizer_key=definition.key
+    )
 
 
 def batch_of(root):
@@ -94,12 +96,12 @@ def test_a_text_without_tokens_is_dropped(tmp_path, tree):
     assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.NO_TOKENS)]
 
 
-def test_a_control_token_that_slips_through_drops_the_file(tmp_path, tree):
+def test_a_control_token_that_slips_through_drops_the_file(tmp_path, tree, monkeypatch):
     from tokenizers import Tokenizer
 
     definition = Definition(name="u", json=made.unigram().encode(), config=b"{}")
     shared = context(tmp_path, definition)
-    tokenizer_in(shared.dataset)._engine = Tokenizer.from_str(made.unigram())
+    monkeypatch.setattr(shared.tokenizer, "_engine", Tokenizer.from_str(made.unigram()))
     prepared = prepare(shared, batch_of(tree({"a.py": "a <mask> b", "b.py": "def"})))
     assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.CONTROL_TOKEN)]
     assert [document.path for document in prepared.documents] == ["b.py"]

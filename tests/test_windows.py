@@ -85,7 +85,7 @@ def test_an_overlap_that_leaves_no_step_is_refused():
 
 @given(st.integers(1, 200), SHAPES, st.lists(st.integers(0, 199)))
 def test_lines_are_those_of_the_first_and_last_token(num_tokens, shape, newlines):
-    newline_tokens = np.array(sorted(index for index in newlines if index < num_tokens), np.uint32)
+    newline_tokens = np.array(sorted(index for index in newlines if index < num_tokens), np.int32)
     windows = cut(num_tokens, shape)
     line_of = [1 + sum(newline < token for newline in newline_tokens.tolist()) for token in range(num_tokens)]
     first, last = lines_of(windows, newline_tokens)

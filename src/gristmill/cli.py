@@ -6,18 +6,21 @@
 
 import argparse
 import difflib
+import importlib
 import io
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import gristmill
 from gristmill.config import choices_of, default_of, load_config
-from gristmill.errors import ConfigError, GristmillError
+from gristmill.errors import ConfigError, GristmillError, OutputError
+from gristmill.naming import printable
 
 INTERRUPTED = 130
 OUR_FAULT = 70
@@ -115,17 +118,21 @@ def build(arguments: Sequence[str]) -> int:
     _add(parser, "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it")
     _add(parser, "-q", "--quiet", action="store_true", help="print nothing but errors")
     _add(parser, "--json", action="store_true", help="print the summary as JSON, for scripts")
-    given = parser.parse_intermixed_args(arguments)
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    given = parser.parse_intermixed_args(arguments[:cut])
+    sources = [*given.sources, *arguments[cut + 1 :]]  # what follows `--` is a source, whatever it looks like
     values = {option.setting: getattr(given, option.setting) for group in BUILD_OPTIONS.values() for option in group}
-    values |= {"sources": given.sources or None, "run.workers": _workers(values["run.workers"])}
+    values |= {"sources": sources or None, "run.workers": _workers(values["run.workers"])}
     config = load_config({name: value for name, value in values.items() if value is not None}, given.config)
-    manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
-    if not given.quiet:
+    with _signals_held():
         from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
-
-        print(summary_json(manifest, config.out) if given.json else summary_text(manifest, config.out))
-        for warning in manifest.warnings:
-            print(f"gristmill: note: {warning}", file=sys.stderr)
+    manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
+    if given.json:
+        print(summary_json(manifest, config.out))
+    elif not given.quiet:
+        print(summary_text(manifest, config.out))
+    for warning in () if given.quiet else manifest.warnings:
+        print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
     return 0
 
 
@@ -137,7 +144,7 @@ def _top(arguments: Sequence[str]) -> int:
         return COMMANDS[arguments[0]][0](arguments[1:])
     parser = _Parser(
         prog="gristmill",
-        usage="gristmill COMMAND …",
+        usage="gristmill COMMAND ...",
         description="Turns your own source code into a training dataset for code models: fast, clean, and provably so.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="commands:\n"
@@ -228,31 +235,50 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    # A scheduler's polite end is handled like Ctrl-C: cleared up, and said.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """One call of the command line -> its exit code."""
-    # A scheduler's polite end is handled like Ctrl-C: cleared up, and said.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return _top(arguments)
+        code = _top(arguments)
+        sys.stdout.flush()
+    except SystemExit as ended:  # --help and --version
+        return int(ended.code or 0)
     except GristmillError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing half-written was left behind.", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output (`| head`) has gone: not a fault.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        # What is left of the output goes nowhere. That its reader has gone (`| head`) is no fault.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        if isinstance(error, BrokenPipeError):
+            return 0
+        return _fail(f"cannot write the output: {error.strerror}.", OutputError.exit_code)
     except Exception:  # noqa: BLE001 - the last resort, which must name itself as a fault of ours
         traceback.print_exc()
         return _fail("this is a fault in gristmill, please report it with the lines above.", OUR_FAULT)
+    return code
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"gristmill: {message}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"gristmill: {printable(message)}", file=sys.stderr, flush=True)
     return code
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Ctrl-C in the middle of loading a C extension would crash the interpreter: it waits until that is done."""
+    held = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        importlib.import_module("gristmill.pipeline")
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
 
 
 if __name__ == "__main__":

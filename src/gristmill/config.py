@@ -25,6 +25,9 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cache_dir: str | None = None
     """Where a tokenizer from the Hub is kept; default: the Hugging Face cache."""
 
+    def __post_init__(self) -> None:
+        _check_types(self, "tokenizer.")
+
 
 class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 512
@@ -37,6 +40,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
 
     def __post_init__(self) -> None:
+        _check_types(self, "window.")
         _at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
         _at_least(0, "window.overlap", self.overlap)
         _at_least(1, "window.min_fresh", self.min_fresh)
@@ -53,6 +57,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Past this size (before compression) a split is written as several files."""
 
     def __post_init__(self) -> None:
+        _check_types(self, "output.")
         _at_least(1, "output.shard_bytes", self.shard_bytes)
 
 
@@ -67,6 +72,7 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Ignore the splits of an earlier build."""
 
     def __post_init__(self) -> None:
+        _check_types(self, "split.")
         self.fractions()
         if self.fresh and self.previous is not None:
             raise ConfigError("--splits and --fresh-splits contradict each other; use one of them.")
@@ -101,11 +107,12 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Larger files are dropped."""
 
     def __post_init__(self) -> None:
-        _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
         for field in ("include", "exclude", "languages"):
             _text_list(self, "scan.", field)
             if any(SURROGATES.search(text) for text in getattr(self, field)):
                 raise ConfigError(f"scan.{field} must be UTF-8. A name that is not is matched with ? or *.")
+        _check_types(self, "scan.")
+        _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +126,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """At most this many files in one go; default: no limit but batch_bytes."""
 
     def __post_init__(self) -> None:
+        _check_types(self, "run.")
         _at_least(1, "run.batch_bytes", self.batch_bytes)
         if self.workers != "auto":
             _at_least(1, "run.workers", self.workers, most=1024)
@@ -142,6 +150,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _text_list(self, "", "sources")
+        _check_types(self, "")
         msgspec.structs.force_setattr(self, "out", os.path.expanduser(os.fspath(self.out)))
         if not self.sources:
             raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
@@ -158,7 +167,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fingerprint(config: Config, *inputs: str) -> str:
-    """One digest for everything that decides the output besides the sources; `inputs` are digests of other inputs."""
+    """One digest for all that decides the output; `inputs` are the digests of what is not a setting."""
     encoded = msgspec.json.encode([config.settings(), *inputs], order="deterministic")
     return hashlib.sha256(encoded).hexdigest()
 
@@ -188,7 +197,8 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
         where = place.rstrip("`") or "configuration"
         choices = choices_of(where) if where in setting_names() else None
         wanted = f" It takes {', '.join(choices)}." if choices else ""
-        raise ConfigError(f"{where}: {message[0].lower()}{message[1:]}.{wanted}") from None
+        kind = message.replace("`object`", "a table").replace("`array`", "a list")
+        raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{wanted}") from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -261,6 +271,33 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
     for section, name in ((tree, "out"), (tree.get("split"), "previous"), (tree.get("tokenizer"), "cache_dir")):
         if isinstance(section, dict) and name in section:
             section[name] = resolved(section[name])
+    tokenizer = tree.get("tokenizer")
+    if isinstance(tokenizer, dict) and isinstance(tokenizer.get("name"), str):
+        # A name may also be a Hub id: it is a path where there is something at that path.
+        path = resolved(tokenizer["name"])
+        tokenizer["name"] = path if tokenizer["name"] != "codebert" and os.path.lexists(path) else tokenizer["name"]
+
+
+def _check_types(section: msgspec.Struct, prefix: str) -> None:
+    """What TOML is held to, Python is too: `WindowConfig(tail="cut")` is refused by name."""
+    for field in msgspec.structs.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+            msgspec.structs.force_setattr(section, field.name, value)
+        if isinstance(value, str) and "\0" in value:
+            raise ConfigError(f"{prefix}{field.name} must not hold a NUL, got {value!r}.")
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            if not isinstance(value, field.type):
+                raise ConfigError(f"{prefix}{field.name} must be a {field.type.__name__}, got {value!r}.")
+            continue
+        try:
+            msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            text = str(error).partition(" - at ")[0].partition(", got ")[0]
+            choices = get_args(field.type) if get_origin(field.type) is Literal else ()
+            wanted = f" It takes {', '.join(choices)}." if choices else ""
+            raise ConfigError(f"{prefix}{field.name}: {text[0].lower()}{text[1:]}, got {value!r}.{wanted}") from None
 
 
 def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
@@ -276,9 +313,7 @@ def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
     msgspec.structs.force_setattr(section, field, texts)
 
 
-def _at_least(least: int, name: str, value: object, most: int = 1 << 62) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+def _at_least(least: int, name: str, value: int, most: int = 1 << 62) -> None:
     if not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"
         raise ConfigError(f"{name} must be {bound}, got {value}.")

@@ -1,4 +1,4 @@
-"""open_dataset(): what a trainer uses. Rows one at a time or by number, without reading what is not asked for.
+"""open_dataset(): what a trainer uses. Rows one at a time or by number; where each begins is found once per split.
 
 dataset = open_dataset("dataset")
 for row in dataset["train"]: ...
@@ -31,7 +31,8 @@ class _RowFile(Protocol):
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
-    return Dataset(Path(folder))
+    """A finished dataset in this folder."""
+    return Dataset(Path(os.path.expanduser(folder)))
 
 
 class Dataset(Mapping[str, "Rows"]):
@@ -40,14 +41,20 @@ class Dataset(Mapping[str, "Rows"]):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.manifest: Manifest = read_manifest(folder)
+        self._rows: dict[str, Rows] = {}
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_in(self.folder.resolve())
+        return tokenizer_in(self.folder)
 
     def __getitem__(self, split: str) -> "Rows":
         if split not in list(Split):
             raise KeyError(f"no split {split!r}: there are {', '.join(Split)}")
+        if split not in self._rows:
+            self._rows[split] = self._open(split)
+        return self._rows[split]
+
+    def _open(self, split: str) -> "Rows":
         files = {name: facts for name, facts in self.manifest.files.items() if facts.split == split}
         opened: list[_RowFile] = []
         for name, facts in files.items():
@@ -86,6 +93,9 @@ class Rows:
     def __len__(self) -> int:
         return self._first_rows[-1]
 
+    def __repr__(self) -> str:
+        return f"Rows({len(self):,} windows of {', '.join(self._manifest.columns)})"
+
     def __iter__(self) -> Iterator[Row]:
         return (self._parse(line) for file in self._files for line in file)
 
@@ -105,10 +115,10 @@ class Rows:
     def _parse(self, line: bytes) -> Row:
         try:
             row: Row = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
-        if self._pad:
-            missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
-            row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
-            row["input_ids"] = row["input_ids"] + [self._manifest.tokenizer.pad_id] * missing
+            if self._pad:
+                missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
+                row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
+                row["input_ids"] = row["input_ids"] + [self._manifest.tokenizer.pad_id] * missing
+        except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+            raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
         return row

@@ -105,7 +105,8 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise DatasetError(f"{str(folder)!r} is not a dataset: it has no {MANIFEST}.") from None
+        lack = f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder"
+        raise DatasetError(f"{str(folder)!r} is not a dataset: {lack}.") from None
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     try:

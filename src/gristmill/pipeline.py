@@ -12,11 +12,11 @@ from functools import partial
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
 from gristmill.intake.languages import check_languages
-from gristmill.intake.naming import printable
 from gristmill.intake.sources import resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.layout import FILES
 from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
+from gristmill.naming import printable
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument
 from gristmill.runners.local import LocalRunner, num_workers
@@ -27,6 +27,7 @@ from gristmill.steps.gather import DataFiles
 from gristmill.steps.prepare import batches, prepare
 from gristmill.steps.shape import shape
 from gristmill.tokenizing.locating import locate
+from gristmill.tokenizing.tokenizer import tokenizer_for
 from gristmill.workspace import Workspace
 
 
@@ -42,8 +43,11 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
         with work:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+                tokenizer_for(definition)
                 definition.write(work.dataset)
-                context = Context(config=config, prepared=work.prepared, dataset=work.dataset)
+                context = Context(
+                    config=config, prepared=work.prepared, dataset=work.dataset, tokenizer_key=definition.key
+                )
                 _ = context.row_format, context.window_shape  # a setting the tokenizer rules out says so here
             with progress.phase("scan") as step:
                 found = scan(config.sources, config.scan, leave_out=(work.target, work.folder))

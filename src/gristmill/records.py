@@ -61,7 +61,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repo: str
     """The source folder's name."""
     path: str
-    """Relative to the source, with `/`, in the one documented escape (see intake.naming)."""
+    """Relative to the source, with `/`, in the one documented escape (see naming)."""
     location: str
     """Where to open it. Never leaves this machine: no output carries it."""
     size: int

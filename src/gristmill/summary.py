@@ -4,8 +4,8 @@ import io
 
 import msgspec
 
-from gristmill.intake.naming import path_text
 from gristmill.manifest import Manifest
+from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS
 
 LINE_WIDTH = 100
@@ -42,19 +42,24 @@ def summary_text(manifest: Manifest, out: str) -> str:
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
     source_rate = _size(manifest.run.source_bytes / seconds["total"])
     workers = "1 process" if manifest.run.workers == 1 else f"{manifest.run.workers} processes"
-    phases = " · ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
+    phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     assert isinstance(console.file, io.StringIO)
     lines = [
         console.file.getvalue(),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} in the files, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
+        *_tail_line(counts.tail_tokens_dropped),
         f"size     {_size(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
-        f"dataset  {out}",
+        f"dataset  {printable(out)}",
     ]
     return "\n".join(lines)
+
+
+def _tail_line(num_tokens: int) -> list[str]:
+    return [f"         {num_tokens:,} of them in tails that --tail drop left out"] if num_tokens else []
 
 
 def _size(num_bytes: float) -> str:

@@ -44,6 +44,7 @@ class Workspace:
 
     def refuse_sources(self, roots: list[str]) -> None:
         """A build must not read what it replaces."""
+        refuse_foreign_folder(self.target)
         for root in roots:
             for ours in (self.target, self.folder):
                 if Path(root) == ours or ours in Path(root).parents:
@@ -174,6 +175,8 @@ class Workspace:
 def refuse_foreign_folder(target: Path) -> None:
     """An output folder may be new, empty, or a dataset; anything else is somebody's and stays."""
     if target.is_dir():
+        if os.path.ismount(target):
+            raise OutputError(f"{str(target)!r} is a mount point and cannot be replaced. Name a folder inside it.")
         if any(target.iterdir()):
             try:
                 read_manifest(target)

@@ -39,7 +39,7 @@ class DocumentRows(NamedTuple):
     path: str
     language: str
     ids: npt.NDArray[Any]
-    newline_tokens: npt.NDArray[np.uint32]
+    newline_tokens: npt.NDArray[np.int32]
     windows: Windows
     text: DocumentText | None
 
@@ -180,9 +180,9 @@ def _text_column(utf8: bytes) -> bytes:
     return b',"text":' + orjson.dumps(utf8.decode("utf-8"))
 
 
-@cache
 def _mask(num_ids: int, length: int) -> bytes:
-    return b',"attention_mask":[%b]' % b",".join([b"1"] * num_ids + [b"0"] * (length - num_ids))
+    ones_and_zeros = b"1," * num_ids + b"0," * (length - num_ids)
+    return b',"attention_mask":[%b]' % ones_and_zeros[:-1]
 
 
 @cache
@@ -204,19 +204,34 @@ class JsonlFile:
         return self._num_rows
 
     def __iter__(self) -> Iterator[bytes]:
+        num_rows = 0
         with self._path.open("rb") as stream:
-            yield from stream
+            for row in stream:
+                num_rows += 1
+                yield row
+        self._expect(num_rows)
 
     def __getitem__(self, row: int) -> bytes:
         if self._map is None or self._starts is None:
+            if not self._path.stat().st_size:
+                self._expect(0)
             with self._path.open("rb") as stream:
                 self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             self._starts = _row_starts(self._map)
-            if len(self._starts) != self._num_rows + 1:
-                found = len(self._starts) - 1
-                raise DatasetError(f"{str(self._path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
+            self._expect(len(self._starts) - 1)
         start, end = self._starts[row : row + 2].tolist()
         return self._map[start:end]
+
+    def __getstate__(self) -> tuple[Path, int]:
+        """A map cannot travel to another process; it is made again there."""
+        return self._path, self._num_rows
+
+    def __setstate__(self, state: tuple[Path, int]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def _expect(self, found: int) -> None:
+        if found != self._num_rows:
+            raise DatasetError(f"{str(self._path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
 
 
 def _row_starts(content: mmap.mmap) -> Indices:

@@ -20,6 +20,8 @@ from gristmill.errors import DatasetError
 LEVEL = 3
 FRAME_BYTES = 256 << 10
 """Rows are gathered into a frame until it has this size: a random row costs about 0.3 ms to reach."""
+MAX_FRAME_BYTES = 1 << 30
+"""A frame ends with the row that fills it, and no row is near that long."""
 SKIPPABLE_ROWS = 0x184D2A5D
 SKIPPABLE_SEEK_TABLE = 0x184D2A5E
 SEEKABLE_MAGIC = 0x8F92EAB1
@@ -36,7 +38,7 @@ class Frame(NamedTuple):
 
 def compress_rows(rows: Sequence[bytes]) -> tuple[bytes, list[Frame]]:
     """Rows -> frames end to end, and the table of them. The same rows give the same bytes."""
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True)
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
     compressed: list[bytes] = []
     frames: list[Frame] = []
     gathered: list[bytes] = []
@@ -82,7 +84,9 @@ def read_table(path: Path) -> list[Frame]:
         stream.seek(content_bytes - table_bytes - rows_bytes + SKIPPABLE_HEAD.size)
         rows = np.frombuffer(stream.read(count * 4), "<u4").tolist()
         stream.seek(SKIPPABLE_HEAD.size, 1)
-        sizes = np.frombuffer(stream.read(count * SEEK_ENTRY.size), "<u4").reshape(count, 2).tolist()
+        sizes: list[list[int]] = np.frombuffer(stream.read(count * SEEK_ENTRY.size), "<u4").reshape(count, 2).tolist()
+    if any(size > MAX_FRAME_BYTES for _, size in sizes):
+        raise DatasetError(f"{str(path)!r} is damaged: its table of frames is none. Build the dataset again.")
     return [Frame(compressed, size, num) for (compressed, size), num in zip(sizes, rows, strict=True)]
 
 
@@ -122,9 +126,18 @@ class ZstdJsonlFile:
             with self._path.open("rb") as stream:
                 stream.seek(self._offsets[index])
                 compressed = stream.read(self._table()[index].num_compressed)
-            try:
-                rows = zstandard.ZstdDecompressor().decompress(compressed).splitlines(keepends=True)
-            except zstandard.ZstdError as error:
-                raise DatasetError(f"{str(self._path)!r} is damaged in frame {index}: {error}.") from None
-            self._kept = (index, rows)
+            self._kept = (index, self._rows_in(compressed, index))
         return self._kept[1]
+
+    def _rows_in(self, compressed: bytes, index: int) -> list[bytes]:
+        frame = self._table()[index]
+        try:
+            # What a damaged head promises is not allocated; the table is ours and says what to expect.
+            if zstandard.frame_content_size(compressed) != frame.num_bytes:
+                raise zstandard.ZstdError("not the size that the table says")
+            rows = zstandard.ZstdDecompressor().decompress(compressed).splitlines(keepends=True)
+        except zstandard.ZstdError as error:
+            raise DatasetError(f"{str(self._path)!r} is damaged in frame {index}: {error}.") from None
+        if len(rows) != frame.num_rows:
+            raise DatasetError(f"{str(self._path)!r} is damaged in frame {index}: {len(rows)} rows.")
+        return rows

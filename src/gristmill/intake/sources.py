@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gristmill.errors import InputError
-from gristmill.intake.naming import path_text
+from gristmill.naming import path_text
 
 
 class Source(NamedTuple):

@@ -19,9 +19,9 @@ from gristmill.errors import InputError
 from gristmill.intake import git
 from gristmill.intake.excluding import PathFilter
 from gristmill.intake.ignoring import IgnoreFile, ignore_files, is_ignored
-from gristmill.intake.naming import path_text
 from gristmill.intake.sources import Source, resolve_sources
 from gristmill.layout import is_dataset_folder
+from gristmill.naming import path_text
 from gristmill.records import Drop, DropReason, SourceFile
 
 KINDS = {

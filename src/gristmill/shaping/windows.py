@@ -69,7 +69,7 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
     return Windows(starts, ends, fresh, 0)
 
 
-def lines_of(windows: Windows, newline_tokens: npt.NDArray[np.uint32]) -> tuple[Indices, Indices]:
+def lines_of(windows: Windows, newline_tokens: npt.NDArray[np.int32]) -> tuple[Indices, Indices]:
     """The lines, counted from 1, on which each window's first and last token begin."""
     first = 1 + np.searchsorted(newline_tokens, windows.starts, "left")
     last = 1 + np.searchsorted(newline_tokens, windows.ends - 1, "left")

@@ -16,10 +16,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Shards of ids, between step 1 and step 3."""
     dataset: Path
     """The dataset as it grows, beside its final place; the tokenizer lies there first."""
+    tokenizer_key: str
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_in(self.dataset)
+        return tokenizer_in(self.dataset, self.tokenizer_key)
 
     @property
     def row_format(self) -> RowFormat:

@@ -70,11 +70,10 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     """The earlier build's files.jsonl as an input, and its digest; nothing where there is none or it is not wanted."""
     if config.split.fresh:
         return NOTHING_BEFORE, None
-    path = (
-        Path(os.path.expanduser(config.split.previous))
-        if config.split.previous is not None
-        else Path(config.out) / FILES
-    )
+    path = Path(config.out) / FILES
+    if config.split.previous is not None:
+        named = Path(os.path.expanduser(config.split.previous))
+        path = named / FILES if named.is_dir() else named
     if config.split.previous is None and not path.is_file():
         return NOTHING_BEFORE, None
     try:
@@ -101,7 +100,9 @@ def lay_out(
     for document in documents:
         by_split[split_of[document.key]].append(document)
     for split, members in by_split.items():
-        runs = list(_runs(members, (document.num_row_bytes for document in members), PIECE_BYTES))
+        runs = list(
+            _runs(members, (document.num_row_bytes for document in members), min(PIECE_BYTES, config.shard_bytes))
+        )
         files = list(_runs(runs, map(_num_bytes, runs), config.shard_bytes))
         for index, file_runs in enumerate(files):
             name = data_file_name(split, index, len(files), compressed=config.compress == "zstd")

@@ -89,7 +89,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     return Manifest(
         format=FORMAT,
         gristmill=gristmill.__version__,
-        fingerprint=fingerprint(context.config, definition.sha256, gristmill.__version__),
+        fingerprint=fingerprint(context.config, definition.key, gristmill.__version__, own_files[FILES].sha256),
         settings=context.config.settings(),
         versions={name: version(name) for name in VERSIONED},
         tokenizer=TokenizerFacts(
@@ -162,7 +162,8 @@ def _split_warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], dec
     for split, fraction in config.fractions().items():
         facts = splits[split]
         if fraction and not facts.files:
-            yield f"{split} is empty: {len(decision.kept)} files are too few to give it {fraction:.0%} of the tokens."
+            why = "the earlier build's splits" if decision.previous else f"only {len(decision.kept)} files"
+            yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
         elif decision.previous and abs(facts.share - fraction) > WORTH_A_WARNING:
             yield (
                 f"{split} has {facts.share:.1%} of the tokens where {fraction:.1%} were asked for: "

@@ -1,6 +1,6 @@
 """Documents' ids on disk between prepare and shape: one file per batch, one block per document.
 
-ids (uint16 or uint32) | tokens that hold a line feed (uint32) | with text: token starts (int64), UTF-8
+ids (uint16 or uint32) | last tokens before each line feed (int32) | with text: token starts (int64), UTF-8
 """
 
 import os
@@ -19,7 +19,7 @@ from gristmill.tokenizing.tokenizer import Encoded
 
 class Block(NamedTuple):
     ids: npt.NDArray[Any]
-    newline_tokens: npt.NDArray[np.uint32]
+    newline_tokens: npt.NDArray[np.int32]
     text: DocumentText | None
 
     @classmethod
@@ -54,7 +54,7 @@ def read_blocks(
 def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> Block:
     ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens)
     at = ids.nbytes
-    newline_tokens = np.frombuffer(content, np.uint32, document.num_newlines, at)
+    newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
     at += newline_tokens.nbytes
     if at == len(content):
         return Block(ids, newline_tokens, None)

@@ -2,10 +2,12 @@
 
 Source text is only text: a literal `</s>` in a file must not become the control token. Three things see to that:
 
-1. the copy that engines get (`plain_json`) has no special tokens to recognise;
+1. the copy that engines get (`plain_json`) has no control tokens to recognise;
 2. Unigram, WordPiece and WordLevel models also find a control token by its spelling in the vocabulary, so there it is
-   renamed to something no text spells (BPE reaches a token only through merges);
+   renamed to something no text spells;
 3. whatever still comes out as a control id is a reason to drop the file (steps.prepare).
+
+A control token is one that is marked as special, that the template puts around a window, or that pads one.
 
 The vocabulary itself is parsed only where one of these needs it: 40 ms that a build with CodeBERT does without.
 """
@@ -23,8 +25,8 @@ from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 # Sixteen code points that Unicode says are never characters, in front of a renamed control token.
 UNSPELLABLE = "".join(map(chr, range(0xFDD0, 0xFDE0)))
+LARGEST_VOCABULARY = 1 << 24
 VOCABULARY: Any = dict[str, int] | list[tuple[str, float]]
-ADDED_TOKENS: Any = list[dict[str, Any]] | None
 Kind = TypeVar("Kind")
 FOUND_BY_SPELLING = ("Unigram", "WordPiece", "WordLevel")
 
@@ -45,6 +47,7 @@ class AddedToken(msgspec.Struct, frozen=True):
     single_word: bool = False
     lstrip: bool = False
     rstrip: bool = False
+    normalized: bool = True
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -56,6 +59,8 @@ class Model(msgspec.Struct, frozen=True):
     unk_id: int | None = None
     byte_fallback: bool = False
     dropout: float | None = None
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -92,6 +97,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return hashlib.sha256(self.json).hexdigest()
 
     @cached_property
+    def key(self) -> str:
+        """Of all that decides what it does."""
+        return hashlib.sha256(self.json + b"\0" + self.config).hexdigest()
+
+    @cached_property
     def file(self) -> _File:
         return self._decode(self.json, _File)
 
@@ -108,8 +118,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [token for token in self.added_tokens if token.special]
 
     @cached_property
+    def plain_tokens(self) -> list[AddedToken]:
+        """Added, but text like any other: runs of spaces, say."""
+        return [token for token in self.added_tokens if not token.special and token.id not in self.control_ids]
+
+    @cached_property
     def vocab_size(self) -> int:
-        """One more than the largest id."""
+        """One more than the largest id. A control id that nothing names does not make it larger."""
         return 1 + max([*self._ids_by_token.values(), *(token.id for token in self.added_tokens)])
 
     @cached_property
@@ -119,8 +134,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def control_ids(self) -> frozenset[int]:
-        """Special tokens except the one for unknown text, which text may rightly become."""
-        return frozenset(token.id for token in self.special_tokens if token.content != self._unknown_token)
+        """All but the one for unknown text, which text may rightly become."""
+        around = {*self.template.prefix, *self.template.suffix}
+        special = {token.id for token in self.special_tokens if token.content != self._unknown_token}
+        return frozenset(special | around | ({self.pad_id} if self.pad_id is not None else set()))
 
     @cached_property
     def pad_id(self) -> int | None:
@@ -136,13 +153,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def plain_json(self) -> bytes:
         """The tokenizer.json without anything that text could turn into a control token."""
         tree = self._decode(self.json, dict[str, msgspec.Raw])
-        plain_tokens = [
-            token for token in self._decode(tree.get("added_tokens", b"null"), ADDED_TOKENS) or []
-            if not token.get("special")
-        ]  # fmt: skip
         is_found_by_spelling = self.model.type in FOUND_BY_SPELLING
         changed = {
-            "added_tokens": plain_tokens,
+            "added_tokens": self._plain_added_tokens(tree),
             "truncation": None,
             "padding": None,
             "post_processor": None,
@@ -150,20 +163,46 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
         return msgspec.json.encode({**tree, **changed})
 
+    def _plain_added_tokens(self, tree: dict[str, msgspec.Raw]) -> list[dict[str, Any]]:
+        """Control tokens go; beside plain ones, those beyond the vocabulary only change their spelling."""
+        # `tokenizers` numbers added tokens by their place in the list: taking one out would renumber those after it.
+        if not self.plain_tokens:
+            return []
+        plain_ids = {token.id for token in self.plain_tokens}
+        kept = []
+        for token in self._decode(tree["added_tokens"], list[dict[str, Any]]):
+            if token["id"] in plain_ids:
+                kept.append(token)
+            elif token["content"] not in self._ids_by_token:
+                kept.append({**token, "content": UNSPELLABLE + token["content"]})
+        return kept
+
     def _model_with_control_tokens_renamed(self) -> dict[str, Any]:
-        control = {token.content for token in self.special_tokens}
-        if self.model.type != "Unigram" and self._unknown_token is not None:
-            # These find their unknown token by name; Unigram has its number.
-            control.discard(self._unknown_token)
+        unknown = self.model.unk_token
 
-        def renamed(token: str) -> str:
-            return UNSPELLABLE + token if token in control else token
+        def renamed(token: str, index: int) -> str:
+            # WordPiece and WordLevel find their unknown token by name; Unigram has its number.
+            return UNSPELLABLE + token if index in hidden and token != unknown else token
 
+        hidden = self.control_ids | {token.id for token in self.special_tokens}
         model = self._decode(self.file.model, dict[str, Any])
         vocab = model["vocab"]
         if isinstance(vocab, dict):
-            return {**model, "vocab": {renamed(token): index for token, index in vocab.items()}}
-        return {**model, "vocab": [[renamed(token), score] for token, score in vocab]}
+            return {**model, "vocab": {renamed(token, index): index for token, index in vocab.items()}}
+        return {**model, "vocab": [[renamed(token, index), score] for index, (token, score) in enumerate(vocab)]}
+
+    def check(self) -> None:
+        """A damaged tokenizer says so before a build begins, whatever is wrong with it."""
+        try:
+            ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
+            if not all(0 <= index < self.vocab_size <= LARGEST_VOCABULARY for index in ids) or self.vocab_size <= 0:
+                raise ValueError(f"ids from {min(ids, default=0)} to {max(ids, default=0)} in {self.vocab_size}")
+            if min(self._ids_by_token.values()) < 0:
+                raise ValueError("a negative id")
+        except TokenizerError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error!r}. Fetch it again.") from None
 
     @cached_property
     def _unknown_token(self) -> str | None:
@@ -181,7 +220,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _decode(self, content: bytes | msgspec.Raw, kind: type[Kind]) -> Kind:
         try:
             return msgspec.json.decode(content, type=kind)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error}. Fetch it again.") from None
 
 

@@ -38,7 +38,7 @@ class FastTokenizer:
         for index, token in self._vocab.items():
             if NEWLINE in token:
                 self._marks[index] = min(token.count(NEWLINE), CONTROL - 1)
-        self._marks[list(definition.control_ids)] = CONTROL
+        self._marks[[index for index in definition.control_ids if index < self.vocab_size]] = CONTROL
 
     @classmethod
     def load(cls, definition: Definition) -> "FastTokenizer | None":
@@ -61,7 +61,7 @@ class FastTokenizer:
             control_id = next(iter(ids[newline_tokens[counts == CONTROL]].tolist()), None)
             newline_tokens = np.repeat(newline_tokens, counts)
         starts = self._starts(ids, text) if with_starts else None
-        return Encoded(ids, newline_tokens.astype(np.uint32), starts, control_id)
+        return Encoded(ids, newline_tokens.astype(np.int32), starts, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return self._decode(np.ascontiguousarray(ids, np.uint32))
@@ -123,6 +123,11 @@ def _normalizer_steps(definition: Definition) -> list[object]:
 
 
 def _is_plain_bpe(definition: Definition) -> bool:
-    plain = (token for token in definition.added_tokens if not token.special)
-    has_odd_tokens = any(token.single_word or token.lstrip or token.rstrip for token in plain)
-    return definition.model.type == "BPE" and not definition.model.dropout and not has_odd_tokens
+    model, plain = definition.model, definition.plain_tokens
+    has_odd_tokens = (
+        any(token.single_word or token.lstrip or token.rstrip for token in plain)
+        or len({token.normalized for token in plain}) > 1
+        or (model.byte_fallback and bool(plain))
+    )
+    has_odd_model = model.dropout or model.continuing_subword_prefix or model.end_of_word_suffix
+    return model.type == "BPE" and not has_odd_model and not has_odd_tokens

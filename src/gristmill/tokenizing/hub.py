@@ -30,25 +30,20 @@ def is_repo_id(name: str) -> bool:
     """`org/name` or `org/name@revision`; never what looks like a file."""
     from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does without
 
-    return looks_like_repo_id(name.partition("@")[0])
+    return name.isascii() and looks_like_repo_id(name.partition("@")[0])
 
 
 def download(name: str, cache_dir: str | None) -> Downloaded:
     repo, _, revision = name.partition("@")
     revision = revision or "main"
     with _cache(cache_dir) as cache:
-        for wanted in WAYS_TO_SHIP:
-            cached = [_cached(cache, repo, revision, file) for file in wanted]
-            if cached[0] is not None and None not in cached:
-                return _in_folder_of(cached[0])
-        for wanted in WAYS_TO_SHIP:
+        for wanted in sorted(WAYS_TO_SHIP, key=lambda files: _cached(cache, repo, revision, files[-1]) is None):
             try:
                 files = [_fetch(cache, repo, revision, file) for file in wanted]
             except _NotThereError:
                 continue
-            with suppress(_NotThereError):
-                _fetch(cache, repo, revision, TOKENIZER_CONFIG)
-            return _in_folder_of(files[0])
+            _fetch_if_there(cache, repo, files[0].parent.name, revision, TOKENIZER_CONFIG)
+            return Downloaded(files[0].parent, files[0].parent.name)
     raise TokenizerError(
         f"{_endpoint()} has no tokenizer {repo!r} at revision {revision!r}: "
         f"neither {TOKENIZER} nor {' and '.join(OLDER_PAIR)}. Check the name."
@@ -76,19 +71,30 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
         ) from None
     except (OSError, RuntimeError) as error:
         raise TokenizerError(
-            f"fetching {file} of {repo!r} from {_endpoint()} failed: {_cause(error)}. "
-            "Nothing of it was kept; run the command again."
+            f"fetching {file} of {repo!r} from {_endpoint()} failed: {_cause(error)}. Run the command again."
         ) from None
 
 
-def _in_folder_of(file: Path) -> Downloaded:
-    """The client keeps a commit's files in a folder of its name."""
-    return Downloaded(file.parent, file.parent.name)
+def _fetch_if_there(cache: Path, repo: str, commit: str, revision: str, file: str) -> None:
+    """That it is not there is noted as huggingface_hub notes it, so that nobody has to ask again."""
+    absent = _entry(cache, repo) / ".no_exist" / commit / file
+    if absent.exists():
+        return
+    try:
+        _fetch(cache, repo, revision, file)
+    except _NotThereError:
+        with suppress(OSError):
+            absent.parent.mkdir(parents=True, exist_ok=True)
+            absent.touch()
+
+
+def _entry(cache: Path, repo: str) -> Path:
+    return cache / f"models--{repo.replace('/', '--')}"
 
 
 def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:
     """huggingface_hub's layout: refs/REVISION holds the commit, snapshots/COMMIT the files."""
-    entry = cache / f"models--{repo.replace('/', '--')}"
+    entry = _entry(cache, repo)
     try:
         commit = (entry / "refs" / revision).read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -1,5 +1,6 @@
 """Where a tokenizer comes from: the package, a file, a folder, or the Hub -> its Definition."""
 
+import os
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import zstandard
 
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
+from gristmill.naming import path_text
 from gristmill.tokenizing import hub
 from gristmill.tokenizing.definition import Definition
 
@@ -26,6 +28,19 @@ CODEBERT_CONFIG: dict[str, Any] = {
     "pad_token": "<pad>",
     "mask_token": "<mask>",
 }
+USUAL_ROLES: dict[str, tuple[str, ...]] = {
+    "[PAD]": ("pad_token",),
+    "[UNK]": ("unk_token",),
+    "[CLS]": ("cls_token",),
+    "[SEP]": ("sep_token",),
+    "[MASK]": ("mask_token",),
+    "<|endoftext|>": ("eos_token",),
+    "<pad>": ("pad_token",),
+    "<unk>": ("unk_token",),
+    "<s>": ("bos_token", "cls_token"),
+    "</s>": ("eos_token", "sep_token"),
+    "<mask>": ("mask_token",),
+}
 ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
@@ -33,11 +48,11 @@ def locate(name: str, *, cache_dir: str | None = None) -> Definition:
     if name == BUNDLED:
         packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
         return Definition(name=name, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))
-    path = Path(name).expanduser()
-    if name and path.is_dir():
-        return _from_folder(path, name=path.resolve().name)
-    if path.is_file():
-        return _from_folder(path.parent, name=path.resolve().name, tokenizer_file=path)
+    path = Path(os.path.expanduser(name))
+    if name and os.path.isdir(path):
+        return _from_folder(path, name=path_text(path.resolve().name))
+    if os.path.isfile(path):
+        return _from_folder(path.parent, name=path_text(path.resolve().name), tokenizer_file=path)
     if hub.is_repo_id(name):
         downloaded = hub.download(name, cache_dir)
         return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
@@ -59,13 +74,19 @@ def _from_folder(
             json, config = _from_vocab_and_merges(folder, config)
         else:
             raise TokenizerError(f"the folder {str(folder)!r} holds no tokenizer.json, nor vocab.json and merges.txt.")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TokenizerError(f"cannot read the tokenizer {name!r}: {error}.") from None
     if config is None:
-        config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast"})
+        config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast", **_named_tokens(json, name)})
     definition = Definition(name=name, json=json, config=_checked_config(config, name), revision=revision)
-    _ = definition.template, definition.vocab_size, definition.pad_id  # a damaged one says so here, not in a build
+    definition.check()
     return definition
+
+
+def _named_tokens(json: bytes, name: str) -> dict[str, str]:
+    """What a bare tokenizer.json does not say and a collator asks for: which of its tokens pads, masks and so on."""
+    special = {token.content for token in Definition(name=name, json=json, config=b"{}").special_tokens}
+    return {role: token for token, roles in USUAL_ROLES.items() if token in special for role in roles}
 
 
 def _checked_config(config: bytes, name: str) -> bytes:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import MissingExtraError, TokenizerError
-from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.definition import UNSPELLABLE, Definition
 from gristmill.tokenizing.tokenizer import Encoded, Offsets
 
 
@@ -34,22 +34,23 @@ class ReferenceTokenizer:
         ids = np.array(encoding.ids, np.uint32)
         starts = _byte_starts(characters, len(text), encoding.offsets)
         newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-        newline_tokens = np.maximum(np.searchsorted(starts[:-1], newlines, "right") - 1, 0).astype(np.uint32)
+        newline_tokens = (np.searchsorted(starts[:-1], newlines, "right") - 1).astype(np.int32)
+        starts[0] = 0
         control_id = next(iter(self.definition.control_ids.intersection(encoding.ids)), None)
         return Encoded(ids, newline_tokens, starts if with_starts else None, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         text: str = self._engine.decode(np.asarray(ids).tolist(), skip_special_tokens=False)
-        return text.encode("utf-8")
+        return text.replace(UNSPELLABLE, "").encode("utf-8")
 
 
 def _byte_starts(characters: str, num_bytes: int, offsets: list[tuple[int, int]]) -> Offsets:
-    """Character offsets of the tokens -> byte offsets; what lies between two tokens belongs to the first of them."""
+    """Character offsets of the tokens -> the bytes at which they begin, and the length."""
     starts = np.zeros(len(offsets) + 1, np.int64)
     starts[:-1] = [start for start, _ in offsets]
     if num_bytes != len(characters):
         code_points = np.frombuffer(characters.encode("utf-32-le"), np.uint32)
         widths = 1 + (code_points >= 0x80).astype(np.int64) + (code_points >= 0x800) + (code_points >= 0x10000)  # noqa: PLR2004
         starts[:-1] = np.concatenate(([0], np.cumsum(widths)))[starts[:-1]]
-    starts[0], starts[-1] = 0, num_bytes
+    starts[-1] = num_bytes
     return np.maximum.accumulate(starts)

@@ -4,24 +4,24 @@ tokenizer = load_tokenizer("codebert")
 tokenizer.encode(b"def f(): pass").ids
 """
 
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.tokenizing.definition import Definition, Template
+from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32]
 
 
 class Encoded(NamedTuple):
     ids: Ids
-    newline_tokens: Ids
-    """For each line feed in the text, the index of the token that holds it."""
+    newline_tokens: Indices
+    """For each line feed in the text, the index of the last token that begins before it; -1 if there is none."""
     starts: Offsets | None
     """The byte at which each token begins, and at the end the text's length; where it was asked for."""
     control_id: int | None
@@ -50,16 +50,17 @@ def load_tokenizer(name: str = "codebert", *, cache_dir: str | None = None) -> T
 
 
 def tokenizer_for(definition: Definition) -> Tokenizer:
-    """gigatoken where it gives the reference's ids and offsets, else the reference itself."""
+    """gigatoken where it gives the reference's ids and offsets, else the reference itself; once per process."""
     from gristmill.tokenizing import fast, reference  # noqa: PLC0415 - each imports its engine
 
-    return fast.FastTokenizer.load(definition) or reference.ReferenceTokenizer(definition)
+    if definition.key not in _loaded:
+        _loaded[definition.key] = fast.FastTokenizer.load(definition) or reference.ReferenceTokenizer(definition)
+    return _loaded[definition.key]
 
 
-@lru_cache(maxsize=2)
-def tokenizer_in(folder: Path) -> Tokenizer:
-    """The tokenizer that a dataset folder carries, once per process."""
-    return tokenizer_for(Definition.read(folder))
+def tokenizer_in(folder: Path, key: str | None = None) -> Tokenizer:
+    """The tokenizer that a dataset folder carries; with its key, one that is loaded is found without reading it."""
+    return _loaded[key] if key is not None and key in _loaded else tokenizer_for(Definition.read(folder))
 
 
-__all__ = ["Encoded", "Ids", "Offsets", "Template", "Tokenizer", "load_tokenizer", "tokenizer_for", "tokenizer_in"]
+_loaded: dict[str, Tokenizer] = {}

@@ -1,0 +1,5 @@
+"""`python -m gristmill` is the `gristmill` command."""
+
+from gristmill.cli import main
+
+main()
