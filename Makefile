@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: demo test lint format docs bench clean
+.PHONY: demo test lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gristmill build "$(STDLIB)" --out demo

@@ -56,6 +56,11 @@ def test_imports_point_down(path):
 
 
 def test_the_public_api_is_what_it_says():
+    classes = {"Config", "OutputConfig", "RunConfig", "ScanConfig", "SplitConfig", "TokenizerConfig", "WindowConfig"}
+    errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer"}
+    functions = {"build", "load_tokenizer", "open_dataset"}
+    expected = classes | functions | {f"{name}Error" for name in errors} | {"Manifest", "Progress", "__version__"}
+    assert set(gristmill.__all__) == expected
     for name in gristmill.__all__:
         assert getattr(gristmill, name) is not None
 

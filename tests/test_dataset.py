@@ -1,4 +1,5 @@
 import json
+import pickle
 import shutil
 
 import pytest
@@ -97,6 +98,27 @@ def test_a_padded_dataset_is_not_padded_twice(corpus, tmp_path):
     build(Config(sources=[str(corpus / "json")], out=str(tmp_path / "out"), output=OutputConfig(pad=True)))
     rows = open_dataset(tmp_path / "out")["train"]
     assert list(rows) == list(rows.padded())
+
+
+def test_rows_travel_to_another_process(dataset):
+    rows = dataset["train"]
+    first = rows[0]
+    assert pickle.loads(pickle.dumps(rows))[0] == first
+
+
+def test_rows_are_opened_once(dataset):
+    assert dataset["train"] is dataset["train"]
+
+
+def test_a_file_cut_at_a_line_end_is_noticed(built, tmp_path):
+    copy = shutil.copytree(built[0], tmp_path / "copy")
+    lines = (copy / "test.jsonl").read_bytes().splitlines(keepends=True)
+    (copy / "test.jsonl").write_bytes(b"".join(lines[:-3]))
+    with pytest.raises(DatasetError, match="rows, the manifest says"):
+        list(open_dataset(copy)["test"])
+    (copy / "test.jsonl").write_bytes(b"")
+    with pytest.raises(DatasetError, match="0 rows"):
+        open_dataset(copy)["test"][0]
 
 
 def test_reading_one_row_at_a_time_needs_no_more_than_json(built):

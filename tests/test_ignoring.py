@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from gristmill.intake.ignoring import is_usable, spec_of
+from gristmill.intake.ignoring import is_usable, spec_of, verdict_of
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,21 @@ def test_a_pattern_made_to_be_slow_is_not_used(pattern):
 @pytest.mark.parametrize("pattern", ["*.*.*", "**/a/**/b", "src/**/*.py", "a*b*c"])
 def test_patterns_that_people_write_are_used(pattern):
     assert is_usable(pattern)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "path", "expected"),
+    [
+        (["bar.*", "!a"], "a/bar.txt/", True),
+        (["foo/**"], "foo/", None),
+        (["foo/**"], "foo/x", True),
+        (["foo/**", "!*.py"], "foo/x.py", False),
+        (["a"], "a/b", None),
+        (["a/"], "a", None),
+        (["a/"], "a/", True),
+        (["*"], "x/", True),
+    ],
+)
+def test_a_pattern_speaks_of_the_entry_itself(patterns, path, expected):
+    verdict = verdict_of(spec_of("\n".join(patterns).encode()), path)
+    assert (verdict and verdict[0]) is expected

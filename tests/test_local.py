@@ -84,6 +84,7 @@ def test_small_corpora_take_one_process():
     assert num_workers(7, 0) == 7
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_end_with_a_parent_that_is_killed():
     code = (
         "import time, os\n"

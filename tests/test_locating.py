@@ -74,7 +74,7 @@ def test_a_damaged_folder_says_so(tmp_path, files, said):
         locate(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["./none/tokenizer.json", "a/b/c", "", "../x"])
+@pytest.mark.parametrize("name", ["./none/tokenizer.json", "a/b/c", "", "../none/x", "~nosuchuser/x", "n" * 5000])
 def test_what_is_nothing_is_refused(name):
     with pytest.raises(TokenizerError, match="there is no tokenizer"):
         locate(name)

@@ -64,9 +64,18 @@ def test_large_and_small_files_are_in_every_split():
         assert sizes == {10_000, 10}
 
 
-def test_a_group_of_several_is_not_torn_apart():
-    group = Group("pair", (document("a.py"), document("b.py")))
-    assert set(assign_splits([group], DEFAULT, 0)) == {"pair"}
+def test_a_group_counts_with_all_its_documents():
+    """Two groups of ten files weigh as much as twenty files: each is dealt out whole, and the shares see its weight."""
+    large = [Group(f"g{n}", tuple(document(f"{n}/{i}.py", tokens=100) for i in range(10))) for n in range(30)]
+    assigned = assign_splits(large, DEFAULT, 0)
+    assert shares(large, assigned)[Split.VALIDATION] == pytest.approx(0.1, abs=0.034)
+    assert large[0].num_tokens == 1000
+
+
+def test_a_group_stays_where_its_first_known_document_was():
+    group = Group("pair", (document("new.py"), document("old.py")))
+    previous = PreviousSplit({("repo", "old.py"): Split.TEST}, {})
+    assert assign_splits([group], DEFAULT, 0, previous) == {"pair": Split.TEST}
 
 
 @settings(max_examples=30, deadline=None)

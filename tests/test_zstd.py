@@ -85,12 +85,23 @@ def test_a_cut_file_is_damaged(tmp_path, damage):
         ZstdJsonlFile(path, 300)[0]
 
 
-def test_a_flipped_byte_is_damaged(tmp_path):
+@pytest.mark.parametrize("at", range(3, 3000, 97))
+def test_a_flipped_bit_is_damaged(tmp_path, at):
     path = write(tmp_path / "a.zst", rows(300))
     content = bytearray(path.read_bytes())
-    content[4:40] = bytes(36)
+    content[at] ^= 1
     path.write_bytes(content)
     with pytest.raises(DatasetError, match="damaged in frame 0"):
+        ZstdJsonlFile(path, 300)[0]
+
+
+def test_a_table_that_promises_the_moon_allocates_nothing(tmp_path):
+    path = write(tmp_path / "a.zst", rows(300))
+    content = bytearray(path.read_bytes())
+    count = int.from_bytes(content[-9:-5], "little")
+    content[-9 - 8 * count + 4 : -9 - 8 * count + 8] = b"\xff\xff\xff\xff"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="damaged"):
         ZstdJsonlFile(path, 300)[0]
 
 

@@ -84,10 +84,6 @@ class Progress:
             step.finish()
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - step.started_at
 
-    def say(self, line: str) -> None:
-        if not self._quiet:
-            print(line, file=self._stream, flush=True)
-
     def _step(self, name: str, total: int, unit: str) -> Step:
         if self._quiet:
             return Step(name, total, unit)

@@ -12,7 +12,7 @@ from pathspec import GitIgnoreSpec
 
 from gristmill.config import ScanConfig
 from gristmill.errors import ConfigError
-from gristmill.intake.ignoring import is_usable
+from gristmill.intake.ignoring import is_usable, verdict_of
 from gristmill.records import DropReason
 
 
@@ -116,53 +116,36 @@ class PathFilter:
     def __init__(self, config: ScanConfig) -> None:
         self._excludes = _patterns("--exclude", config.exclude)
         self._includes = _patterns("--include", config.include)
-        self._patterns = config.exclude
         self._use_table = config.default_excludes
 
     def judge_folder(self, path: str) -> Verdict | None:
         """Why nothing below this folder is taken, or None. Called before going into it."""
-        verdict = self._user_verdict(path + "/")
-        if verdict is not None:
-            return self._by_user(path + "/") if verdict else None
-        return self._table_folder(path, is_tracked=False) if self._use_table else None
+        return self._judge_parent(path, is_tracked=False)
 
     def judge_file(self, path: str, *, is_tracked: bool, folders_judged: bool) -> Verdict | None:
         """Why this file is not taken, or None. `folders_judged`: the walk has asked about its folders already."""
-        verdict = self._user_verdict(path)
-        if verdict or (not folders_judged and self._is_below_user_exclude(path)):
-            return self._by_user(path)
-        if verdict is None and self._use_table:
-            found = _table_file(path.rpartition("/")[2])
-            if found is None and not folders_judged:
-                found = self._table_parents(path, is_tracked=is_tracked)
-            if found is not None:
-                return found
-        if self._includes is not None and not self._includes.match_file(path):
-            return Verdict(DropReason.NOT_INCLUDED, "matches no --include pattern")
-        return None
-
-    def _by_user(self, path: str) -> Verdict:
-        index = self._excludes.check_file(path).index if self._excludes is not None else None
-        pattern = f"--exclude {self._patterns[index]}" if index is not None else "--exclude of a folder above it"
-        return Verdict(DropReason.EXCLUDED_BY_USER, pattern)
-
-    def _is_below_user_exclude(self, path: str) -> bool:
-        """As in a .gitignore, a file cannot be brought back from a folder that is left out."""
-        if self._excludes is None:
-            return False
-        return any(self._user_verdict(path[: end + 1]) for end, char in enumerate(path) if char == "/")
-
-    def _user_verdict(self, path: str) -> bool | None:
-        """True: out; False: brought back by a `!pattern`; None: nothing said."""
-        return self._excludes.check_file(path).include if self._excludes is not None else None
-
-    def _table_parents(self, path: str, *, is_tracked: bool) -> Verdict | None:
-        for end, char in enumerate(path):
-            if char == "/":
-                verdict = self._table_folder(path[:end], is_tracked=is_tracked)
+        if not folders_judged:
+            for end, char in enumerate(path):
+                verdict = self._judge_parent(path[:end], is_tracked=is_tracked) if char == "/" else None
                 if verdict is not None:
                     return verdict
-        return None
+        by_user = self._user_verdict(path)
+        if by_user is not None and by_user[0]:
+            return _by_user(by_user)
+        by_table = _table_file(path.rpartition("/")[2]) if by_user is None and self._use_table else None
+        if by_table is None and self._includes is not None and not self._includes.match_file(path):
+            return Verdict(DropReason.NOT_INCLUDED, "matches no --include pattern")
+        return by_table
+
+    def _judge_parent(self, folder: str, *, is_tracked: bool) -> Verdict | None:
+        verdict = self._user_verdict(folder + "/")
+        if verdict is not None:
+            return _by_user(verdict) if verdict[0] else None
+        return self._table_folder(folder, is_tracked=is_tracked) if self._use_table else None
+
+    def _user_verdict(self, path: str) -> tuple[bool, str] | None:
+        """(True, pattern): out; (False, pattern): brought back by a `!pattern`; None: nothing said."""
+        return verdict_of(self._excludes, path) if self._excludes is not None else None
 
     def _table_folder(self, path: str, *, is_tracked: bool) -> Verdict | None:
         name = path.rpartition("/")[2]
@@ -197,6 +180,10 @@ def _table_file(name: str) -> Verdict | None:
     stem, _, suffix = name.rpartition(".")
     exclude = _by_suffix().get(suffix.lower()) if stem else None
     return Verdict(DropReason.EXCLUDED, f"{exclude.what}: .{suffix.lower()}") if exclude is not None else None
+
+
+def _by_user(verdict: tuple[bool, str]) -> Verdict:
+    return Verdict(DropReason.EXCLUDED_BY_USER, f"--exclude {verdict[1]}")
 
 
 def _patterns(option: str, patterns: Sequence[str]) -> GitIgnoreSpec | None:

@@ -47,12 +47,32 @@ def is_usable(pattern: str) -> bool:
     return True
 
 
+def verdict_of(spec: GitIgnoreSpec, path: str) -> tuple[bool, str] | None:
+    """What the last pattern that means this very entry says, and that pattern. A folder's path ends in `/`.
+
+    Unlike pathspec's own answer, what a pattern says of a folder is not carried down to what is in it: as git does, one
+    asks about each folder on the way, and does not go into one that is left out.
+    """
+    for pattern in reversed(list(spec.patterns)):
+        result = pattern.match_file(path) if pattern.include is not None else None
+        if result is not None and _means_the_entry(result.match, str(pattern.pattern), path):
+            return bool(pattern.include), str(pattern.pattern)
+    return None
+
+
+def _means_the_entry(match: re.Match[str], pattern: str, path: str) -> bool:
+    if pattern.endswith("/**"):
+        return match.end() < len(path)  # what is inside, not the folder itself
+    end_of_folder = match.end("ps_d") if "ps_d" in match.re.groupindex else -1
+    return end_of_folder in {-1, len(path)}
+
+
 def is_ignored(path: str, ignores: Sequence[IgnoreFile]) -> bool:
     """`ignores` from the innermost folder outwards: the nearest file that says anything decides."""
     for name in NAMES:
         for ignore in ignores:
             if ignore.name == name:
-                verdict = ignore.spec.check_file(path[len(ignore.prefix) :]).include
+                verdict = verdict_of(ignore.spec, path[len(ignore.prefix) :])
                 if verdict is not None:
-                    return verdict
+                    return verdict[0]
     return False

@@ -26,7 +26,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class PreparedBatch(msgspec.Struct, frozen=True, kw_only=True):
     documents: list[PreparedDocument]
     drops: list[Drop]
-    source_bytes: int
 
 
 def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
@@ -46,7 +45,6 @@ def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
 def prepare(context: Context, batch: Batch) -> PreparedBatch:
     documents: list[PreparedDocument] = []
     drops: list[Drop] = []
-    source_bytes = 0
     with (context.prepared / batch.shard).open("wb") as shard:
         for file in batch.files:
             read = read_document(file, context.config.scan)
@@ -57,8 +55,7 @@ def prepare(context: Context, batch: Batch) -> PreparedBatch:
                 document, block = prepared
                 shard.write(block)
                 documents.append(document)
-                source_bytes += document.size
-    return PreparedBatch(documents=documents, drops=drops, source_bytes=source_bytes)
+    return PreparedBatch(documents=documents, drops=drops)
 
 
 def _prepare_document(

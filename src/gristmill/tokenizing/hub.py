@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 
+LONGEST_ID = 200
 OLDER_PAIR = ("vocab.json", "merges.txt")
 WAYS_TO_SHIP = ((TOKENIZER,), OLDER_PAIR)
 
@@ -30,7 +31,7 @@ def is_repo_id(name: str) -> bool:
     """`org/name` or `org/name@revision`; never what looks like a file."""
     from gigatoken.gigatoken_rs import looks_like_repo_id  # noqa: PLC0415 - --help does without
 
-    return name.isascii() and looks_like_repo_id(name.partition("@")[0])
+    return name.isascii() and len(name) <= LONGEST_ID and looks_like_repo_id(name.partition("@")[0])
 
 
 def download(name: str, cache_dir: str | None) -> Downloaded:
