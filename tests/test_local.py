@@ -43,7 +43,7 @@ def test_tasks_are_drawn_as_they_are_needed():
 
     with LocalRunner(2) as runner:
         next(iter(runner.map(slower_for_the_first, tasks())))
-        assert len(drawn) <= local.TASKS_AHEAD_PER_WORKER * 2 + 1
+        assert len(drawn) <= local.RESULTS_AHEAD_PER_WORKER * 2 + 1
 
 
 def test_a_map_that_is_given_up_does_not_disturb_the_next():

@@ -30,6 +30,8 @@ BYTES_PER_WORKER = 2 << 20
 """Below this much source a worker more costs what it gains (benchmarks/workers.md)."""
 TASKS_AHEAD_PER_WORKER = 2
 """So that a worker never waits for the parent, which has digests to compute."""
+RESULTS_AHEAD_PER_WORKER = 8
+"""So that the others need not wait for one slow task; results are kept until it is their turn."""
 SECONDS_TO_END = 5.0
 
 
@@ -94,11 +96,13 @@ class LocalRunner:
         next_result = first
         is_drawn_up = False
         while True:
-            while not is_drawn_up and self._num_tasks - next_result < TASKS_AHEAD_PER_WORKER * len(owed):
+            while not is_drawn_up and self._num_tasks - next_result < RESULTS_AHEAD_PER_WORKER * len(owed):
+                least_busy = min(owed, key=lambda worker: owed[worker])
+                if owed[least_busy] >= TASKS_AHEAD_PER_WORKER:
+                    break
                 task = next(waiting, None)
                 is_drawn_up = task is None
                 if task is not None:
-                    least_busy = min(owed, key=lambda worker: owed[worker])
                     self._send(least_busy, (task[0], function, task[1]))
                     owed[least_busy] += 1
                     self._num_tasks += 1
@@ -109,8 +113,9 @@ class LocalRunner:
                 return
             else:
                 for worker, number, result in self._receive():
-                    owed[worker] -= number >= first
-                    results[number] = result
+                    if number >= first:  # else it answers a map that was given up
+                        owed[worker] -= 1
+                        results[number] = result
 
     def _send(self, worker: int, message: Any) -> None:
         try:

@@ -16,7 +16,7 @@ from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import PreviousSplits
 from gristmill.records import Drop, PreparedDocument, Split
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 2 << 20
 """Rows that one task formats and writes; memory per worker is a few times this."""
 
 
