@@ -2,7 +2,7 @@
 
     python benchmarks/hf_way.py DATASET SOURCE OUT
 
-Same files, same tokenizer, same windows as the finished DATASET.
+Same files, tokenizer, windows and columns as the finished DATASET (but for line numbers, which it does not count).
 """
 
 import json
@@ -13,6 +13,8 @@ from typing import Any
 import datasets
 from tokenizers import Tokenizer
 
+from gristmill.formats.jsonl import COLUMNS
+
 
 def main(dataset: str, source: str, out: str) -> None:
     tokenizer = Tokenizer.from_file(str(Path(dataset, "tokenizer.json")))
@@ -21,24 +23,26 @@ def main(dataset: str, source: str, out: str) -> None:
     kept = [row for row in rows if row["status"] == "kept" and row["encoding"] == "utf-8"]
 
     def windows(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        made: dict[str, list[Any]] = {"input_ids": [], "path": [], "start": []}
-        for path, encoding in zip(
-            batch["path"], tokenizer.encode_batch(batch["text"], add_special_tokens=False), strict=True
-        ):
-            ids, start = encoding.ids, 0
+        made: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        encodings = tokenizer.encode_batch(batch["text"], add_special_tokens=False)
+        for path, language, encoding in zip(batch["path"], batch["language"], encodings, strict=True):
+            ids, start, shown = encoding.ids, 0, 0
             while True:
-                made["input_ids"].append([0, *ids[start : start + 510], 2])
-                made["path"].append(path)
-                made["start"].append(start)
-                if start + 510 >= len(ids):
+                end = min(start + 510, len(ids))
+                row = ([0, *ids[start:end], 2], path, kept[0]["repo"], language, [1, 1], start, end - shown)
+                for name, value in zip(COLUMNS, row, strict=True):
+                    made[name].append(value)
+                shown = end
+                if end == len(ids):
                     break
                 start += 254
         return made
 
     for split in ("train", "validation", "test"):
-        paths = [row["path"] for row in kept if row["split"] == split]
-        texts = [Path(source, path).read_bytes().decode() for path in paths]
-        table = datasets.Dataset.from_dict({"path": paths, "text": texts})
+        members = [row for row in kept if row["split"] == split]
+        texts = [Path(source, row["path"]).read_bytes().decode() for row in members]
+        columns = {name: [row[name] for row in members] for name in ("path", "language")}
+        table = datasets.Dataset.from_dict({**columns, "text": texts})
         mapped = table.map(windows, batched=True, remove_columns=["text"], load_from_cache_file=False)
         mapped.to_json(str(Path(out, f"{split}.jsonl")))
 

@@ -81,7 +81,7 @@ def main() -> None:
         print("| --- | --- |")
         ways = {
             "one": "`encode` per file, one thread (what a worker does)",
-            "gigatoken": "`encode_batch`, gigatoken's own threads",
+            "gigatoken": "`encode_batch`, gigatoken's own threads, with the import of awkward that it needs",
             "python": "`encode` per file from two Python threads",
         }
         for how, text in ways.items():

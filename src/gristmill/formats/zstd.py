@@ -19,7 +19,7 @@ from gristmill.errors import DatasetError
 
 LEVEL = 3
 FRAME_BYTES = 256 << 10
-"""Rows are gathered into a frame until it has this size: a random row costs about 0.3 ms to reach."""
+"""Rows are gathered into a frame until it has this size: what must be unpacked to reach one of them."""
 MAX_FRAME_BYTES = 1 << 30
 """A frame ends with the row that fills it, and no row is near that long."""
 SKIPPABLE_ROWS = 0x184D2A5D

@@ -110,16 +110,26 @@ def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, b
         raise TokenizerError(
             f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} makes no token of the vocabulary."
         )
-    is_roberta = all(token in vocab for token in ROBERTA_TOKENS)
-    specials = ROBERTA_TOKENS if is_roberta else tuple(token for token in vocab if token == "<|endoftext|>")
-    tree = {
+    if config is None:
+        config = _to_json(CODEBERT_CONFIG if _is_roberta(vocab) else {"tokenizer_class": "GPT2Tokenizer"})
+    return _to_json(byte_level_tree(vocab, merges)), config
+
+
+def _is_roberta(vocab: dict[str, int]) -> bool:
+    return all(token in vocab for token in ROBERTA_TOKENS)
+
+
+def byte_level_tree(vocab: dict[str, int], merges: list[list[str]]) -> dict[str, Any]:
+    """A tokenizer.json for GPT-2's byte-level BPE, with RoBERTa's special tokens where the vocabulary has them."""
+    specials = ROBERTA_TOKENS if _is_roberta(vocab) else tuple(token for token in vocab if token == "<|endoftext|>")
+    return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [_special(vocab[token], token) for token in sorted(specials, key=vocab.__getitem__)],
         "normalizer": None,
         "pre_tokenizer": _BYTE_LEVEL,
-        "post_processor": _roberta_processor(vocab) if is_roberta else _BYTE_LEVEL,
+        "post_processor": _roberta_processor(vocab) if _is_roberta(vocab) else _BYTE_LEVEL,
         "decoder": _BYTE_LEVEL,
         "model": {
             "type": "BPE",
@@ -134,9 +144,6 @@ def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, b
             "merges": merges,
         },
     }
-    if config is None:
-        config = _to_json(CODEBERT_CONFIG if is_roberta else {"tokenizer_class": "GPT2Tokenizer"})
-    return _to_json(tree), config
 
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
