@@ -67,17 +67,21 @@ class Workspace:
             (self.dataset / GROWING).touch()
             if self.target.is_dir():
                 shutil.copymode(self.target, self.dataset)
-        except OSError as error:
-            self._release_lock()
-            raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
-        except OutputError:
-            self._release_lock()
+        except BaseException as error:
+            if self._lock is not None:
+                self._clear_up()
+            if isinstance(error, OSError):
+                raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._clear_up()
+
+    def _clear_up(self) -> None:
+        """Leave no trace but what is the user's."""
         with suppress(OSError, OutputError):
             self._clear_up_after_a_killed_build()
             (self.folder / "lock").unlink(missing_ok=True)
