@@ -102,9 +102,12 @@ def killed(tmp_path):
             "from gristmill import workspace\n"
             f"{patches.get('before', '')}\n"
             f"original = {point}\n"
+            f"left = [{patches.get('calls', 1)}]\n"
             "def die(*a, **k):\n"
-            f"    {'original(*a, **k)' if patches.get('after', True) else 'pass'}\n"
-            "    os.kill(os.getpid(), 9)\n"
+            "    left[0] -= 1\n"
+            f"    answer = {'original(*a, **k)' if patches.get('after', True) else 'None'}\n"
+            "    if left[0] == 0: os.kill(os.getpid(), 9)\n"
+            "    return answer\n"
             f"{point} = die\n"
             "with workspace.Workspace(sys.argv[1]) as work:\n"
             "    shutil.copytree(sys.argv[2], work.dataset, dirs_exist_ok=True)\n"
@@ -124,6 +127,9 @@ def killed(tmp_path):
         ("workspace.Workspace._exchange", {}, "new"),
         ("workspace.Workspace._retire", {"after": False}, "new"),
         ("os.rename", {"before": "workspace.sys.platform = 'another'"}, "old"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 2}, "new"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 3}, "new"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 4}, "new"),
         ("workspace.foreign_names", {}, "old"),
     ],
 )

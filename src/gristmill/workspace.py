@@ -61,7 +61,7 @@ class Workspace:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            self._clear_up_after_a_killed_build()
+            self._clear_leftovers()
             self.prepared.mkdir()
             self.dataset.mkdir()
             (self.dataset / GROWING).touch()
@@ -83,7 +83,7 @@ class Workspace:
     def _clear_up(self) -> None:
         """Leave no trace but what is the user's."""
         with suppress(OSError, OutputError):
-            self._clear_up_after_a_killed_build()
+            self._clear_leftovers()
             (self.folder / "lock").unlink(missing_ok=True)
             self.folder.rmdir()
         self._release_lock()
@@ -118,10 +118,10 @@ class Workspace:
             os.rename(self.dataset / name, self.target / name)
         shutil.rmtree(self.dataset)
 
-    def _clear_up_after_a_killed_build(self) -> None:
+    def _clear_leftovers(self) -> None:
         shutil.rmtree(self.prepared, ignore_errors=True)
-        if self._earlier.is_dir() and not self.target.exists():
-            os.rename(self._earlier, self.target)
+        if self._earlier.is_dir():  # killed between two renames of an exchange
+            os.rename(self._earlier, self.dataset if self.target.exists() else self.target)
         if not self.dataset.is_dir():
             return
         is_ours = (self.dataset / GROWING).exists() or not any(self.dataset.iterdir()) or not self.target.exists()

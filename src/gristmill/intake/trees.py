@@ -89,7 +89,10 @@ class _Scanner:
             if any(location == folder or location.startswith(folder + os.sep) for folder in self._hidden):
                 continue
             judged = self._judge(entry, location)
-            (self._result.drops if isinstance(judged, Drop) else self._result.files).append(judged)  # type: ignore[arg-type]
+            if isinstance(judged, Drop):
+                self._result.drops.append(judged)
+            else:
+                self._result.files.append(judged)
 
     def _entries(self) -> Iterator[_Found]:
         if self._source.only is not None:
