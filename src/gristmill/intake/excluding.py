@@ -19,6 +19,7 @@ from gristmill.records import DropReason
 class Exclude(NamedTuple):
     what: str
     folders: tuple[str, ...] = ()
+    """By name; `*.suffix` for any name with that suffix."""
     names: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     unless_tracked: bool = False
@@ -32,7 +33,16 @@ DEFAULT_EXCLUDES = (
     ),
     Exclude(
         "installed dependencies",
-        folders=("node_modules", "bower_components", "site-packages", "dist-packages", ".venv", "venv", ".eggs"),
+        folders=(
+            "node_modules",
+            "bower_components",
+            "site-packages",
+            "dist-packages",
+            ".venv",
+            "venv",
+            ".eggs",
+            "*.egg-info",
+        ),
     ),
     Exclude(
         "caches",
@@ -149,13 +159,10 @@ class PathFilter:
 
     def _table_folder(self, path: str, *, is_tracked: bool) -> Verdict | None:
         name = path.rpartition("/")[2]
-        exclude = _by_folder().get(name) or (_EGG_INFO if name.endswith(".egg-info") else None)
+        exclude = _by_folder().get(name) or _by_folder().get("*." + name.rpartition(".")[2])
         if exclude is None or (is_tracked and exclude.unless_tracked):
             return None
         return Verdict(DropReason.EXCLUDED, f"{exclude.what}: {name}/")
-
-
-_EGG_INFO = Exclude("installed dependencies", folders=("*.egg-info",))
 
 
 @cache
