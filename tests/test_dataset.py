@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from gristmill import Config, DatasetError, OutputConfig, build, open_dataset
+from gristmill import Config, DatasetError, OutputConfig, TokenizerError, build, open_dataset
 
 
 @pytest.fixture(scope="module", params=["none", "zstd"])
@@ -124,3 +124,12 @@ def test_a_file_cut_at_a_line_end_is_noticed(built, tmp_path):
 def test_reading_one_row_at_a_time_needs_no_more_than_json(built):
     with (built[0] / "train.jsonl").open() as stream:
         assert json.loads(next(stream)) == open_dataset(built[0])["train"][0]
+
+
+def test_a_damaged_tokenizer_in_a_dataset_is_said(built, tmp_path):
+    copy = shutil.copytree(built[0], tmp_path / "copy")
+    (copy / "tokenizer.json").write_text(
+        '{"model": {"vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing"}}'
+    )
+    with pytest.raises(TokenizerError, match="damaged"):
+        _ = open_dataset(copy).tokenizer

@@ -23,6 +23,7 @@ from gristmill import (
     InputError,
     OutputConfig,
     OutputError,
+    Progress,
     RunConfig,
     ScanConfig,
     SplitConfig,
@@ -542,3 +543,12 @@ def test_lines_count_also_what_no_token_shows(tree, tmp_path):
     source = tree({"a.py": "\n\n\ndef x\n\ny\n"})
     make(source, tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
     assert all_rows(tmp_path / "out")[0][1]["lines"] == [4, 6]
+
+
+def test_one_progress_for_two_builds_counts_each_by_itself(tree, tmp_path):
+    progress = Progress()
+    source = tree({"a.py": "x"})
+    for name in ("one", "two"):
+        manifest = build(Config(sources=[str(source)], out=str(tmp_path / name)), progress)
+        phases = {phase: value for phase, value in manifest.run.seconds.items() if phase != "total"}
+        assert sum(phases.values()) <= manifest.run.seconds["total"] + 0.01

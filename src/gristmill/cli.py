@@ -115,9 +115,11 @@ def build(arguments: Sequence[str]) -> int:
     parser = _parser("build", "Make a training dataset from source code.", "gristmill build my-repo --out dataset")
     parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
     _add_options(parser, BUILD_OPTIONS)
-    _add(parser, "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it")
-    _add(parser, "-q", "--quiet", action="store_true", help="print nothing but errors")
-    _add(parser, "--json", action="store_true", help="print the summary as JSON, for scripts")
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON, for scripts")
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     given = parser.parse_intermixed_args(arguments[:cut])
     sources = [*given.sources, *arguments[cut + 1 :]]  # what follows `--` is a source, whatever it looks like
@@ -152,8 +154,10 @@ def _top(arguments: Sequence[str]) -> int:
         + "\n\n'gristmill COMMAND --help' tells more.",
         add_help=False,
     )
-    _add(parser, "-h", "--help", action="help", help="show this and exit")
-    _add(parser, "--version", action="version", version=f"gristmill {gristmill.__version__}", help="show the version")
+    parser.add_argument("-h", "--help", action="help", help="show this and exit")
+    parser.add_argument(
+        "--version", action="version", version=f"gristmill {gristmill.__version__}", help="show the version"
+    )
     if not arguments:
         parser.print_help(sys.stderr)
         return ConfigError.exit_code
@@ -187,7 +191,7 @@ def _parser(command: str, text: str, example: str) -> _Parser:
         add_help=False,
         allow_abbrev=False,
     )
-    _add(parser, "-h", "--help", action="help", help="show this and exit")
+    parser.add_argument("-h", "--help", action="help", help="show this and exit")
     return parser
 
 
@@ -196,14 +200,13 @@ def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None
         group = parser.add_argument_group(title)
         for option in options:
             if option.metavar is None:
-                _add(group, option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
+                group.add_argument(option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
                 continue
             default = option.default or (
                 None if option.repeats or option.setting == "out" else default_of(option.setting)
             )
             told = "; repeatable" if option.repeats else f" (default: {default})" if default is not None else ""
-            _add(
-                group,
+            group.add_argument(
                 option.flag,
                 dest=option.setting,
                 metavar=option.metavar,
@@ -212,10 +215,6 @@ def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None
                 action="append" if option.repeats else "store",
                 help=option.text + told,
             )
-
-
-def _add(where: Any, *names: str, **details: Any) -> None:
-    where.add_argument(*names, **details)
 
 
 def _workers(text: str | None) -> int | str | None:

@@ -151,11 +151,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _text_list(self, "", "sources")
         _check_types(self, "")
-        msgspec.structs.force_setattr(self, "out", os.path.expanduser(os.fspath(self.out)))
+        msgspec.structs.force_setattr(self, "out", os.path.expanduser(self.out))
         if not self.sources:
             raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
-        if not self.out or "\0" in self.out:
-            raise ConfigError(f"out must name a folder, got {self.out!r}. Try --out dataset.")
+        if not self.out:
+            raise ConfigError("out must name a folder, got ''. Try --out dataset.")
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
@@ -195,8 +195,7 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         where = place.rstrip("`") or "configuration"
-        choices = choices_of(where) if where in setting_names() else None
-        wanted = f" It takes {', '.join(choices)}." if choices else ""
+        wanted = _wanted(_field(where).type) if where in setting_names() else ""
         kind = message.replace("`object`", "a table").replace("`array`", "a list")
         raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{wanted}") from None
 
@@ -205,7 +204,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration {str(path)!r}: {_reason(error)}.") from None
+        raise ConfigError(f"cannot read the configuration {str(path)!r}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{str(path)!r} is not valid TOML: {error}.") from None
     _refuse_unknown(tree, Config, path.name)
@@ -295,9 +294,12 @@ def _check_types(section: msgspec.Struct, prefix: str) -> None:
             msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
             text = str(error).partition(" - at ")[0].partition(", got ")[0]
-            choices = get_args(field.type) if get_origin(field.type) is Literal else ()
-            wanted = f" It takes {', '.join(choices)}." if choices else ""
-            raise ConfigError(f"{prefix}{field.name}: {text[0].lower()}{text[1:]}, got {value!r}.{wanted}") from None
+            place = f"{prefix}{field.name}: {text[0].lower()}{text[1:]}"
+            raise ConfigError(f"{place}, got {value!r}.{_wanted(field.type)}") from None
+
+
+def _wanted(kind: Any) -> str:
+    return f" It takes {', '.join(get_args(kind))}." if get_origin(kind) is Literal else ""
 
 
 def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
@@ -317,7 +319,3 @@ def _at_least(least: int, name: str, value: int, most: int = 1 << 62) -> None:
     if not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"
         raise ConfigError(f"{name} must be {bound}, got {value}.")
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

@@ -34,6 +34,7 @@ from gristmill.workspace import Workspace
 def build(config: Config, progress: Progress | None = None) -> Manifest:
     """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
     progress = progress or Progress()
+    progress.seconds.clear()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
     check_languages(config.scan.languages)

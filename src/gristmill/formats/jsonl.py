@@ -1,7 +1,7 @@
 """JSON Lines: one window a row, compact. Sizes are known before anything is written, so every row knows its place.
 
-A file's ids are formatted once and the bytes sliced at the commas: at overlap 256 every id appears twice, and
-formatting is the slowest part of a build (benchmarks/write.md).
+A file's ids are formatted once and the bytes sliced at the commas: at overlap 256, where every id appears twice, 1.4
+times as fast as window by window (benchmarks/write.md).
 """
 
 import mmap

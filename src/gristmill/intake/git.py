@@ -57,9 +57,10 @@ def list_files(folder: str) -> Listing | None:
         if not os.path.lexists(os.path.join(folder, ".git")):
             return None
         raise InputError(f"git cannot read this repository: {_last_line(top)}.")
-    _refuse_borrowed_repository(folder, os.path.realpath(_text(top)))
+    work_tree = os.path.realpath(_text(top))
+    _refuse_borrowed_repository(folder, work_tree)
     # A folder that the work tree around it ignores (an environment, a download) was named on purpose: a plain folder.
-    ignored = _git(folder, "check-ignore", "--quiet", ".") if os.path.realpath(_text(top)) != folder else None
+    ignored = _git(folder, "check-ignore", "--quiet", ".") if work_tree != folder else None
     if ignored is not None and ignored.returncode == 0:
         return None
     # -t marks what is tracked; a file in the middle of a merge is listed once per side, hence the dict.

@@ -86,7 +86,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             json, config = (folder / TOKENIZER).read_bytes(), (folder / TOKENIZER_CONFIG).read_bytes()
         except OSError as error:
             raise TokenizerError(f"cannot read the tokenizer in {str(folder)!r}: {error.strerror}.") from None
-        return cls(name=folder.name, json=json, config=config)
+        definition = cls(name=folder.name, json=json, config=config)
+        definition.check()
+        return definition
 
     def write(self, folder: Path) -> None:
         write_atomically(folder / TOKENIZER, self.json)
