@@ -22,6 +22,7 @@ LAYERS = {
     "progress": 1,
     "workspace": 3,
     "intake": 3,
+    "cleaning": 3,
     "tokenizing": 3,
     "grouping": 3,
     "shaping": 3,
@@ -30,9 +31,11 @@ LAYERS = {
     "steps": 5,
     "pipeline": 6,
     "dataset": 6,
+    "checking": 7,
+    "explaining": 7,
     "summary": 6,
-    "cli": 7,
-    "__main__": 8,
+    "cli": 8,
+    "__main__": 9,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 
@@ -56,9 +59,10 @@ def test_imports_point_down(path):
 
 
 def test_the_public_api_is_what_it_says():
-    classes = {"Config", "OutputConfig", "RunConfig", "ScanConfig", "SplitConfig", "TokenizerConfig", "WindowConfig"}
+    sections = "Duplicates Licenses Output Rules Run Scan Secrets Split Tokenizer Window".split()
+    classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer"}
-    functions = {"build", "load_tokenizer", "open_dataset"}
+    functions = {"build", "check", "explain", "load_tokenizer", "open_dataset"}
     expected = classes | functions | {f"{name}Error" for name in errors} | {"Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected
     for name in gristmill.__all__:
@@ -71,7 +75,7 @@ def test_importing_loads_nothing_heavy(module):
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
-    heavy = {"numpy", "gigatoken", "tokenizers", "transformers", "datasets", "pyarrow", "awkward", "torch", "zstandard"}
+    heavy = {"numpy", "gigatoken", "tokenizers", "transformers", "datasets", "pyarrow", "awkward", "torch", "zstandard", "re2", "rensa"}
     assert not loaded & heavy
 
 

@@ -1,17 +1,25 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from documents import document
-from gristmill.config import Config, OutputConfig, SplitConfig
+from gristmill.config import Config, DuplicatesConfig, OutputConfig, SplitConfig
 from gristmill.errors import InputError
 from gristmill.records import Split
 from gristmill.steps import decide as deciding
+from gristmill.steps.context import Context
 from gristmill.steps.decide import decide, lay_out, read_previous_splits
 
 
 def config(tmp_path, **split):
-    return Config(sources=["x"], out=str(tmp_path / "out"), split=SplitConfig(**split))
+    near = DuplicatesConfig(near="keep")  # documents without ids
+    return Config(sources=["x"], out=str(tmp_path / "out"), split=SplitConfig(**split), duplicates=near)
+
+
+def decided(documents, config):
+    nowhere = Path(config.out)
+    return decide(Context(config=config, prepared=nowhere, dataset=nowhere, tokenizer_key=""), documents)
 
 
 def previous_file(path, rows):
@@ -51,23 +59,23 @@ def test_nothing_before_is_no_input(tmp_path):
 
 def test_the_folders_own_splits_are_kept(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test", "more": 1}])
-    decision = decide([document("a.py")], config(tmp_path))
+    decision = decided([document("a.py")], config(tmp_path))
     assert decision.split_of == {("repo", "a.py"): Split.TEST}
     assert decision.previous.num_files_kept_in_place == 1
-    assert decide([document("a.py")], config(tmp_path, fresh=True)).split_of == {("repo", "a.py"): Split.TRAIN}
+    assert decided([document("a.py")], config(tmp_path, fresh=True)).split_of == {("repo", "a.py"): Split.TRAIN}
 
 
 def test_a_named_file_outranks_the_folders(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test"}])
     named = previous_file(tmp_path / "old.jsonl", [{"repo": "repo", "path": "a.py", "split": "validation"}])
-    assert decide([document("a.py")], config(tmp_path, previous=str(named))).split_of == {
+    assert decided([document("a.py")], config(tmp_path, previous=str(named))).split_of == {
         ("repo", "a.py"): Split.VALIDATION
     }
 
 
 def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": None, "sha256": "x"}])
-    assert decide([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
+    assert decided([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
 
 
 @pytest.mark.parametrize("content", ["nonsense", '{"repo": 5}\n', '{"repo":"r","path":"p","split":"fourth"}\n'])
@@ -75,9 +83,9 @@ def test_a_file_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / "old.jsonl"
     path.write_text(content)
     with pytest.raises(InputError, match=r"no files\.jsonl of an earlier build"):
-        decide([document("a.py")], config(tmp_path, previous=str(path)))
+        decided([document("a.py")], config(tmp_path, previous=str(path)))
 
 
 def test_a_named_file_must_be_there(tmp_path):
     with pytest.raises(InputError, match="cannot read the earlier splits"):
-        decide([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))
+        decided([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))

@@ -20,6 +20,7 @@ import tokenizers_made_here as made
 from conftest import git, write_tree
 from gristmill import (
     Config,
+    DuplicatesConfig,
     InputError,
     OutputConfig,
     OutputError,
@@ -34,6 +35,10 @@ from gristmill import (
 )
 from gristmill.manifest import read_manifest
 from gristmill.records import DropReason, Split
+
+
+# For tests about something else: all of every file.
+UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
 
 
 def make(source, out, **sections):
@@ -89,10 +94,11 @@ def test_fresh_parts_joined_are_the_files(built, corpus, codebert):
         texts[row["path"]] = texts.get(row["path"], b"") + codebert.decode(content[-row["fresh"] :])
     kept = [row for row in files_table(built[0]) if row["status"] == "kept"]
     assert set(texts) == {row["path"] for row in kept}
+    assert any(row["cuts"] for row in kept)
     for row in kept:
         source = (corpus / row["path"]).read_bytes()
         text = source if row["encoding"] == "utf-8" else source.decode(row["encoding"]).encode()
-        assert texts[row["path"]] == text
+        assert (texts[row["path"]] == text) == (not row["cut_tokens"])
 
 
 def test_lines_are_where_the_window_is(built, corpus, codebert):
@@ -141,18 +147,23 @@ def test_the_manifest_says_what_is_there(built):
         rows = list(open_dataset(out)[split])
         assert facts.windows == len(rows)
         assert facts.emitted_tokens == sum(len(row["input_ids"]) for row in rows)
-        assert facts.tokens == sum(row["tokens"] for row in kept if row["split"] == split)
+        assert facts.tokens == sum(row["tokens"] - row["cut_tokens"] for row in kept if row["split"] == split)
         assert facts.tokens == sum(row["fresh"] for row in rows)
         assert all(list(row) == manifest.columns for row in rows)
     assert sum(sum(by_split.values()) for by_split in manifest.tokens_by_language.values()) == sum(
-        row["tokens"] for row in kept
+        row["tokens"] - row["cut_tokens"] for row in kept
     )
-    assert {"load", "scan", "prepare", "decide", "shape", "finish", "total"} == set(manifest.run.seconds)
+    phases = {"load", "scan", "prepare", "decide", "compare", "shape", "finish", "total"}
+    assert phases == set(manifest.run.seconds)
 
 
-def test_shares_are_met(built):
-    shares = [facts.share for facts in built[1].splits.values()]
+def test_shares_are_met_before_the_cut_and_told_after_it(built):
+    before = built[1].decontamination.tokens_before
+    shares = [num_tokens / sum(before.values()) for num_tokens in before.values()]
     assert shares == pytest.approx([0.85, 0.10, 0.05], abs=0.01)
+    facts = built[1].splits
+    assert [one.share for one in facts.values()] != pytest.approx(shares, abs=0.001)
+    assert sum(one.share for one in facts.values()) == pytest.approx(1, abs=1e-5)
 
 
 def test_no_path_of_this_machine_gets_out(built, corpus):
@@ -182,7 +193,8 @@ def test_a_rebuild_keeps_every_surviving_file_in_its_split(corpus, tmp_path):
     survivors = set(before) & set(after)
     assert len(survivors) > 100
     assert all(after[path] == before[path] for path in survivors)
-    assert manifest.previous_splits.num_files_kept_in_place >= len(survivors)
+    kept = {row["path"] for row in files_table(tmp_path / "out") if row["status"] == "kept"}
+    assert manifest.previous_splits.num_files_kept_in_place >= len(survivors & kept)
     fresh = make(source, tmp_path / "out", split=SplitConfig(fresh=True))
     assert fresh.previous_splits is None
     assert {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]} != after
@@ -206,7 +218,7 @@ def test_shares_that_the_earlier_split_rules_out_are_said(corpus, tmp_path):
 @pytest.mark.parametrize("tail", ["keep", "shift", "drop"])
 def test_windows_overlap_as_asked(corpus, tmp_path, overlap, tail):
     source = corpus / "logging"
-    manifest = make(source, tmp_path / "out", window=WindowConfig(overlap=overlap, tail=tail))
+    manifest = make(source, tmp_path / "out", window=WindowConfig(overlap=overlap, tail=tail), **UNCUT)
     by_path = {}
     for _, row in all_rows(tmp_path / "out"):
         by_path.setdefault(row["path"], []).append(row)
@@ -225,7 +237,8 @@ def test_windows_overlap_as_asked(corpus, tmp_path, overlap, tail):
 
 def test_padding_and_text(corpus, tmp_path):
     source = corpus / "json"
-    make(source, tmp_path / "out", output=OutputConfig(pad=True, with_text=True), window=WindowConfig(overlap=0))
+    output, window = OutputConfig(pad=True, with_text=True), WindowConfig(overlap=0)
+    make(source, tmp_path / "out", output=output, window=window, **UNCUT)
     texts = {}
     for _, row in all_rows(tmp_path / "out"):
         assert len(row["input_ids"]) == len(row["attention_mask"]) == 512
@@ -310,7 +323,7 @@ def test_other_tokenizers_from_end_to_end(corpus, tmp_path, text, workers):
     source = corpus / "json"
     manifest = make(
         source, tmp_path / "out", tokenizer=tokenizer, output=OutputConfig(with_text=True),
-        window=WindowConfig(overlap=0), run=RunConfig(workers=workers, batch_files=2),
+        window=WindowConfig(overlap=0), run=RunConfig(workers=workers, batch_files=2), **UNCUT,
     )  # fmt: skip
     reference = Tokenizer.from_str(text)
     texts = {}

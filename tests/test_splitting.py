@@ -4,10 +4,14 @@ from hypothesis import strategies as st
 
 from documents import document
 from gristmill.config import SplitConfig
-from gristmill.grouping.splitting import Group, PreviousSplit, assign_splits, single_groups
+from gristmill.grouping.splitting import Group, PreviousSplit, assign_splits, make_groups
 from gristmill.records import Split
 
 DEFAULT = SplitConfig().fractions()
+
+
+def single_groups(documents):
+    return make_groups(documents, [], (), "file")
 
 
 def shares(groups, assigned):

@@ -9,13 +9,18 @@ Importing this loads nothing heavy: the function that needs it does.
 """
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gristmill.config import (
     Config,
+    DuplicatesConfig,
+    LicensesConfig,
     OutputConfig,
+    RulesConfig,
     RunConfig,
     ScanConfig,
+    SecretsConfig,
     SplitConfig,
     TokenizerConfig,
     WindowConfig,
@@ -33,7 +38,9 @@ from gristmill.manifest import Manifest
 from gristmill.progress import Progress
 
 if TYPE_CHECKING:
+    from gristmill.checking.result import Report
     from gristmill.dataset import Dataset
+    from gristmill.explaining import Explanation
     from gristmill.tokenizing.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -53,6 +60,26 @@ def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
     return open_dataset(folder)
 
 
+def check(
+    folder: str | os.PathLike[str],
+    sources: Sequence[str] = (),
+    progress: Progress | None = None,
+    *,
+    workers: int | str = "auto",
+) -> "Report":
+    """Is this dataset what it says it is? From its files alone, or compared with its sources too."""
+    from gristmill.checking.check import check  # noqa: PLC0415
+
+    return check(folder, sources, progress, workers=workers)
+
+
+def explain(folder: str | os.PathLike[str], path: str) -> "Explanation":
+    """Why a file is in a dataset, out of it, or in its split; `path` may end with `:LINE`."""
+    from gristmill.explaining import explain_file  # noqa: PLC0415
+
+    return explain_file(folder, path)
+
+
 def load_tokenizer(name: str = "codebert", *, cache_dir: str | None = None) -> "Tokenizer":
     """`codebert`, a tokenizer.json, a folder with one, or a Hub id (`org/name@revision`)."""
     from gristmill.tokenizing.tokenizer import load_tokenizer  # noqa: PLC0415
@@ -64,21 +91,27 @@ __all__ = [
     "Config",
     "ConfigError",
     "DatasetError",
+    "DuplicatesConfig",
     "GristmillError",
     "InputError",
+    "LicensesConfig",
     "Manifest",
     "MissingExtraError",
     "OutputConfig",
     "OutputError",
     "Progress",
+    "RulesConfig",
     "RunConfig",
     "ScanConfig",
+    "SecretsConfig",
     "SplitConfig",
     "TokenizerConfig",
     "TokenizerError",
     "WindowConfig",
     "__version__",
     "build",
+    "check",
+    "explain",
     "load_tokenizer",
     "open_dataset",
 ]

@@ -22,6 +22,7 @@ from gristmill.config import choices_of, default_of, load_config
 from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable
 
+ANSWER_IS_NO = 1
 INTERRUPTED = 130
 OUR_FAULT = 70
 
@@ -83,6 +84,48 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--fresh-splits", "split.fresh", None, "split anew, whatever an earlier build did"),
         Option("--seed", "split.seed", "N", "decides which file goes where", int),
+        Option(
+            "--split-by",
+            "split.by",
+            "file|directory|repo",
+            "what is never torn apart: near-duplicates in any case, and a file, a folder's files or a whole source",
+        ),
+        Option(
+            "--decontaminate",
+            "split.decontaminate",
+            "cut|drop|train|off",
+            "spans of 50 tokens and more that train and a held-out file share: cut them out of the held-out file, drop "
+            "the held-out windows that touch one, cut them out of train instead, or leave them",
+        ),
+        Option(
+            "--decontaminate-against",
+            "split.against",
+            "FILE",
+            "cut what this benchmark (JSONL, Parquet or plain text) holds out of train",
+            repeats=True,
+        ),
+    ),
+    "cleaning (rules and their limits: see the configuration file)": (
+        Option(
+            "--near-duplicates",
+            "duplicates.near",
+            "drop|group|keep",
+            "files that share 0.7 or more of their 5-grams: keep one, keep all in one split, or do not look",
+        ),
+        Option(
+            "--secrets",
+            "secrets.action",
+            "redact|drop|keep",
+            "keys, tokens and passwords: put a placeholder in their place, drop the file, or do not look",
+        ),
+        Option("--redact-emails", "secrets.emails", None, "e-mail addresses count as secrets too"),
+        Option(
+            "--license-allow",
+            "licenses.allow",
+            "IDS",
+            "take only files under these SPDX licences, like 'MIT,Apache-2.0'",
+            repeats=True,
+        ),
     ),
     "which files": (
         Option("--include", "scan.include", "GLOB", "take only files that match, as in a .gitignore", repeats=True),
@@ -112,21 +155,23 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
 
 
 def build(arguments: Sequence[str]) -> int:
-    parser = _parser("build", "Make a training dataset from source code.", "gristmill build my-repo --out dataset")
+    parser = _parser(
+        "build SOURCE... --out DIR [options]",
+        "Make a training dataset from source code. For example: gristmill build my-repo --out dataset",
+    )
     parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
     _add_options(parser, BUILD_OPTIONS)
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON, for scripts")
+    _add_output_options(parser, "the summary")
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     given = parser.parse_intermixed_args(arguments[:cut])
     sources = [*given.sources, *arguments[cut + 1 :]]  # what follows `--` is a source, whatever it looks like
     values = {option.setting: getattr(given, option.setting) for group in BUILD_OPTIONS.values() for option in group}
     values |= {"sources": sources or None, "run.workers": _workers(values["run.workers"])}
     config = load_config({name: value for name, value in values.items() if value is not None}, given.config)
-    with _signals_held():
+    with _signals_held("gristmill.pipeline"):
         from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
     manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
     if given.json:
@@ -138,7 +183,74 @@ def build(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"build": (build, "make a training dataset from source code")}
+def check(arguments: Sequence[str]) -> int:
+    parser = _parser(
+        "check DIR [--source SOURCE]...",
+        "Verify a finished dataset from its files alone: digests, rows, windows, splits that do not leak, secrets. "
+        "Prints a table, writes DIR/check.json, and answers 1 if anything fails.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument(
+        "--source",
+        metavar="SOURCE",
+        action="append",
+        default=[],
+        help="also compare the windows with the source they were built from; repeatable, in the order of the build",
+    )
+    parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
+    _add_output_options(parser, "the report")
+    given = parser.parse_args(arguments)
+    workers = _workers(given.workers)
+    assert workers is not None
+    with _signals_held("gristmill.checking.check"):
+        from gristmill.checking.result import report_json, report_text  # noqa: PLC0415 - --help does without
+    progress = gristmill.Progress(quiet=given.quiet or given.json)
+    report = gristmill.check(given.folder, given.source, progress, workers=workers)
+    if given.json:
+        print(report_json(report))
+    elif not given.quiet:
+        print(report_text(report))
+    return 0 if report.ok else ANSWER_IS_NO
+
+
+def explain(arguments: Sequence[str]) -> int:
+    parser = _parser(
+        "explain DIR PATH[:LINE] | DIR --row SPLIT:N",
+        "Say why a file is in a dataset, out of it, or in its split: rules with value and limit, licence, twin, "
+        "redactions, cuts and windows; or which file and lines a row shows. "
+        "For example: gristmill explain dataset src/app.py:120",
+    )
+    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument("path", metavar="PATH[:LINE]", nargs="?", help="a file as in files.jsonl, or the end of its path")
+    parser.add_argument("--row", metavar="SPLIT:N", help="a row by its number, counted from 0, like test:123")
+    _add_output_options(parser, "the explanation")
+    given = parser.parse_args(arguments)
+    if (given.path is None) == (given.row is None):
+        raise ConfigError("explain takes a PATH or a --row. Try 'gristmill explain --help'.")
+    with _signals_held("gristmill.explaining"):
+        from gristmill.explaining import explain_row, explanation_json, explanation_text  # noqa: PLC0415
+    if given.row is None:
+        explained = gristmill.explain(given.folder, given.path)
+    else:
+        split, _, number = given.row.partition(":")
+        if not number.isdecimal():
+            raise ConfigError(f"--row takes a split and a number, like test:123, got {given.row!r}.")
+        explained = explain_row(given.folder, split, int(number))
+    if not given.quiet:
+        print(explanation_json(explained) if given.json else explanation_text(explained))
+    return 0
+
+
+def _add_output_options(parser: "_Parser", what: str) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
+
+
+COMMANDS = {
+    "build": (build, "make a training dataset from source code"),
+    "check": (check, "verify a finished dataset: is it what it says it is"),
+    "explain": (explain, "why a file is in, out or in its split; where a row comes from"),
+}
 
 
 def _top(arguments: Sequence[str]) -> int:
@@ -183,11 +295,11 @@ def _nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
     return f"Did you mean {near[0]!r}?" if near else "Try --help."
 
 
-def _parser(command: str, text: str, example: str) -> _Parser:
+def _parser(usage: str, text: str) -> _Parser:
     parser = _Parser(
-        prog=f"gristmill {command}",
-        usage=f"gristmill {command} SOURCE... --out DIR [options]",
-        description=f"{text} For example: {example}",
+        prog=f"gristmill {usage.partition(' ')[0]}",
+        usage=f"gristmill {usage}",
+        description=text,
         add_help=False,
         allow_abbrev=False,
     )
@@ -269,12 +381,12 @@ def _fail(message: str, code: int) -> int:
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
+def _signals_held(module: str) -> Iterator[None]:
     """Ctrl-C in the middle of loading a C extension would crash the interpreter: it waits until that is done."""
     held = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
-        importlib.import_module("gristmill.pipeline")
+        importlib.import_module(module)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, held)

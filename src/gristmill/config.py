@@ -70,8 +70,16 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The files.jsonl of an earlier build whose splits are kept; default: the one in the output folder, if any."""
     fresh: bool = False
     """Ignore the splits of an earlier build."""
+    by: Literal["file", "directory", "repo"] = "file"
+    """What is never torn apart, beside near-duplicates: a file, the files of one folder, or a whole source."""
+    decontaminate: Literal["cut", "drop", "train", "off"] = "cut"
+    """Spans of 50 tokens and more that train and a held-out file share: `cut` them out of the held-out file, `drop` the
+    held-out windows that touch one, cut them out of `train` instead, or leave them (`off`)."""
+    against: Sequence[str] = ()
+    """Benchmark texts (.jsonl, .jsonl.zst, .parquet or plain) whose spans are cut out of train."""
 
     def __post_init__(self) -> None:
+        _text_list(self, "split.", "against")
         _check_types(self, "split.")
         self.fractions()
         if self.fresh and self.previous is not None:
@@ -105,6 +113,8 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With any given, only files of these languages are taken."""
     max_file_bytes: int = MIB
     """Larger files are dropped."""
+    notebooks: Literal["cells", "raw"] = "cells"
+    """Jupyter notebooks become their code and markdown cells, or stay the JSON they are."""
 
     def __post_init__(self) -> None:
         for field in ("include", "exclude", "languages"):
@@ -113,6 +123,84 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"scan.{field} must be UTF-8. A name that is not is matched with ? or *.")
         _check_types(self, "scan.")
         _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
+
+
+class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Each rule: `true` with its own limits, `false` off, a number for another limit in every language.
+
+    [rules]
+    generated = false
+    longest_line = 2000
+
+    [rules.languages.json]
+    longest_line = false
+    """
+
+    vendored: bool = True
+    """Other people's code: in a folder named vendor, third_party and the like."""
+    lock_file: bool = True
+    """Pinned dependencies, by name."""
+    generated: bool = True
+    """Written by a program: it says so in its first lines, by its name, or is a source map."""
+    minified: bool = True
+    """Made small for a browser: by name, or JavaScript and CSS in a few long lines."""
+    one_line: bool | float = True
+    """All in one line, and longer than this many bytes."""
+    encoded_data: bool | float = True
+    """Base64, hex or escapes: one run longer than this many bytes, or half of the file."""
+    too_short: bool | float = True
+    """It has fewer bytes than this that are not blank."""
+    mean_line: bool | float = True
+    """The mean line is longer than this many bytes."""
+    longest_line: bool | float = True
+    """A line is longer than this many bytes."""
+    alphabetic: bool | float = True
+    """A smaller share of what is not blank is letters."""
+    languages: dict[str, dict[str, bool | float]] = {}
+    """The same per language, which comes first."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "rules.")
+        names = {field.name for field in msgspec.structs.fields(self)} - {"languages"}
+        tables = {"rules": {name: getattr(self, name) for name in names}}
+        tables |= {f"rules.languages.{language}": table for language, table in self.languages.items()}
+        for place, table in tables.items():
+            for name, value in table.items():
+                if name not in names:
+                    raise ConfigError(f"{place}: there is no rule {name!r}. Known: {', '.join(sorted(names))}.")
+                if _field(f"rules.{name}").type is bool and not isinstance(value, bool):
+                    raise ConfigError(f"{place}.{name} has no limit: it takes true or false, got {value!r}.")
+                if not isinstance(value, bool) and not 0 <= value < float("inf"):
+                    raise ConfigError(f"{place}.{name} must be at least 0, got {value!r}.")
+
+
+class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    action: Literal["redact", "drop", "keep"] = "redact"
+    """Put a placeholder in a secret's place, drop the file that holds one, or do not look."""
+    emails: bool = False
+    """E-mail addresses count as secrets too."""
+    salt: str = ""
+    """Mixed into the short hashes by which a redacted value is known again; choose one before you publish a dataset."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "secrets.")
+
+
+class LicensesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    allow: Sequence[str] = ()
+    """SPDX ids; with any given, files under another licence or an unknown one are dropped."""
+
+    def __post_init__(self) -> None:
+        _text_list(self, "licenses.", "allow")
+        _check_types(self, "licenses.")
+
+
+class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    near: Literal["drop", "group", "keep"] = "drop"
+    """Files that share 0.7 or more of their 5-grams: keep one, keep all in one split, or do not look."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "duplicates.")
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +234,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
     split: SplitConfig = msgspec.field(default_factory=SplitConfig)
     scan: ScanConfig = msgspec.field(default_factory=ScanConfig)
+    rules: RulesConfig = msgspec.field(default_factory=RulesConfig)
+    secrets: SecretsConfig = msgspec.field(default_factory=SecretsConfig)
+    licenses: LicensesConfig = msgspec.field(default_factory=LicensesConfig)
+    duplicates: DuplicatesConfig = msgspec.field(default_factory=DuplicatesConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
@@ -159,10 +251,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        sections = {"window": self.window, "output": self.output, "split": self.split, "scan": self.scan}
-        settings: dict[str, Any] = {name: msgspec.to_builtins(section) for name, section in sections.items()}
-        settings["split"] = {name: settings["split"][name] for name in ("shares", "seed")}
+        names = ("window", "output", "split", "scan", "rules", "secrets", "licenses", "duplicates")
+        settings: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+        settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
+        settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
+        del settings["secrets"]["salt"]  # who knows it could try values
         return settings
 
 
@@ -267,7 +361,10 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
 
     if isinstance(tree.get("sources"), list):
         tree["sources"] = [resolved(source) for source in tree["sources"]]
-    for section, name in ((tree, "out"), (tree.get("split"), "previous"), (tree.get("tokenizer"), "cache_dir")):
+    split = tree.get("split")
+    if isinstance(split, dict) and isinstance(split.get("against"), list):
+        split["against"] = [resolved(path) for path in split["against"]]
+    for section, name in ((tree, "out"), (split, "previous"), (tree.get("tokenizer"), "cache_dir")):
         if isinstance(section, dict) and name in section:
             section[name] = resolved(section[name])
     tokenizer = tree.get("tokenizer")

@@ -112,6 +112,15 @@ class Rows:
         file = bisect_right(self._first_rows, row) - 1
         return self._parse(self._files[file][row - self._first_rows[file]])
 
+    def of_file(self, repo: str, path: str) -> Iterator[tuple[int, Row]]:
+        """A file's rows, with their numbers."""
+        names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
+        for number, line in enumerate(line for file in self._files for line in file):
+            if names in line:
+                row = self._parse(line)
+                if (row.get("repo"), row.get("path")) == (repo, path):
+                    yield number, row
+
     def _parse(self, line: bytes) -> Row:
         try:
             row: Row = orjson.loads(line)

@@ -12,7 +12,7 @@ from gristmill.errors import DatasetError
 from gristmill.layout import MANIFEST, write_atomically
 from gristmill.records import DropReason, Split
 
-FORMAT = 1
+FORMAT = 2
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +35,37 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     found: int
 
 
+class BenchmarkFacts(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    sha256: str
+    texts: int
+    texts_too_short: int
+    """Of fewer than 50 tokens: no span of theirs can be found."""
+    tokens_cut: int
+
+
 class PreviousSplits(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     num_files_kept_in_place: int
+    num_files_moved: int
+    """Into the split of the files they must be with; `moved_from` in files.jsonl says which."""
+
+
+class NearDuplicates(msgspec.Struct, frozen=True, kw_only=True):
+    clusters: int
+    files: int
+    """In all clusters."""
+    dropped: int
+
+
+class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
+    """Spans of 50 tokens and more that were in two splits, or in a benchmark and in train."""
+
+    how: str
+    files_cut: dict[Split, int]
+    tokens_before: dict[Split, int]
+    tokens_cut: dict[Split, int]
+    against: list[BenchmarkFacts]
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +74,10 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     dropped_by_reason: dict[DropReason, int]
     tail_tokens_dropped: int
+    redactions: dict[str, int]
+    """Secrets taken out, by kind."""
+    licenses: dict[str, int]
+    """Kept files by SPDX id."""
 
 
 class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +119,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: TokenizerFacts
     sources: list[SourceFacts]
     previous_splits: PreviousSplits | None
+    near_duplicates: NearDuplicates
+    decontamination: Decontamination
     columns: list[str]
     counts: Counts
     splits: dict[Split, SplitFacts]

@@ -1,6 +1,6 @@
 """build(): the whole flow on one screen.
 
-sources ─► scan ─► prepare (over batches) ─► decide (once) ─► shape (over pieces) ─► finish (once) ─► dataset
+sources ─► scan ─► prepare (over batches) ─► decide (once) ─► decontaminate ─► shape (over pieces) ─► finish ─► dataset
 """
 
 import errno
@@ -9,9 +9,12 @@ from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 
+from gristmill.cleaning.licenses import AllowList, is_license_name
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
+from gristmill.intake.benchmarks import read_benchmark
 from gristmill.intake.languages import check_languages
+from gristmill.intake.licensing import read_license_files
 from gristmill.intake.sources import resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.layout import FILES
@@ -21,9 +24,11 @@ from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.steps.context import Context
-from gristmill.steps.decide import Decision, decide
+from gristmill.steps.decide import Piece, decide, lay_out
+from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.finish import Outcome, describe, machine, write_files_table
 from gristmill.steps.gather import DataFiles
+from gristmill.steps.license import license_documents
 from gristmill.steps.prepare import batches, prepare
 from gristmill.steps.shape import shape
 from gristmill.tokenizing.locating import locate
@@ -38,9 +43,13 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
     check_languages(config.scan.languages)
+    if config.licenses.allow:
+        AllowList.of(config.licenses.allow)
+    benchmarks = [read_benchmark(path) for path in config.split.against]
     try:
         work = Workspace(config.out)
-        work.refuse_sources([source.root for source in resolve_sources(config.sources)])
+        sources = resolve_sources(config.sources)
+        work.refuse_sources([source.root for source in sources])
         with work:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
@@ -53,14 +62,23 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
             with progress.phase("scan") as step:
                 found = scan(config.sources, config.scan, leave_out=(work.target, work.folder))
                 step.advance(len(found.files))
+                licenses = read_license_files(sources, found, is_license_name)
             source_bytes = sum(file.size for file in found.files)
             with LocalRunner(num_workers(config.run.workers, source_bytes)) as runner:
                 documents, drops = _prepare(context, found, runner, progress)
                 with progress.phase("decide"):
-                    decision = decide(documents, config)
+                    documents, not_allowed = license_documents(documents, licenses, config.licenses)
+                    drops += not_allowed
+                    _require_documents(documents, drops, config)
+                    decision = decide(context, documents)
+                with progress.phase("compare"):
+                    decision, decontamination = decontaminate(context, decision, benchmarks, runner.map)
                     drops += decision.drops
-                    work.require_space(0 if config.output.compress == "zstd" else _num_bytes(decision))
-                data_files = _shape(context, decision, runner, progress)
+                    _require_documents(decision.kept, drops, config)
+                pieces = list(lay_out(decision.kept, decision.split_of, config.output))
+                num_bytes = sum(piece.num_bytes for piece in pieces)
+                work.require_space(0 if config.output.compress == "zstd" else num_bytes)
+                data_files = _shape(context, pieces, runner, progress)
             with progress.phase("finish"):
                 write_files_table(work.dataset / FILES, decision, drops)
             run = Run(
@@ -70,7 +88,8 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
                 source_bytes=sum(document.size for document in decision.kept),
                 **machine(),
             )
-            manifest = describe(context, Outcome(definition, found, decision, drops, data_files), run)
+            outcome = Outcome(definition, found, decision, decontamination, drops, data_files)
+            manifest = describe(context, outcome, run)
             write_manifest(manifest, work.dataset)
             work.publish()
             return manifest
@@ -89,23 +108,22 @@ def _prepare(
             documents += prepared.documents
             drops += prepared.drops
             step.advance(len(prepared.documents) + len(prepared.drops))
-    if not documents:
-        raise InputError(_nothing_to_build(context.config, drops))
     return documents, drops
 
 
-def _shape(context: Context, decision: Decision, runner: LocalRunner, progress: Progress) -> dict[str, FileFacts]:
-    total = sum(document.num_windows for document in decision.kept)
+def _shape(context: Context, pieces: list[Piece], runner: LocalRunner, progress: Progress) -> dict[str, FileFacts]:
+    total = sum(document.num_windows for piece in pieces for document in piece.documents)
     files = DataFiles(context.dataset)
     with progress.phase("shape", total=total, unit="windows") as step:
-        for piece, shaped in zip(decision.pieces, runner.map(partial(shape, context), decision.pieces), strict=True):
+        for piece, shaped in zip(pieces, runner.map(partial(shape, context), pieces), strict=True):
             files.add(piece, shaped)
             step.advance(shaped.num_rows)
         return files.close()
 
 
-def _num_bytes(decision: Decision) -> int:
-    return sum(piece.num_bytes for piece in decision.pieces)
+def _require_documents(documents: list[PreparedDocument], drops: list[Drop], config: Config) -> None:
+    if not documents:
+        raise InputError(_nothing_to_build(config, drops))
 
 
 def _rounded(seconds: dict[str, float]) -> dict[str, float]:

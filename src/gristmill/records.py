@@ -6,6 +6,7 @@ SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windo
 """
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -32,9 +33,24 @@ class DropReason(StrEnum):
     CHANGED_WHILE_READ = "changed_while_read"
     EMPTY = "empty"
     BINARY = "binary"
+    BAD_NOTEBOOK = "bad_notebook"
+    VENDORED = "vendored"
+    LOCK_FILE = "lock_file"
+    GENERATED = "generated"
+    MINIFIED = "minified"
+    ONE_LINE = "one_line"
+    ENCODED_DATA = "encoded_data"
+    TOO_SHORT = "too_short"
+    MEAN_LINE_TOO_LONG = "mean_line_too_long"
+    LINE_TOO_LONG = "line_too_long"
+    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic"
+    HOLDS_SECRET = "holds_secret"
+    LICENSE_NOT_ALLOWED = "license_not_allowed"
     NO_TOKENS = "no_tokens"
     CONTROL_TOKEN = "control_token"
     EXACT_DUPLICATE = "exact_duplicate"
+    NEAR_DUPLICATE = "near_duplicate"
+    CONTAMINATED = "contaminated"
 
 
 DROP_REASONS: dict[DropReason, str] = {
@@ -51,9 +67,24 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.CHANGED_WHILE_READ: "changed during each of three attempts to read it",
     DropReason.EMPTY: "no bytes, or nothing but a byte order mark",
     DropReason.BINARY: "neither UTF-8, UTF-16 with a mark, nor clearly Latin-1 text",
+    DropReason.BAD_NOTEBOOK: "a notebook that cannot be taken apart into cells",
+    DropReason.VENDORED: "other people's code: in a folder named vendor, third_party and the like",
+    DropReason.LOCK_FILE: "pinned dependencies",
+    DropReason.GENERATED: "written by a program: it says so, is named so, or is a source map",
+    DropReason.MINIFIED: "made small for a browser",
+    DropReason.ONE_LINE: "all of it in one long line",
+    DropReason.ENCODED_DATA: "base64, hex or escapes in a long run, or in most of it",
+    DropReason.TOO_SHORT: "nothing but blanks in it, or hardly more",
+    DropReason.MEAN_LINE_TOO_LONG: "its mean line is too long",
+    DropReason.LINE_TOO_LONG: "its longest line is too long",
+    DropReason.TOO_LITTLE_ALPHABETIC: "too few letters in it",
+    DropReason.HOLDS_SECRET: "holds a secret, with --secrets drop",
+    DropReason.LICENSE_NOT_ALLOWED: "its licence is not on --license-allow, or unknown",
     DropReason.NO_TOKENS: "the tokenizer makes nothing of it",
     DropReason.CONTROL_TOKEN: "the tokenizer would turn its text into a control token",
     DropReason.EXACT_DUPLICATE: "the same text as a file earlier in path order, which stays",
+    DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its group, which stays",
+    DropReason.CONTAMINATED: "held out, and nearly all of it is in train too",
 }
 
 
@@ -75,13 +106,44 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int | None = None
     language: str | None = None
     sha256: str | None = None
+    group: str | None = None
+    split: Split | None = None
+    """Where it would be, if it was dropped after the splits were made: a later build keeps to it."""
+    twin: str | None = None
+    similarity: float | None = None
+    measures: bytes | None = None
+    license: str | None = None
+    license_from: str | None = None
 
     @classmethod
-    def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str) -> "Drop":
-        drop = cls(repo=file.repo, path=file.path, reason=reason, detail=detail, size=file.size)
+    def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
         if isinstance(file, PreparedDocument):
-            return msgspec.structs.replace(drop, language=file.language, sha256=file.sha256)
-        return drop
+            names = ("language", "sha256", "measures", "license", "license_from")
+            more = {**{name: getattr(file, name) for name in names}, **more}
+        return cls(repo=file.repo, path=file.path, reason=reason, detail=detail, size=file.size, **more)
+
+
+class Redaction(msgspec.Struct, frozen=True, gc=False):
+    """A secret that was taken out: never its value."""
+
+    kind: str
+    line: int
+    start: int
+    """Bytes of the text before redaction."""
+    end: int
+    hash: str
+    """Four hex digits, salted: tells two values apart, and confirms no guess."""
+
+
+class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A range of tokens that is also elsewhere, and where."""
+
+    start: int
+    end: int
+    shared_with: str
+    first_line: int = 0
+    last_line: int = 0
+    """The lines on which its first and last token begin; 0 until that is known."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,31 +156,59 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     """Of the file as it was read, in bytes."""
     sha256: str
-    """Of the file's bytes, as `sha256sum` prints it."""
+    """Of the file's bytes, as `sha256sum` prints it; of the redacted text where secrets were taken out of it, since the
+    digest of a text with one hole in it would confirm a guess of what was in the hole."""
+    measures: bytes | None = None
+    """What the cleaning rules measured, as JSON."""
+    redactions: tuple[Redaction, ...] = ()
 
 
-class PreparedDocument(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What later steps need to know about a document whose ids lie in a shard of the work folder."""
+class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A text whose ids lie in a shard of the work folder."""
 
     repo: str
     path: str
+    num_tokens: int
+    shard: str
+    shard_offset: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.repo}/{self.path}"
+
+
+class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
+    """What later steps need to know about a document."""
+
     language: str
     size: int
     sha256: str
+    """As the Document's."""
     text_sha256: str
     encoding: str
     num_lines: int
-    num_tokens: int
     num_windows: int
     num_emitted_tokens: int
     """Tokens in all its windows, special tokens and padding included."""
     num_tail_tokens_dropped: int
+    num_cut_tokens: int = 0
+    """Tokens that no window shows because they are also in another split."""
     num_row_bytes: int
     """Exactly what its rows will take in the output, so that every piece knows its place before it is written."""
-    shard: str
-    shard_offset: int
     shard_bytes: int
     num_newlines: int
+    measures: bytes | None = None
+    redactions: tuple[Redaction, ...] = ()
+    header_license: str | None = None
+    license: str | None = None
+    license_from: str | None = None
+    cuts: tuple[Cut, ...] = ()
+    drops_touched_windows: bool = False
+    """Instead of cutting the ranges out."""
+
+    @property
+    def num_shown_tokens(self) -> int:
+        return self.num_tokens - self.num_cut_tokens
 
     @property
     def key(self) -> tuple[str, str]:

@@ -4,10 +4,11 @@ import io
 
 import msgspec
 
-from gristmill.manifest import Manifest
+from gristmill.manifest import Decontamination, Manifest
 from gristmill.naming import path_text, printable
-from gristmill.records import DROP_REASONS
+from gristmill.records import DROP_REASONS, Split
 
+LICENSES_SHOWN = 4
 LINE_WIDTH = 100
 
 
@@ -17,6 +18,8 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "fingerprint": manifest.fingerprint,
         "counts": manifest.counts,
         "splits": manifest.splits,
+        "near_duplicates": manifest.near_duplicates,
+        "decontamination": manifest.decontamination,
         "bytes": _data_bytes(manifest),
         "tokens_by_language": manifest.tokens_by_language,
         "seconds": manifest.run.seconds,
@@ -50,6 +53,9 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} in the files, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
         *_tail_line(counts.tail_tokens_dropped),
+        *_cut_lines(manifest.decontamination),
+        *_redaction_lines(counts.redactions),
+        *_license_lines(counts.licenses),
         f"size     {_size(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
@@ -60,6 +66,29 @@ def summary_text(manifest: Manifest, out: str) -> str:
 
 def _tail_line(num_tokens: int) -> list[str]:
     return [f"         {num_tokens:,} of them in tails that --tail drop left out"] if num_tokens else []
+
+
+def _cut_lines(facts: Decontamination) -> list[str]:
+    lines = []
+    for split, cut in facts.tokens_cut.items():
+        if cut:
+            share = cut / facts.tokens_before[split]
+            elsewhere = "held out or in a benchmark" if split is Split.TRAIN else "in train"
+            lines.append(f"{cut:,} tokens ({share:.1%}) of {facts.files_cut[split]:,} {split} files, also {elsewhere}")
+    return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
+
+
+def _redaction_lines(redactions: dict[str, int]) -> list[str]:
+    if not redactions:
+        return []
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in redactions.items())
+    return [f"secrets  {sum(redactions.values()):,} redacted: {kinds}"]
+
+
+def _license_lines(licenses: dict[str, int]) -> list[str]:
+    shown = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
+    more = f", {len(licenses) - LICENSES_SHOWN} others" if len(licenses) > LICENSES_SHOWN else ""
+    return [f"licence  {', '.join(shown)}{more}"]
 
 
 def _size(num_bytes: float) -> str:

@@ -12,5 +12,6 @@ def drop_exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[P
     for document in documents:
         twin = first.setdefault(document.text_sha256, document)
         if twin is not document:
-            drops.append(Drop.of(document, DropReason.EXACT_DUPLICATE, f"same text as {twin.repo}/{twin.path}"))
+            detail = f"same text as {twin.name}"
+            drops.append(Drop.of(document, DropReason.EXACT_DUPLICATE, detail, twin=twin.name, similarity=1.0))
     return list(first.values()), drops

@@ -1,4 +1,4 @@
-"""Groups -> train / validation / test, before any window is cut. A group is never torn apart.
+"""Documents -> groups -> train / validation / test, before any window is cut. A group is never torn apart.
 
 New groups are dealt out by size, from large to small and in an order within each power of two that the seed decides,
 each to the split that lags its share the most. So every split gets its part of the large files and of the small ones,
@@ -6,19 +6,22 @@ and the shares are met to within about the smallest groups.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gristmill.grouping.clusters import UnionFind
 from gristmill.records import PreparedDocument, Split
 
 FileKey = tuple[str, str]
 
 
 class Group(NamedTuple):
-    """Documents that must share a split: a file by itself, or near-duplicates together."""
+    """Documents that must share a split: a file by itself, near-duplicates together, or a whole folder or source."""
 
     name: str
     documents: tuple[PreparedDocument, ...]
+    dropped: tuple[PreparedDocument, ...] = ()
+    """Near-duplicates of one of them: they take no place, but an earlier build may have given them one."""
 
     @property
     def num_tokens(self) -> int:
@@ -38,19 +41,51 @@ class PreviousSplit(NamedTuple):
 NOTHING_BEFORE = PreviousSplit({}, {})
 
 
-def single_groups(documents: Iterable[PreparedDocument]) -> list[Group]:
-    return [Group(f"{document.repo}/{document.path}", (document,)) for document in documents]
+def make_groups(
+    documents: Sequence[PreparedDocument], clusters: Iterable[Sequence[int]], dropped: Collection[int], by: str
+) -> list[Group]:
+    """`clusters` and `dropped` by number; `by` is file, directory or repo. A group goes by the name of its first."""
+    sets = UnionFind(len(documents))
+    first_of_unit: dict[str, int] = {}
+    for number, document in enumerate(documents):
+        sets.join(first_of_unit.setdefault(_unit(document, by), number), number)
+    for members in clusters:
+        for member in members[1:]:
+            sets.join(members[0], member)
+    groups: list[Group] = []
+    for members in sets.sets():
+        kept = tuple(documents[number] for number in members if number not in dropped)
+        gone = tuple(documents[number] for number in members if number in dropped)
+        groups.append(Group(_unit(documents[members[0]], by), kept, gone))
+    return groups
+
+
+def _unit(document: PreparedDocument, by: str) -> str:
+    if by == "repo":
+        return document.repo
+    return document.name if by == "file" else f"{document.repo}/{document.path.rpartition('/')[0]}".rstrip("/") + "/"
 
 
 def assign_splits(
-    groups: Sequence[Group], fractions: Mapping[Split, float], seed: int, previous: PreviousSplit = NOTHING_BEFORE
+    groups: Sequence[Group],
+    fractions: Mapping[Split, float],
+    seed: int,
+    previous: PreviousSplit = NOTHING_BEFORE,
+    *,
+    train_wins: bool = False,
 ) -> dict[str, Split]:
-    """Group name -> split. A group that was split before stays where its first document was."""
+    """Group name -> split. A group that was split before stays where its first document was.
+
+    `train_wins`: one whose documents were in several splits goes to train.
+    """
     assigned: dict[str, Split] = {}
     tokens = dict.fromkeys(fractions, 0)
     new: list[Group] = []
     for group in groups:
-        split = next((split for document in group.documents if (split := previous.of(document))), None)
+        known = [split for document in (*group.documents, *group.dropped) if (split := previous.of(document))]
+        split = known[0] if known else None
+        if train_wins and len(set(known)) > 1:
+            split = Split.TRAIN
         if split is None:
             new.append(group)
         else:

@@ -7,7 +7,8 @@ start 254       ├────────── 510 ────────�
 start 508             ├──────── 492 ────────┤      fresh 236
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,10 @@ from gristmill.config import WindowConfig
 from gristmill.errors import ConfigError
 
 Indices = npt.NDArray[np.int64]
+Range = tuple[int, int]
+"""Half-open, of token indices."""
+
+MIN_STRETCH_TOKENS = 32
 
 
 class WindowShape(NamedTuple):
@@ -69,8 +74,43 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
     return Windows(starts, ends, fresh, 0)
 
 
+def cut_without(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
+    """Windows of what lies between these ranges, in stretches of 32 tokens and more."""
+    stretches = [
+        (start, end)
+        for start, end in zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
+        if end - start >= MIN_STRETCH_TOKENS
+    ]
+    parts = [(start, cut(end - start, shape)) for start, end in stretches]
+    return Windows(
+        starts=_joined([part.starts + start for start, part in parts]),
+        ends=_joined([part.ends + start for start, part in parts]),
+        fresh=_joined([part.fresh for _, part in parts]),
+        num_tail_tokens_dropped=sum(part.num_tail_tokens_dropped for _, part in parts),
+    )
+
+
+def without_touched(windows: Windows, ranges: Sequence[Range]) -> Windows:
+    """The windows that none of these ranges reaches into."""
+    is_clean = np.ones(len(windows), np.bool_)
+    for start, end in ranges:
+        is_clean &= (windows.ends <= start) | (windows.starts >= end)
+    starts, ends = windows.starts[is_clean], windows.ends[is_clean]
+    shown = np.concatenate(([0], ends[:-1]))
+    return Windows(starts, ends, ends - np.maximum(starts, shown), windows.num_tail_tokens_dropped)
+
+
+def _joined(parts: list[Indices]) -> Indices:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
 def lines_of(windows: Windows, newline_tokens: npt.NDArray[np.int32]) -> tuple[Indices, Indices]:
     """The lines, counted from 1, on which each window's first and last token begin."""
-    first = 1 + np.searchsorted(newline_tokens, windows.starts, "left")
-    last = 1 + np.searchsorted(newline_tokens, windows.ends - 1, "left")
+    return lines_between(windows.starts, windows.ends, newline_tokens)
+
+
+def lines_between(starts: Any, ends: Any, newline_tokens: npt.NDArray[np.int32]) -> tuple[Any, Any]:
+    """The same for ranges of tokens, or for one."""
+    first = 1 + np.searchsorted(newline_tokens, starts, "left")
+    last = 1 + np.searchsorted(newline_tokens, ends - 1, "left")
     return first, last

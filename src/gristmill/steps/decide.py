@@ -1,4 +1,4 @@
-"""Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · places."""
+"""Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · cuts · places."""
 
 import hashlib
 import os
@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
+from gristmill.grouping.clusters import MIN_JACCARD, Cluster, find_clusters
 from gristmill.grouping.duplicates import drop_exact_duplicates
-from gristmill.grouping.splitting import NOTHING_BEFORE, FileKey, PreviousSplit, assign_splits, single_groups
+from gristmill.grouping.signatures import NUM_BANDS, Ids, Keys
+from gristmill.grouping.splitting import NOTHING_BEFORE, FileKey, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
-from gristmill.manifest import PreviousSplits
-from gristmill.records import Drop, PreparedDocument, Split
+from gristmill.manifest import NearDuplicates, PreviousSplits
+from gristmill.records import Drop, DropReason, PreparedDocument, Split
+from gristmill.steps.context import Context
+from gristmill.steps.shards import bands_file, read_ids
 
 PIECE_BYTES = 2 << 20
 """Rows that one task formats and writes; memory per worker is a few times this."""
@@ -36,8 +41,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     drops: list[Drop]
     group_of: dict[FileKey, str]
     split_of: dict[FileKey, Split]
-    pieces: list[Piece]
     previous: PreviousSplits | None
+    near_duplicates: NearDuplicates
+    moved_from: dict[FileKey, Split]
+    """Files that an earlier build had in another split than theirs now."""
 
 
 class _PreviousRow(msgspec.Struct, frozen=True):
@@ -47,23 +54,72 @@ class _PreviousRow(msgspec.Struct, frozen=True):
     sha256: str | None = None
 
 
-def decide(documents: Sequence[PreparedDocument], config: Config) -> Decision:
-    """`documents` in path order."""
-    kept, drops = drop_exact_duplicates(documents)
-    groups = single_groups(kept)
+def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
+    """Duplicates, groups and splits; `documents` in path order."""
+    config = context.config
+    distinct, drops = drop_exact_duplicates(documents)
+    clusters = [] if config.duplicates.near == "keep" else _clusters(context, documents, distinct)
+    twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
+    members = [(cluster.first, *(twin.member for twin in cluster.others)) for cluster in clusters]
+    groups = make_groups(distinct, members, twins, config.split.by)
     before, digest = read_previous_splits(config)
-    split_of_group = assign_splits(groups, config.split.fractions(), config.split.seed, before)
-    group_of = {document.key: group.name for group in groups for document in group.documents}
+    split_of_group = assign_splits(
+        groups, config.split.fractions(), config.split.seed, before, train_wins=config.duplicates.near == "group"
+    )
+    group_of = {document.key: group.name for group in groups for document in (*group.documents, *group.dropped)}
     split_of = {key: split_of_group[name] for key, name in group_of.items()}
-    num_kept_in_place = sum(before.of(document) is not None for document in kept)
+    for number, (first, jaccard) in twins.items():
+        twin = distinct[first]
+        detail = f"{jaccard:.3f} of the 5-grams are also in {twin.name}, limit {MIN_JACCARD}"
+        drop = Drop.of(
+            distinct[number], DropReason.NEAR_DUPLICATE, detail, twin=twin.name, similarity=round(jaccard, 6)
+        )
+        drops.append(msgspec.structs.replace(drop, group=group_of[twin.key], split=split_of[twin.key]))
+    kept = [document for number, document in enumerate(distinct) if number not in twins]
+    was = {document.key: split for document in kept if (split := before.of(document))}
+    moved_from = {key: split for key, split in was.items() if split is not split_of[key]}
     return Decision(
         kept=kept,
         drops=drops,
         group_of=group_of,
         split_of=split_of,
-        pieces=list(lay_out(kept, split_of, config.output)),
-        previous=PreviousSplits(sha256=digest, num_files_kept_in_place=num_kept_in_place) if digest else None,
+        previous=PreviousSplits(
+            sha256=digest, num_files_kept_in_place=len(was) - len(moved_from), num_files_moved=len(moved_from)
+        )
+        if digest
+        else None,
+        near_duplicates=NearDuplicates(clusters=len(clusters), files=sum(map(len, members)), dropped=len(twins)),
+        moved_from=moved_from,
     )
+
+
+def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
+    """Those that are near enough to the first of their cluster, by number: that one, and how near."""
+    twins = ((cluster.first, twin) for cluster in clusters for twin in cluster.others)
+    return {twin.member: (first, twin.jaccard) for first, twin in twins if twin.jaccard >= MIN_JACCARD}
+
+
+def _clusters(
+    context: Context, documents: Sequence[PreparedDocument], distinct: Sequence[PreparedDocument]
+) -> list[Cluster]:
+    """Near-duplicates among the distinct documents, by their number there."""
+    is_distinct = {document.key for document in distinct}
+    keys = np.concatenate([_band_keys(context.prepared, shard) for shard in _shards_of(documents)])
+    chosen = keys[[number for number, document in enumerate(documents) if document.key in is_distinct]]
+    vocab_size = context.tokenizer.vocab_size
+
+    def ids_of(number: int) -> Ids:
+        return next(read_ids(context.prepared, [distinct[number]], vocab_size))
+
+    return find_clusters(chosen, ids_of)
+
+
+def _shards_of(documents: Iterable[PreparedDocument]) -> list[str]:
+    return list(dict.fromkeys(document.shard for document in documents))
+
+
+def _band_keys(folder: Path, shard: str) -> Keys:
+    return np.fromfile(folder / bands_file(shard), np.uint64).reshape(-1, NUM_BANDS)
 
 
 def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:

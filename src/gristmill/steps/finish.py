@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,14 +14,29 @@ import gristmill
 from gristmill.config import SplitConfig, fingerprint
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, write_atomically
-from gristmill.manifest import FORMAT, Counts, FileFacts, Manifest, Run, SourceFacts, SplitFacts, TokenizerFacts
-from gristmill.records import Drop, PreparedDocument, Split
+from gristmill.manifest import (
+    FORMAT,
+    Counts,
+    Decontamination,
+    FileFacts,
+    Manifest,
+    Run,
+    SourceFacts,
+    SplitFacts,
+    TokenizerFacts,
+)
+from gristmill.records import Drop, DropReason, PreparedDocument, Split
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.tokenizing.definition import Definition
 
-VERSIONED = ("gigatoken", "identify", "msgspec", "numpy", "orjson", "pathspec", "zstandard")
+VERSIONED = (
+    *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "pathspec", "rensa"),
+    "zstandard",
+)
 WORTH_A_WARNING = 0.01
+MUCH_CUT = 1 / 3
+FILES_NAMED = 5
 
 
 def write_files_table(path: Path, decision: Decision, drops: Sequence[Drop]) -> None:
@@ -46,10 +61,19 @@ def _kept_row(document: PreparedDocument, decision: Decision) -> dict[str, Any]:
         "bytes": document.size,
         "lines": document.num_lines,
         "tokens": document.num_tokens,
+        "cut_tokens": document.num_cut_tokens,
         "windows": document.num_windows,
         "sha256": document.sha256,
+        "license": document.license,
+        "license_from": document.license_from,
+        "moved_from": decision.moved_from.get(document.key),
         "reason": None,
         "detail": None,
+        "twin": None,
+        "similarity": None,
+        "measures": _raw(document.measures),
+        "redactions": document.redactions,
+        "cuts": document.cuts,
     }
 
 
@@ -58,15 +82,28 @@ def _dropped_row(drop: Drop) -> dict[str, Any]:
         "repo": drop.repo,
         "path": drop.path,
         "status": "dropped",
-        **dict.fromkeys(("split", "group")),
+        "split": drop.split,
+        "group": drop.group,
         "language": drop.language,
         "encoding": None,
         "bytes": drop.size,
-        **dict.fromkeys(("lines", "tokens", "windows")),
+        **dict.fromkeys(("lines", "tokens", "cut_tokens", "windows")),
         "sha256": drop.sha256,
+        "license": drop.license,
+        "license_from": drop.license_from,
+        "moved_from": None,
         "reason": drop.reason,
         "detail": drop.detail,
+        "twin": drop.twin,
+        "similarity": drop.similarity,
+        "measures": _raw(drop.measures),
+        "redactions": (),
+        "cuts": (),
     }
+
+
+def _raw(json: bytes | None) -> msgspec.Raw | None:
+    return None if json is None else msgspec.Raw(json)
 
 
 class Outcome(NamedTuple):
@@ -76,12 +113,13 @@ class Outcome(NamedTuple):
     """As it was located: with its name and revision."""
     scan: Scan
     decision: Decision
+    decontamination: Decontamination
     drops: Sequence[Drop]
     data_files: Mapping[str, FileFacts]
 
 
 def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
-    located, scan, decision, drops, data_files = outcome
+    located, scan, decision, decontamination, drops, data_files = outcome
     definition = context.tokenizer.definition
     splits = _split_facts(decision)
     found = Counter([*(document.repo for document in decision.kept), *(drop.repo for drop in drops)])
@@ -106,6 +144,8 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             SourceFacts(repo=repo, commit=commit, found=found[repo]) for repo, commit in sorted(scan.commits.items())
         ],
         previous_splits=decision.previous,
+        near_duplicates=decision.near_duplicates,
+        decontamination=decontamination,
         columns=context.row_format.columns,
         counts=Counts(
             found=found.total(),
@@ -113,11 +153,13 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             dropped=len(drops),
             dropped_by_reason=dict(sorted(Counter(drop.reason for drop in drops).items())),
             tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
+            redactions=_sorted(redaction.kind for document in decision.kept for redaction in document.redactions),
+            licenses=_sorted(document.license or "" for document in decision.kept),
         ),
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
-        warnings=[*scan.warnings, *_split_warnings(context.config.split, splits, decision)],
+        warnings=[*scan.warnings, *_split_warnings(context.config.split, splits, outcome)],
         run=run,
     )
 
@@ -131,19 +173,24 @@ def _digest_of(path: Path) -> FileFacts:
     return FileFacts(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
+def _sorted(names: Iterable[str]) -> dict[str, int]:
+    """How often each, the most frequent first."""
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
 def _split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
         members[decision.split_of[document.key]].append(document)
-    total = sum(document.num_tokens for document in decision.kept)
+    total = sum(document.num_shown_tokens for document in decision.kept)
     return {
         split: SplitFacts(
             files=len(documents),
             groups=len({decision.group_of[document.key] for document in documents}),
             windows=sum(document.num_windows for document in documents),
-            tokens=sum(document.num_tokens for document in documents),
+            tokens=sum(document.num_shown_tokens for document in documents),
             emitted_tokens=sum(document.num_emitted_tokens for document in documents),
-            share=round(sum(document.num_tokens for document in documents) / total, 6),
+            share=round(sum(document.num_shown_tokens for document in documents) / total, 6),
         )
         for split, documents in members.items()
     }
@@ -154,18 +201,46 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
         by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
-        by_split[decision.split_of[document.key]] += document.num_tokens
+        by_split[decision.split_of[document.key]] += document.num_shown_tokens
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
-def _split_warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], decision: Decision) -> Iterator[str]:
+def _split_warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: Outcome) -> Iterator[str]:
+    decision = outcome.decision
+    if decision.moved_from:
+        moves = [
+            f"{repo}/{path} from {split}" for (repo, path), split in list(decision.moved_from.items())[:FILES_NAMED]
+        ]
+        yield (
+            f"{len(decision.moved_from)} files moved into the split of the files they must be with: "
+            f"{', '.join(moves)}{', …' if len(decision.moved_from) > FILES_NAMED else ''} (moved_from in {FILES})."
+        )
+    yield from _cut_warnings(outcome)
+    before = outcome.decontamination.tokens_before
     for split, fraction in config.fractions().items():
-        facts = splits[split]
+        facts, share = splits[split], before[split] / sum(before.values())
         if fraction and not facts.files:
             why = "the earlier build's splits" if decision.previous else f"only {len(decision.kept)} files"
             yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
-        elif decision.previous and abs(facts.share - fraction) > WORTH_A_WARNING:
+        elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
             yield (
-                f"{split} has {facts.share:.1%} of the tokens where {fraction:.1%} were asked for: "
+                f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
                 "files stay in the split of the earlier build. Use --fresh-splits to start over."
             )
+
+
+def _cut_warnings(outcome: Outcome) -> Iterator[str]:
+    """Where much of a held-out split is in train too, a few files are often to blame."""
+    facts, decision = outcome.decontamination, outcome.decision
+    for split, num_cut in facts.tokens_cut.items():
+        if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
+            continue
+        members = [document for document in decision.kept if decision.split_of[document.key] is split]
+        worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
+        named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
+        gone = [drop for drop in outcome.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
+        whole = f"; {len(gone)} files went whole" if gone else ""
+        yield (
+            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens are also in train and were cut. "
+            f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
+        )

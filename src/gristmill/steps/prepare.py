@@ -1,17 +1,22 @@
-"""Step 1, over batches of files: read · decode · tokenize · measure -> a shard of ids, and facts per document."""
+"""Step 1, over batches of files: read · decode · clean · tokenize · sign -> a shard of ids, and facts per document."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 
 import msgspec
 
+from gristmill.cleaning.licenses import header_license
+from gristmill.cleaning.rules import Limits
 from gristmill.config import RunConfig
-from gristmill.formats.jsonl import DocumentRows
+from gristmill.grouping.signatures import Ids, band_keys
 from gristmill.intake.reading import read_document
 from gristmill.records import Document, Drop, DropReason, PreparedDocument, SourceFile
-from gristmill.shaping.windows import cut
+from gristmill.steps.clean import clean
 from gristmill.steps.context import Context
-from gristmill.steps.shards import Block, to_bytes
+from gristmill.steps.rows import measured
+from gristmill.steps.shards import Block, bands_file, to_bytes
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,59 +48,58 @@ def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
 
 
 def prepare(context: Context, batch: Batch) -> PreparedBatch:
+    config = context.config
+    limits = Limits.of(config.rules)
     documents: list[PreparedDocument] = []
     drops: list[Drop] = []
+    ids: list[Ids] = []
     with (context.prepared / batch.shard).open("wb") as shard:
         for file in batch.files:
-            read = read_document(file, context.config.scan)
-            prepared = read if isinstance(read, Drop) else _prepare_document(context, read, batch.shard, shard.tell())
+            read = read_document(file, config.scan)
+            cleaned = read if isinstance(read, Drop) else clean(read, config, limits)
+            prepared = cleaned if isinstance(cleaned, Drop) else _prepare_document(context, cleaned, shard)
             if isinstance(prepared, Drop):
                 drops.append(prepared)
             else:
                 document, block = prepared
-                shard.write(block)
                 documents.append(document)
+                ids.append(block.ids)
+    if config.duplicates.near != "keep":
+        band_keys(ids).tofile(context.prepared / bands_file(batch.shard))
     return PreparedBatch(documents=documents, drops=drops)
 
 
-def _prepare_document(
-    context: Context, document: Document, shard: str, shard_offset: int
-) -> tuple[PreparedDocument, bytes] | Drop:
-    tokenizer, row_format = context.tokenizer, context.row_format
-    encoded = tokenizer.encode(document.text, with_starts=row_format.with_text)
+def _prepare_document(context: Context, document: Document, shard: BinaryIO) -> tuple[PreparedDocument, Block] | Drop:
+    tokenizer, text = context.tokenizer, document.text
+    encoded = tokenizer.encode(text, with_starts=context.row_format.with_text)
+    facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
     if not len(encoded.ids):
-        return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(document.text)} bytes give no token")
+        return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(text)} bytes give no token", **facts)
     if encoded.control_id is not None:
-        return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}")
-    block = Block.of(encoded, document.text, tokenizer.vocab_size)
-    windows = cut(len(encoded.ids), context.window_shape)
-    rows = DocumentRows(
-        repo=document.file.repo,
-        path=document.file.path,
-        language=document.language,
-        ids=block.ids,
-        newline_tokens=block.newline_tokens,
-        windows=windows,
-        text=block.text,
-    )
+        return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}", **facts)
+    block = Block.of(encoded, text, tokenizer.vocab_size)
     content = to_bytes(block)
-    is_as_read = document.encoding == "utf-8"
-    return PreparedDocument(
+    prepared = PreparedDocument(
         repo=document.file.repo,
         path=document.file.path,
         language=document.language,
         size=document.size,
         sha256=document.sha256,
-        text_sha256=document.sha256 if is_as_read else hashlib.sha256(document.text).hexdigest(),
+        text_sha256=hashlib.sha256(text).hexdigest(),
         encoding=document.encoding,
-        num_lines=document.text.count(b"\n") + (not document.text.endswith(b"\n")),
+        num_lines=text.count(b"\n") + (not text.endswith(b"\n")),
         num_tokens=len(encoded.ids),
-        num_windows=len(windows),
-        num_emitted_tokens=row_format.num_emitted(windows),
-        num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
-        num_row_bytes=row_format.num_row_bytes(rows),
-        shard=shard,
-        shard_offset=shard_offset,
+        num_windows=0,
+        num_emitted_tokens=0,
+        num_tail_tokens_dropped=0,
+        num_row_bytes=0,
+        shard=os.path.basename(shard.name),
+        shard_offset=shard.tell(),
         shard_bytes=len(content),
         num_newlines=len(encoded.newline_tokens),
-    ), content
+        measures=document.measures,
+        redactions=document.redactions,
+        header_license=header_license(text),
+    )
+    shard.write(content)
+    return measured(context, prepared, block), block

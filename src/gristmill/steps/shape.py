@@ -5,11 +5,10 @@ import os
 import msgspec
 
 from gristmill.errors import GristmillError
-from gristmill.formats.jsonl import DocumentRows
 from gristmill.formats.zstd import Frame, compress_rows
-from gristmill.shaping.windows import cut
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
+from gristmill.steps.rows import rows_of
 from gristmill.steps.shards import read_blocks
 
 
@@ -22,15 +21,9 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 def shape(context: Context, piece: Piece) -> ShapedPiece:
     row_format, window_shape = context.row_format, context.window_shape
-    vocab_size = context.tokenizer.vocab_size
     rows: list[bytes] = []
-    for document, block in read_blocks(context.prepared, piece.documents, vocab_size):
-        windows = cut(document.num_tokens, window_shape)
-        rows += row_format.format_rows(
-            DocumentRows(
-                document.repo, document.path, document.language, block.ids, block.newline_tokens, windows, block.text
-            )
-        )
+    for document, block in read_blocks(context.prepared, piece.documents, context.tokenizer.vocab_size):
+        rows += row_format.format_rows(rows_of(document, block, window_shape))
     if context.config.output.compress == "zstd":
         compressed, frames = compress_rows(rows)
         return ShapedPiece(num_rows=len(rows), compressed=compressed, frames=frames)

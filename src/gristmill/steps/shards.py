@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill.formats.jsonl import DocumentText
-from gristmill.records import PreparedDocument
+from gristmill.records import PreparedDocument, StoredText
 from gristmill.tokenizing.tokenizer import Encoded
 
 
@@ -28,6 +28,11 @@ class Block(NamedTuple):
         return cls(encoded.ids.astype(_id_type(vocab_size)), encoded.newline_tokens, text)
 
 
+def bands_file(shard: str) -> str:
+    """Beside the shard: the keys by which its documents' near-duplicates are found, a row each."""
+    return shard.removesuffix(".ids") + ".bands"
+
+
 def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
@@ -35,6 +40,23 @@ def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
 def to_bytes(block: Block) -> bytes:
     text = () if block.text is None else (block.text.starts.tobytes(), block.text.utf8)
     return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), *text))
+
+
+def write_ids(shard: BinaryIO, ids: npt.NDArray[Any], vocab_size: int) -> None:
+    shard.write(ids.astype(_id_type(vocab_size)).tobytes())
+
+
+def read_ids(folder: Path, texts: Sequence[StoredText], vocab_size: int) -> Iterator[npt.NDArray[Any]]:
+    """In the order given; texts of one shard next to each other cost one open."""
+    kind = _id_type(vocab_size)
+    for shard, group in groupby(texts, key=lambda text: text.shard):
+        descriptor = os.open(folder / shard, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for text in group:
+                size = text.num_tokens * np.dtype(kind).itemsize
+                yield np.frombuffer(os.pread(descriptor, size, text.shard_offset), kind)
+        finally:
+            os.close(descriptor)
 
 
 def read_blocks(

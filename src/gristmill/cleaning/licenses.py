@@ -1,0 +1,235 @@
+"""Which licence a file is under, as an SPDX id with the place that says so. Unknown is NOASSERTION, never guessed.
+
+1. An `SPDX-License-Identifier:` at the top of the file itself.
+2. Else the licence files of its folder, or of the nearest folder above that has any.
+
+What is near wins, also when it is not understood: an unknown licence in `vendor/x/` is not covered up by the MIT at
+the top.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+from gristmill.cleaning.license_texts import APPENDIXES, TERMS, digests_of
+from gristmill.errors import ConfigError
+
+NOASSERTION = "NOASSERTION"
+HEADER = "header"
+
+HEADER_BYTES = 4096
+HEADER_LINES = 30
+TAG = b"SPDX-License-Identifier:"
+# Before the tag, no quote may come after a letter: in `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data, while
+# a docstring, a Vim comment and troff's `.\"` begin with a quote.
+BEFORE_TAG = re.compile(rb"[^A-Za-z]*+[^\"'`]*+")
+COMMENT_END = re.compile(r"\*/|-->|--%>|\*\)|-\}|#\}|\}\}|%>|\?>|\]\]|\|#|=#|\"\"\"|'''")
+TRAILING = " \t\f\v.,;:!\"'`*#/\\|-"
+MAX_EXPRESSION_CHARACTERS = 1000
+
+FILE_STEM = re.compile(r"(?:un)?licen[sc]e\d?|copying\d?")
+# Besides the stem, a licence file's name has only these: so LICENSE-MIT and COPYING.LESSER, but not license.py,
+# license-header.txt or LICENSE.third-party, which is about other code.
+FILE_QUALIFIERS = frozenset(
+    """
+    txt text md markdown rst adoc
+    mit x11 isc bsd zlib apache apache2 mozilla mpl mpl2 epl boost bsl unlicense wtfpl psf python cc by sa cc0
+    gnu gpl gpl2 gpl3 gplv2 gplv3 lgpl lgpl2 lgpl3 lgplv2 lgplv3 agpl agpl3 agplv3 lesser lib clause
+    code docs commercial proprietary enterprise ee
+    """.split()  # noqa: SIM905 - a table
+)
+VERSION = re.compile(r"v?\d")
+
+TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
+
+
+class License(NamedTuple):
+    spdx: str
+    """An SPDX id or expression, or NOASSERTION."""
+    found_in: str | None
+    """`header`, or the licence file relative to the source; for NOASSERTION the files that left it open, or None."""
+
+
+def license_of(path: str, header: str | None, folders: "FolderLicenses") -> License:
+    return License(header, HEADER) if header is not None else folders.of(path)
+
+
+def header_license(text: bytes) -> str | None:
+    """The canonical expression; NOASSERTION for a tag that is not SPDX; None where there is no tag.
+
+    Several tags in one file all apply, as REUSE has it: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
+    One of them not being SPDX leaves the whole unknown.
+    """
+    if text.find(TAG, 0, HEADER_BYTES) < 0:
+        return None
+    lines = text[:HEADER_BYTES].splitlines()
+    if len(text) > HEADER_BYTES:
+        lines.pop()  # cut off anywhere, GPL-2.0-or-later would be GPL-2.0
+    parts = [line.partition(TAG) for line in lines[:HEADER_LINES]]
+    tags = [after.decode("utf-8", "replace") for before, tag, after in parts if tag and BEFORE_TAG.fullmatch(before)]
+    found = [canonical_expression(_without_comment_end(tag)) for tag in tags]
+    expressions = [expression for expression in dict.fromkeys(found) if expression is not None]
+    if not found:
+        return None
+    if None in found:
+        return NOASSERTION
+    if len(expressions) == 1:
+        return expressions[0]
+    return " AND ".join(f"({expression})" if " OR " in expression else expression for expression in expressions)
+
+
+def _without_comment_end(tag: str) -> str:
+    return COMMENT_END.split(tag, maxsplit=1)[0].strip().rstrip(TRAILING)
+
+
+@lru_cache(maxsize=4096)
+def canonical_expression(expression: str) -> str | None:
+    """In SPDX's own spelling; None where it is none. `mit or apache-2.0` -> `MIT OR Apache-2.0`"""
+    if len(expression) > MAX_EXPRESSION_CHARACTERS:
+        return None
+    try:
+        return str(canonicalize_license_expression(expression))
+    except InvalidLicenseExpression:
+        return None
+
+
+def identify_license(text: str) -> str | None:
+    """The id of a licence file's text, if it says exactly what that licence says (see license_texts)."""
+    digests = digests_of(text)
+    if digests is None or (digests.appendix is not None and digests.appendix not in APPENDIXES):
+        return None
+    return _id_by_digest().get(digests.terms)
+
+
+@cache
+def _id_by_digest() -> dict[str, str]:
+    return {digest: spdx for spdx, digests in TERMS.items() for digest in digests}
+
+
+def is_license_name(name: str) -> bool:
+    parts = re.split(r"[-_. ]+", name.lower().strip("-_. "))
+    others = [part for part in parts if not FILE_STEM.fullmatch(part)]
+    return len(others) < len(parts) and all(part in FILE_QUALIFIERS or VERSION.fullmatch(part) for part in others)
+
+
+class FolderLicenses:
+    """The licence files of one source, asked by path."""
+
+    def __init__(self, license_files: Mapping[str, str | None]) -> None:
+        """From each licence file's path, relative to the source, to its text; None where it could not be read."""
+        ids_by_folder: dict[str, dict[str, str | None]] = {}
+        for path, text in sorted(license_files.items()):
+            folder = path.rpartition("/")[0]
+            ids_by_folder.setdefault(folder, {})[path] = identify_license(text) if text is not None else None
+        self._by_folder = {folder: _one_license(ids) for folder, ids in ids_by_folder.items()}
+
+    def of(self, path: str) -> License:
+        folder = path
+        while folder:
+            folder = folder.rpartition("/")[0]
+            if folder in self._by_folder:
+                return self._by_folder[folder]
+        return License(NOASSERTION, None)
+
+
+def _one_license(ids: dict[str, str | None]) -> License:
+    """Of the licence files in one folder: the id they agree on.
+
+    One that is not recognised may add conditions, and of LICENSE-MIT beside LICENSE-APACHE nobody has said whether it
+    is a choice: both are left open. The LGPL-3.0 is the exception, being written as an addition to the GPL-3.0: it
+    comes as COPYING + COPYING.LESSER. (The LGPL-2.1 stands alone. Beside a GPL, each may cover other files.)
+    """
+    paths = {spdx: path for path, spdx in reversed(ids.items())}
+    if set(paths) == {"LGPL-3.0", "GPL-3.0"} and "lesser" in paths["LGPL-3.0"].rpartition("/")[2].lower():
+        return License("LGPL-3.0", paths["LGPL-3.0"])
+    [spdx, *others] = paths
+    if others or spdx is None:
+        return License(NOASSERTION, ", ".join(ids))
+    return License(spdx, paths[spdx])
+
+
+class AllowList:
+    """The licences that `--license-allow` names.
+
+    | listed | allows | not |
+    | --- | --- | --- |
+    | `GPL-2.0`, `GPL-2.0-only` | both, and `GPL-2.0-or-later`, `GPL-2.0+`, which offer that version | `GPL-3.0` |
+    | `GPL-2.0-or-later`, `GPL-2.0+` | both | `GPL-2.0`, which may be that version only |
+    | `GPL-2.0` | also `WITH` any exception: those only add permissions | |
+    | `GPL-2.0 WITH Classpath-exception-2.0` | that | `GPL-2.0` |
+    | `NOASSERTION` | files whose licence is unknown | |
+    """
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._allowed = frozenset(_key(spdx) for spdx in ids)
+
+    @classmethod
+    def of(cls, ids: Sequence[str]) -> "AllowList":
+        """ConfigError for what is no id. An item may itself be a list: `MIT,Apache-2.0`."""
+        items = [item.strip() for listed in ids for item in listed.split(",")]
+        return cls(_listed_id(item) for item in items if item)
+
+    def allows(self, spdx: str) -> bool:
+        """`A OR B` needs one of them allowed, `A AND B` both."""
+        if spdx == NOASSERTION:
+            return NOASSERTION in self._allowed
+        expression = canonical_expression(spdx)
+        if expression is None:
+            return False
+        # Per open parenthesis: whether an alternative before the last OR is allowed, and whether all since then is.
+        any_before, all_since = [False], [True]
+        for token in TOKEN.findall(f"({expression})"):
+            if token == "(":
+                any_before.append(False)
+                all_since.append(True)
+            elif token == ")":
+                before, since = any_before.pop(), all_since.pop()
+                all_since[-1] &= before or since
+            elif token == "OR":
+                any_before[-1] |= all_since[-1]
+                all_since[-1] = True
+            elif token != "AND":
+                all_since[-1] &= self._allows_one(token)
+        return all_since[0]
+
+    def _allows_one(self, spdx: str) -> bool:
+        bare, _, exception = _key(spdx).partition(" with ")
+        choices = [bare, bare.removesuffix("+")]
+        return any(
+            choice in self._allowed or (exception and f"{choice} with {exception}" in self._allowed)
+            for choice in choices
+        )
+
+
+def _key(spdx: str) -> str:
+    """One spelling per meaning: `GPL-2.0-or-later` -> `gpl-2.0+`, `GPL-2.0-only` -> `gpl-2.0`."""
+    if spdx == NOASSERTION:
+        return spdx
+    bare, with_, exception = spdx.lower().partition(" with ")
+    if bare.endswith("-or-later"):
+        bare = bare.removesuffix("-or-later") + "+"
+    return bare.removesuffix("-only") + with_ + exception
+
+
+def _listed_id(item: str) -> str:
+    if item.upper() == NOASSERTION:
+        return NOASSERTION
+    spdx = canonical_expression(item)
+    if spdx is None:
+        raise ConfigError(f"--license-allow {item!r} is no SPDX id. {_advice(item)}")
+    if len(TOKEN.findall(spdx)) > 1:
+        raise ConfigError(f"--license-allow takes ids, got the expression {item!r}. Try each of its ids, with commas.")
+    return spdx
+
+
+def _advice(item: str) -> str:
+    known = {spdx.lower(): spdx for spdx in (*TERMS, NOASSERTION)}
+    longer = [name for name in known if name.startswith(item.lower())]
+    near = longer or difflib.get_close_matches(item.lower(), known, n=1)
+    if not near:
+        return "They are listed at https://spdx.org/licenses/, like MIT or Apache-2.0."
+    return f"Try {' or '.join(known[name] for name in near)}."

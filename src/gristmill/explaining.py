@@ -1,0 +1,292 @@
+"""Why is this file in, out, or in that split; and which file does this row come from.
+
+explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123)
+"""
+
+import difflib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from gristmill.cleaning.licenses import NOASSERTION
+from gristmill.cleaning.rules import RULES, Limits
+from gristmill.config import RulesConfig
+from gristmill.dataset import Dataset, open_dataset
+from gristmill.errors import DatasetError, InputError
+from gristmill.layout import FILES
+from gristmill.manifest import Manifest
+from gristmill.naming import path_text, printable
+from gristmill.records import DROP_REASONS, Cut, DropReason, Redaction, Split
+
+NAMES_LISTED = 10
+WINDOWS_LISTED = 12
+
+
+class FileRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of files.jsonl."""
+
+    repo: str
+    path: str
+    status: str
+    split: Split | None
+    group: str | None
+    language: str | None
+    encoding: str | None
+    bytes: int | None
+    lines: int | None
+    tokens: int | None
+    cut_tokens: int | None
+    windows: int | None
+    sha256: str | None
+    license: str | None
+    license_from: str | None
+    moved_from: Split | None
+    reason: DropReason | None
+    detail: str | None
+    twin: str | None
+    similarity: float | None
+    measures: dict[str, float | str | None] | None
+    redactions: list[Redaction]
+    cuts: list[Cut]
+
+    @property
+    def name(self) -> str:
+        return f"{self.repo}/{self.path}"
+
+
+class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
+    rule: str
+    value: float | str | None
+    limit: float | None
+    """None: the rule has none, or is switched off for this language."""
+    is_defect: bool
+
+
+class WindowPlace(msgspec.Struct, frozen=True, kw_only=True):
+    row: str
+    """`test:123`: what `--row` takes."""
+    lines: tuple[int, int]
+    start: int
+    num_ids: int
+    fresh: int
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    file: FileRow
+    line: int | None
+    """What was asked about; None: the whole file."""
+    commit: str | None
+    rules: list[RuleResult]
+    group_members: list[str]
+    """Other files that must be in the same split."""
+    near_duplicates: list[tuple[str, float]]
+    """Files that were dropped in favour of this one, and how similar they are."""
+    windows: list[WindowPlace]
+    """All, or those that show the line."""
+
+
+def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
+    """`path` as in files.jsonl, with or without its repo, with or without `:LINE` at its end."""
+    dataset = open_dataset(folder)
+    table = _read_table(dataset.folder)
+    row, line = _find(path, table)
+    return _explain(dataset, table, row, line)
+
+
+def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
+    """The file that a row shows, with this one window."""
+    dataset = open_dataset(folder)
+    if split not in list(Split):
+        raise InputError(f"there is no split {split!r}. Try --row train:0.")
+    rows = dataset[split]
+    if not 0 <= number < len(rows):
+        raise InputError(f"{split} has {len(rows):,} rows, counted from 0: there is no row {number}.")
+    window = rows[number]
+    table = _read_table(dataset.folder)
+    try:
+        row = table[window["repo"], window["path"]]
+        place = _place(split, number, window)
+    except (LookupError, TypeError):
+        raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.") from None
+    explained = _explain(dataset, table, row, None)
+    return msgspec.structs.replace(explained, windows=[place])
+
+
+def _read_table(folder: Path) -> dict[tuple[str, str], FileRow]:
+    path = folder / FILES
+    try:
+        rows = msgspec.json.Decoder(FileRow).decode_lines(path.read_bytes())
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
+    return {(row.repo, row.path): row for row in rows}
+
+
+def _find(asked: str, table: dict[tuple[str, str], FileRow]) -> tuple[FileRow, int | None]:
+    """By its whole name, by its path, by the end of its path; else the folder that was left out as a whole."""
+    path, _, digits = asked.rpartition(":")
+    choices = [(asked, None), (path, int(digits))] if path and digits.isdecimal() else [(asked, None)]
+    for name, line in choices:
+        wanted = path_text(name).removeprefix("./")
+        ways = (
+            [row for row in table.values() if wanted in {row.path, row.name}],
+            [row for row in table.values() if f"/{row.path}".endswith(f"/{wanted}")],
+            [row for row in table.values() if row.path.endswith("/") and f"/{wanted}".find(f"/{row.path}") >= 0],
+        )
+        found = next((rows for rows in ways if rows), [])
+        if len(found) > 1:
+            listed = ", ".join(row.name for row in found[:NAMES_LISTED])
+            raise InputError(f"{name!r} may be one of {len(found)} files: {listed}. Give more of its path.")
+        if found:
+            return found[0], line
+    near = difflib.get_close_matches(choices[-1][0], [row.path for row in table.values()], n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "What a .gitignore hides is not found either."
+    raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
+
+
+def _explain(
+    dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileRow, line: int | None
+) -> Explanation:
+    commits = {source.repo: source.commit for source in dataset.manifest.sources}
+    members = [other.name for other in table.values() if row.group and other.group == row.group and other is not row]
+    dropped = [
+        (other.name, other.similarity or 0.0)
+        for other in table.values()
+        if other.twin == row.name and other.reason is DropReason.NEAR_DUPLICATE
+    ]
+    return Explanation(
+        file=row,
+        line=line,
+        commit=commits.get(row.repo),
+        rules=list(_rules(row, dataset.manifest)),
+        group_members=members,
+        near_duplicates=dropped,
+        windows=[place for place in _windows(dataset, row) if line is None or place.lines[0] <= line <= place.lines[1]],
+    )
+
+
+def _rules(row: FileRow, manifest: Manifest) -> Iterator[RuleResult]:
+    if row.measures is None or row.language is None:
+        return
+    limits = Limits.of(msgspec.convert(manifest.settings["rules"], RulesConfig))
+    for rule in RULES:
+        if rule.name in row.measures:
+            yield RuleResult(
+                rule=rule.name,
+                value=row.measures[rule.name],
+                limit=None if _is_switch(rule.name) else limits.limit(rule.name, row.language),
+                is_defect=rule.reason is row.reason,
+            )
+
+
+def _is_switch(rule: str) -> bool:
+    return rule in {"vendored", "lock_file", "generated", "minified"}
+
+
+def _windows(dataset: Dataset, row: FileRow) -> Iterator[WindowPlace]:
+    if row.status != "kept" or row.split is None:
+        return
+    for number, window in dataset[row.split].of_file(row.repo, row.path):
+        yield _place(row.split, number, window)
+
+
+def _place(split: str, number: int, window: dict[str, Any]) -> WindowPlace:
+    first, last = window["lines"]
+    num_ids = len(window["input_ids"])
+    return WindowPlace(
+        row=f"{split}:{number}", lines=(first, last), start=window["start"], num_ids=num_ids, fresh=window["fresh"]
+    )
+
+
+def explanation_json(explained: Explanation) -> str:
+    return orjson.dumps(msgspec.to_builtins(explained)).decode()
+
+
+def explanation_text(explained: Explanation) -> str:
+    file = explained.file
+    lines = [
+        ("file", f"{file.path} in {file.repo}" + (f" at commit {explained.commit}" if explained.commit else "")),
+        ("", _facts(file)),
+        ("status", _status(file)),
+        *_part("licence", [_license(file)] if file.license else []),
+        *_part("rules", [_rule(result) for result in explained.rules]),
+        *_part("group", _listed([f"with {name}" for name in explained.group_members])),
+        *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.near_duplicates])),
+        *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
+        *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
+        *_part("windows", _window_lines(explained)),
+    ]
+    return "\n".join(f"{name:<8} {printable(text)}" for name, text in lines)
+
+
+def _part(name: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines):
+        yield ("" if number else name), line
+
+
+def _listed(lines: list[str]) -> list[str]:
+    more = len(lines) - NAMES_LISTED
+    return lines if more <= 0 else [*lines[:NAMES_LISTED], f"and {more:,} more"]
+
+
+def _facts(file: FileRow) -> str:
+    facts = [
+        file.language,
+        file.encoding,
+        None if file.bytes is None else f"{file.bytes:,} bytes",
+        None if file.lines is None else f"{file.lines:,} lines",
+        None if file.tokens is None else f"{file.tokens:,} tokens",
+    ]
+    return ", ".join(fact for fact in facts if fact) or "never read"
+
+
+def _status(file: FileRow) -> str:
+    if file.reason is not None:
+        return f"dropped, {file.reason}: {DROP_REASONS[file.reason]}. Here: {file.detail}"
+    moved = f", moved there from {file.moved_from}" if file.moved_from else ""
+    return f"kept in {file.split}{moved}, group {file.group}"
+
+
+def _license(file: FileRow) -> str:
+    if file.license == NOASSERTION:
+        return f"{NOASSERTION}: " + (f"{file.license_from} is not recognised" if file.license_from else "none was found")
+    return f"{file.license}, by {file.license_from}"
+
+
+def _rule(result: RuleResult) -> str:
+    value = "-" if result.value is None else result.value if isinstance(result.value, str) else f"{result.value:g}"
+    limit = "" if result.limit is None else f"limit {result.limit:g}"
+    return f"{result.rule:<14} {value:>12}  {limit:<14} {'FAILED' if result.is_defect else 'ok'}"
+
+
+def _redaction(one: Redaction) -> str:
+    return f"line {one.line}: {one.kind} was redacted (hash {one.hash})"
+
+
+def _cut(cut: Cut) -> str:
+    return (
+        f"lines {cut.first_line} to {cut.last_line}, tokens {cut.start:,} to {cut.end:,}: "
+        f"{cut.end - cut.start:,} tokens that are also in {cut.shared_with}"
+    )
+
+
+def _touches(cut: Cut, line: int | None) -> bool:
+    return line is None or cut.first_line <= line <= cut.last_line
+
+
+def _window_lines(explained: Explanation) -> list[str]:
+    places = explained.windows
+    where = "" if explained.line is None else f" that show line {explained.line}"
+    if not places:
+        return [f"none{where}"] if explained.file.status == "kept" else []
+    shown = [
+        f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, from token {place.start:,}, {place.fresh} fresh"
+        for place in places[:WINDOWS_LISTED]
+    ]
+    more = len(places) - WINDOWS_LISTED
+    return [f"{len(places):,}{where}", *shown, *([f"and {more:,} more"] if more > 0 else [])]

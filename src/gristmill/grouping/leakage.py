@@ -1,0 +1,137 @@
+"""Long spans that two sides of documents share, found without comparing each document with each.
+
+A span is 50 tokens or more, found verbatim on both sides, with 8 distinct ids or more (else it is a rule of dashes).
+One side, `small`, is what is held out; the other, `large`, is train.
+
+1. Of each small document, the 25-grams at 0, 26, 52 … are noted (`block_keys`). Whatever 50 tokens a large document
+   shares with it, one of those 25-grams lies in them: 26 neighbouring starts always hold a multiple of 26.
+2. Every 25-gram of the large side is looked up among them (`Blocks.hits_in`). What is found may be part of a span.
+3. The 50-grams around it, on both sides, are written down by key and place (`span_keys`, partitioned on disk by key);
+   where a key is on both sides there is a span (steps.compare joins them), which is then compared token by token.
+
+Noted is 1/26 of the small side, itself a few percent of all, so step 2 runs in memory; the rest goes through the disk.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.grouping.signatures import Ids, Keys, distinct, mixed
+
+SPAN_TOKENS = 50
+BLOCK_TOKENS = 25
+BLOCK_STEP = SPAN_TOKENS - BLOCK_TOKENS + 1
+MIN_DISTINCT_IDS = 8
+BASE = 0x5851F42D4C957F2D
+INVERSE_BASE = pow(BASE, -1, 1 << 64)
+TABLE_SLOTS_PER_BLOCK = 16
+
+Positions = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Range = tuple[int, int]
+"""Half-open, of token indices."""
+
+NO_POSITIONS = np.zeros(0, np.int64)
+
+
+def gram_keys(ids: Ids) -> Keys:
+    """A key for each 25-gram, whatever the order of its tokens: two additions a token; the spans decide."""
+    if len(ids) < BLOCK_TOKENS:
+        return np.zeros(0, np.uint64)
+    sums = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(_numbers(_len_of_table(ids)).take(ids), out=sums[1:])
+    return sums[BLOCK_TOKENS:] - sums[:-BLOCK_TOKENS]
+
+
+def block_keys(ids: Ids) -> Keys:
+    return gram_keys(ids)[::BLOCK_STEP]
+
+
+class Blocks(NamedTuple):
+    """The small side's noted 25-grams."""
+
+    keys: Keys
+    """Sorted, distinct."""
+    table: Flags
+    """Whether any key has these leading bits: says no to most of the large side at the cost of one look."""
+
+    @classmethod
+    def of(cls, keys: Keys) -> "Blocks":
+        keys = distinct(keys)
+        num_bits = max(8, (len(keys) * TABLE_SLOTS_PER_BLOCK).bit_length())
+        table = np.zeros(1 << num_bits, np.bool_)
+        table[keys >> np.uint64(64 - num_bits)] = True
+        return cls(keys, table)
+
+    def may_hold(self, keys: Keys) -> Flags:
+        may_hold: Flags = self.table[keys >> np.uint64(65 - len(self.table).bit_length())]
+        return may_hold
+
+    def hits_in(self, ids: Ids) -> tuple[Positions, Positions]:
+        """Where in these ids a noted 25-gram begins, and which of the keys it is."""
+        keys = gram_keys(ids)
+        positions = np.flatnonzero(self.may_hold(keys))
+        if not len(positions) or not len(self.keys):
+            return NO_POSITIONS, NO_POSITIONS
+        found = np.searchsorted(self.keys, keys[positions])
+        found[found == len(self.keys)] = 0
+        is_hit = self.keys[found] == keys[positions]
+        return positions[is_hit], found[is_hit]
+
+
+def spans_around(positions: Positions, num_tokens: int) -> Positions:
+    """The starts of all 50-grams that hold one of the 25-grams that begin at these positions."""
+    num_starts = num_tokens - SPAN_TOKENS + 1
+    if num_starts < 1 or not len(positions):
+        return NO_POSITIONS
+    edges = np.zeros(num_starts + 1, np.int64)
+    first = np.maximum(positions - (SPAN_TOKENS - BLOCK_TOKENS), 0)
+    np.add.at(edges, np.minimum(first, num_starts), 1)
+    np.add.at(edges, np.minimum(positions + 1, num_starts), -1)
+    return np.flatnonzero(np.cumsum(edges[:-1]))
+
+
+def span_keys(ids: Ids, starts: Positions) -> Keys:
+    """A key for each 50-gram that begins at these positions; the order of its tokens counts."""
+    if not len(starts):
+        return np.zeros(0, np.uint64)
+    sums = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(_numbers(_len_of_table(ids)).take(ids) * _powers(_table_size(len(ids)), BASE)[: len(ids)], out=sums[1:])
+    shifted = sums[starts + SPAN_TOKENS] - sums[starts]
+    return mixed(shifted * _powers(_table_size(len(ids)), INVERSE_BASE)[starts])
+
+
+def ranges_of(ids: Ids, starts: Positions) -> list[Range]:
+    """Shared 50-grams that overlap or touch -> one range each; those of fewer than 8 distinct ids do not count."""
+    if not len(starts):
+        return []
+    is_apart = np.diff(starts) > SPAN_TOKENS
+    first = starts[np.concatenate(([True], is_apart))]
+    last = starts[np.concatenate((is_apart, [True]))]
+    ranges = zip(first.tolist(), (last + SPAN_TOKENS).tolist(), strict=True)
+    return [(start, end) for start, end in ranges if len(np.unique(ids[start:end])) >= MIN_DISTINCT_IDS]
+
+
+def _len_of_table(ids: Ids) -> int:
+    return 1 << 16 if ids.dtype == np.uint16 else _table_size(int(ids.max()) + 1)
+
+
+def _table_size(wanted: int) -> int:
+    """A power of two, so that few tables are made."""
+    return 1 << max(16, (wanted - 1).bit_length())
+
+
+@cache
+def _numbers(size: int) -> Keys:
+    """A number without a pattern for each id."""
+    return mixed(mixed(np.arange(1, size + 1, dtype=np.uint64)))
+
+
+@cache
+def _powers(size: int, base: int) -> Keys:
+    """base ** 0, base ** 1, … modulo 2 ** 64"""
+    factors = np.full(size, base, np.uint64)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint64)

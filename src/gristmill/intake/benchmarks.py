@@ -1,0 +1,87 @@
+"""Benchmark files that a user has (HumanEval, MBPP and the like) -> the texts in them, to be kept out of train.
+
+A row of a table is one text: all its strings, one after the other, as they follow each other in a file that holds
+prompt and solution. Since some of them end without a line feed, they are also joined with one.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import zstandard
+
+from gristmill.errors import InputError, MissingExtraError
+
+
+class Benchmark(NamedTuple):
+    name: str
+    """The file's name, without its folder."""
+    sha256: str
+    texts: list[bytes]
+
+
+def read_benchmark(path: str) -> Benchmark:
+    file = Path(os.path.expanduser(path))
+    try:
+        raw = file.read_bytes()
+        texts = list(dict.fromkeys(text.encode("utf-8", "replace") for text in _texts(file, raw) if text))
+    except OSError as error:
+        raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}.") from None
+    except (ValueError, zstandard.ZstdError, EOFError, RecursionError) as error:
+        raise InputError(f"the benchmark {path!r} cannot be understood: {error}.") from None
+    if not texts:
+        raise InputError(f"there is no text in the benchmark {path!r}.")
+    return Benchmark(file.name, hashlib.sha256(raw).hexdigest(), texts)
+
+
+def _texts(file: Path, raw: bytes) -> Iterator[str]:
+    if file.suffix == ".parquet":
+        rows: Any = _parquet_rows(file)
+    else:
+        if file.suffix == ".gz":
+            raw = gzip.decompress(raw)
+        elif file.suffix == ".zst":
+            with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as reader:
+                raw = reader.read()
+        name = file.name.removesuffix(".gz").removesuffix(".zst")
+        if name.endswith((".jsonl", ".ndjson")):
+            rows = [json.loads(line) for line in raw.splitlines() if line.strip()]
+        elif name.endswith(".json"):
+            tree = json.loads(raw)
+            rows = tree if isinstance(tree, list) else [tree]
+        else:
+            yield raw.decode("utf-8", "replace")
+            return
+    for row in rows:
+        strings = list(_strings(row))
+        yield "".join(strings)
+        yield "\n".join(strings)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _parquet_rows(file: Path) -> list[Any]:
+    try:
+        from pyarrow import ArrowInvalid, parquet  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise MissingExtraError(
+            f"{str(file)!r} is a Parquet file, which needs pyarrow: pip install 'gristmill[parquet]'."
+        ) from None
+    try:
+        rows: list[Any] = parquet.read_table(file).to_pylist()
+    except ArrowInvalid as error:
+        raise ValueError(str(error).partition("\n")[0]) from None
+    return rows

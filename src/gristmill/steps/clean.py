@@ -1,0 +1,50 @@
+"""A document as it was read -> what of it may be learned from: cells of a notebook, rules, secrets out; or a Drop."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from gristmill.cleaning.notebooks import cells_of
+from gristmill.cleaning.rules import Limits, Page, judge
+from gristmill.cleaning.secrets import redact
+from gristmill.config import Config
+from gristmill.records import Document, Drop, DropReason
+
+NOTEBOOK = "jupyter"
+KINDS_NAMED = 3
+
+
+def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
+    file, text, language = document.file, document.text, document.language
+    facts: dict[str, Any] = {"language": language, "sha256": document.sha256}
+    if language == NOTEBOOK and config.scan.notebooks == "cells":
+        cells = cells_of(text)
+        if isinstance(cells, str):
+            return Drop.of(file, DropReason.BAD_NOTEBOOK, cells, **facts)
+        if not cells:
+            return Drop.of(file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
+        text = cells
+    judgement = judge(Page(file.path, language, text), limits)
+    measures = msgspec.json.encode(judgement.measures)
+    if judgement.defect is not None:
+        reason, detail = judgement.defect
+        return Drop.of(file, reason, detail, measures=measures, **facts)
+    if config.secrets.action == "keep":
+        return msgspec.structs.replace(document, text=text, measures=measures)
+    redacted = redact(text, language, config.secrets)
+    if not redacted.redactions:
+        return msgspec.structs.replace(document, text=text, measures=measures)
+    if config.secrets.action == "drop":
+        # Without its digest: that would confirm a guess.
+        found = dict.fromkeys(f"{redaction.kind} in line {redaction.line}" for redaction in redacted.redactions)
+        more = f" and {len(found) - KINDS_NAMED} more" if len(found) > KINDS_NAMED else ""
+        detail = ", ".join(list(found)[:KINDS_NAMED]) + more
+        return Drop.of(file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
+    return msgspec.structs.replace(
+        document,
+        text=redacted.text,
+        sha256=hashlib.sha256(redacted.text).hexdigest(),
+        measures=measures,
+        redactions=redacted.redactions,
+    )

@@ -1,0 +1,152 @@
+"""Still step 2, but over runs of documents: what train and the held-out files share is cut out of one of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from gristmill.grouping.leakage import SPAN_TOKENS
+from gristmill.intake.benchmarks import Benchmark
+from gristmill.manifest import BenchmarkFacts, Decontamination
+from gristmill.records import Cut, Drop, DropReason, PreparedDocument, Split, StoredText
+from gristmill.steps.compare import MapFunction, SideName, Sides, compare, num_partition_bits
+from gristmill.steps.context import Context
+from gristmill.steps.decide import Decision
+from gristmill.steps.rows import measured
+from gristmill.steps.shards import read_blocks, write_ids
+
+DOCUMENTS_AT_ONCE = 64
+BENCHMARK_SHARD = "benchmarks.ids"
+
+
+def decontaminate(
+    context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
+) -> tuple[Decision, Decontamination]:
+    how = context.config.split.decontaminate
+    train = [document for document in decision.kept if decision.split_of[document.key] is Split.TRAIN]
+    held_out = [document for document in decision.kept if decision.split_of[document.key] is not Split.TRAIN]
+    cuts: dict[tuple[str, str], tuple[Cut, ...]] = {}
+    if how != "off" and held_out and train:
+        cut_side: SideName = "large" if how == "train" else "small"
+        found = compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut=cut_side)
+        side = train if how == "train" else held_out
+        cuts = {side[number].key: ranges for number, ranges in found.items()}
+    texts = _tokenized(context, benchmarks)
+    if texts and train:
+        found = compare(texts, train, _sides(context, "benchmarks", texts, train), map_tasks, cut="large")
+        for number, ranges in found.items():
+            key = train[number].key
+            cuts[key] = _merged((*cuts.get(key, ()), *ranges))
+    kept, drops = _apply(context, decision, cuts, map_tasks)
+    facts = msgspec.structs.replace(_facts(decision, kept, how), against=_benchmark_facts(benchmarks, texts, kept))
+    return msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops]), facts
+
+
+def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
+    shards = dict.fromkeys(text.shard for side in sides for text in side)
+    return Sides(
+        folder=context.prepared / name,
+        prepared=context.prepared,
+        shards=tuple(shards),
+        vocab_size=context.tokenizer.vocab_size,
+        num_partition_bits=num_partition_bits(sum(text.num_tokens for side in sides for text in side)),
+    )
+
+
+def _tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
+    """In a shard of their own."""
+    texts: list[StoredText] = []
+    if not benchmarks:
+        return texts
+    tokenizer = context.tokenizer
+    with (context.prepared / BENCHMARK_SHARD).open("wb") as shard:
+        for benchmark in benchmarks:
+            for number, text in enumerate(benchmark.texts):
+                ids = tokenizer.encode(text).ids
+                stored = StoredText(
+                    repo=benchmark.name,
+                    path=f"#{number}",
+                    num_tokens=len(ids),
+                    shard=BENCHMARK_SHARD,
+                    shard_offset=shard.tell(),
+                )
+                write_ids(shard, ids, tokenizer.vocab_size)
+                texts.append(stored)
+    return texts
+
+
+def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
+    merged: list[Cut] = []
+    for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end)):
+        if merged and cut.start <= merged[-1].end:
+            merged[-1] = Cut(merged[-1].start, max(merged[-1].end, cut.end), merged[-1].shared_with)
+        else:
+            merged.append(cut)
+    return tuple(merged)
+
+
+def _apply(
+    context: Context, decision: Decision, cuts: Mapping[tuple[str, str], tuple[Cut, ...]], map_tasks: MapFunction
+) -> tuple[list[PreparedDocument], list[Drop]]:
+    """Documents with their cuts and new sizes; those of which nothing is left are dropped."""
+    drops_windows = context.config.split.decontaminate == "drop"
+    changed = [
+        msgspec.structs.replace(
+            document,
+            cuts=cuts[document.key],
+            drops_touched_windows=drops_windows and decision.split_of[document.key] is not Split.TRAIN,
+        )
+        for document in decision.kept
+        if document.key in cuts
+    ]
+    runs = [changed[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(changed), DOCUMENTS_AT_ONCE)]
+    again = {document.key: document for run in map_tasks(partial(measure_again, context), runs) for document in run}
+    kept: list[PreparedDocument] = []
+    drops: list[Drop] = []
+    for before in decision.kept:
+        document = again.get(before.key, before)
+        if document.num_windows:
+            kept.append(document)
+            continue
+        detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
+        split, group = decision.split_of[document.key], decision.group_of[document.key]
+        drops.append(Drop.of(document, DropReason.CONTAMINATED, detail, split=split, group=group))
+    return kept, drops
+
+
+def measure_again(context: Context, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
+    blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
+    return [measured(context, document, block) for document, block in blocks]
+
+
+def _facts(decision: Decision, kept: Sequence[PreparedDocument], how: str) -> Decontamination:
+    before, files, tokens = (dict.fromkeys(Split, 0) for _ in range(3))
+    num_shown = {document.key: document.num_shown_tokens for document in kept}
+    for document in decision.kept:
+        split = decision.split_of[document.key]
+        num_cut = document.num_tokens - num_shown.get(document.key, 0)
+        before[split] += document.num_tokens
+        files[split] += num_cut > 0
+        tokens[split] += num_cut
+    return Decontamination(how=how, files_cut=files, tokens_before=before, tokens_cut=tokens, against=[])
+
+
+def _benchmark_facts(
+    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], kept: Sequence[PreparedDocument]
+) -> list[BenchmarkFacts]:
+    num_short = Counter(text.repo for text in texts if text.num_tokens < SPAN_TOKENS)
+    num_cut: Counter[str] = Counter()
+    for document in kept:
+        for cut in document.cuts:
+            num_cut[cut.shared_with.rpartition("/#")[0]] += cut.end - cut.start
+    return [
+        BenchmarkFacts(
+            name=benchmark.name,
+            sha256=benchmark.sha256,
+            texts=len(benchmark.texts),
+            texts_too_short=num_short[benchmark.name],
+            tokens_cut=num_cut[benchmark.name],
+        )
+        for benchmark in benchmarks
+    ]

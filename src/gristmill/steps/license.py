@@ -1,0 +1,34 @@
+"""Between step 1 and step 2: every document gets its licence; those that are not allowed are dropped."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gristmill.cleaning.licenses import AllowList, FolderLicenses, license_of
+from gristmill.config import LicensesConfig
+from gristmill.records import Drop, DropReason, PreparedDocument
+
+LicenseTexts = Mapping[str, Mapping[str, str | None]]
+"""By source, then by path; None for one that cannot be read."""
+
+
+def license_documents(
+    documents: Sequence[PreparedDocument], texts: LicenseTexts, config: LicensesConfig
+) -> tuple[list[PreparedDocument], list[Drop]]:
+    folders = {repo: FolderLicenses(files) for repo, files in texts.items()}
+    nothing = FolderLicenses({})
+    allowed = AllowList.of(config.allow) if config.allow else None
+    kept: list[PreparedDocument] = []
+    drops: list[Drop] = []
+    for document in documents:
+        found = license_of(document.path, document.header_license, folders.get(document.repo, nothing))
+        licensed = msgspec.structs.replace(document, license=found.spdx, license_from=found.found_in)
+        if allowed is None or allowed.allows(found.spdx):
+            kept.append(licensed)
+        else:
+            drops.append(Drop.of(licensed, DropReason.LICENSE_NOT_ALLOWED, f"{found.spdx}, {_place(found.found_in)}"))
+    return kept, drops
+
+
+def _place(found_in: str | None) -> str:
+    return f"by {found_in}" if found_in else "no licence was found"

@@ -1,0 +1,54 @@
+"""A document and its ids -> the windows it is shown in and the rows they make: the same in every step that asks."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gristmill.formats.jsonl import DocumentRows
+from gristmill.records import Cut, PreparedDocument
+from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without_touched
+from gristmill.steps.context import Context
+from gristmill.steps.shards import Block
+
+
+def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
+    return DocumentRows(
+        repo=document.repo,
+        path=document.path,
+        language=document.language,
+        ids=block.ids,
+        newline_tokens=block.newline_tokens,
+        windows=windows_of(document, shape),
+        text=block.text,
+    )
+
+
+def windows_of(document: PreparedDocument, shape: WindowShape) -> Windows:
+    ranges = [(cut.start, cut.end) for cut in document.cuts]
+    if not ranges:
+        return cut(document.num_tokens, shape)
+    if document.drops_touched_windows:
+        return without_touched(cut(document.num_tokens, shape), ranges)
+    return cut_without(document.num_tokens, ranges, shape)
+
+
+def _with_lines(document: PreparedDocument, block: Block) -> Iterator[Cut]:
+    for cut in document.cuts:
+        first, last = lines_between(cut.start, cut.end, block.newline_tokens)
+        yield Cut(cut.start, cut.end, cut.shared_with, int(first), int(last))
+
+
+def measured(context: Context, document: PreparedDocument, block: Block) -> PreparedDocument:
+    """With the sizes of what its windows will take in the output."""
+    row_format = context.row_format
+    rows = rows_of(document, block, context.window_shape)
+    windows = rows.windows
+    return msgspec.structs.replace(
+        document,
+        cuts=tuple(_with_lines(document, block)),
+        num_windows=len(windows),
+        num_emitted_tokens=row_format.num_emitted(windows),
+        num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
+        num_cut_tokens=document.num_tokens - int(windows.fresh.sum()) - windows.num_tail_tokens_dropped,
+        num_row_bytes=row_format.num_row_bytes(rows) if len(windows) else 0,
+    )

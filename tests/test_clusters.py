@@ -1,0 +1,125 @@
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.grouping.clusters import MIN_JACCARD, UnionFind, find_clusters
+from gristmill.grouping.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
+
+
+def grams(ids):
+    """The slow, obvious one."""
+    return {tuple(ids[at : at + GRAM_TOKENS]) for at in range(max(1, len(ids) - GRAM_TOKENS + 1))}
+
+
+def jaccard(one, other):
+    left, right = grams(one), grams(other)
+    return len(left & right) / len(left | right)
+
+
+def clusters_of(documents):
+    arrays = [np.array(ids, np.uint16) for ids in documents]
+    return find_clusters(band_keys(arrays), arrays.__getitem__)
+
+
+def mutant(rng, ids, share):
+    changed = list(ids)
+    for _ in range(max(1, int(len(ids) * share))):
+        changed[rng.randrange(len(changed))] = rng.randrange(50_000)
+    return changed
+
+
+def text(rng, length):
+    return [rng.randrange(50_000) for _ in range(length)]
+
+
+def test_recall_on_mutants_is_at_least_099_at_jaccard_08_and_nothing_is_joined_below_the_limit():
+    rng = random.Random(5)
+    documents, pairs = [], []
+    for _ in range(600):
+        original = text(rng, rng.randrange(60, 600))
+        documents += [original, mutant(rng, original, rng.uniform(0.005, 0.08))]
+        pairs.append((len(documents) - 2, len(documents) - 1))
+    together = {(cluster.first, twin.member): twin.jaccard for cluster in clusters_of(documents) for twin in cluster.others}
+    near = [pair for pair in pairs if jaccard(*(documents[number] for number in pair)) >= 0.8]
+    assert len(near) > 100
+    assert sum(pair in together for pair in near) >= 0.99 * len(near)
+    for (first, member), similarity in together.items():
+        assert similarity == pytest.approx(jaccard(documents[first], documents[member]))
+        assert similarity >= MIN_JACCARD
+    assert any(jaccard(documents[one], documents[other]) < MIN_JACCARD for one, other in pairs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 12), st.integers(1, 40))
+def test_clusters_hold_only_documents_connected_by_similar_pairs(seed, count, length):
+    rng = random.Random(seed)
+    base = [rng.randrange(6) for _ in range(length)]
+    documents = [mutant(rng, base, rng.choice([0, 0.02, 0.1, 0.5])) for _ in range(count)]
+    sets = UnionFind(count)
+    for one, other in combinations(range(count), 2):
+        if jaccard(documents[one], documents[other]) >= MIN_JACCARD:
+            sets.join(one, other)
+    for cluster in clusters_of(documents):
+        for twin in cluster.others:
+            assert sets.find(twin.member) == sets.find(cluster.first)
+            assert twin.jaccard == pytest.approx(jaccard(documents[cluster.first], documents[twin.member]))
+
+
+def test_a_chain_is_one_cluster_and_its_ends_know_their_own_similarity():
+    rng = random.Random(1)
+    first = text(rng, 300)
+    middle = first[:270] + text(rng, 30)
+    last = middle[40:] + text(rng, 40)
+    (cluster,) = clusters_of([first, middle, last])
+    assert [twin.member for twin in cluster.others] == [1, 2]
+    assert cluster.others[0].jaccard >= MIN_JACCARD > cluster.others[1].jaccard
+
+
+@pytest.mark.timeout(60)
+def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
+    rng = random.Random(2)
+    base = text(rng, 200)
+    arrays = [np.array(mutant(rng, base, 0.001), np.uint16) for _ in range(10_000)]
+    num_reads = 0
+
+    def ids_of(number):
+        nonlocal num_reads
+        num_reads += 1
+        return arrays[number]
+
+    (cluster,) = find_clusters(band_keys(arrays), ids_of)
+    assert len(cluster.others) == 9_999
+    assert num_reads < 30_000
+
+
+@pytest.mark.timeout(120)
+def test_a_hundred_thousand_tiny_files_are_no_trouble():
+    rng = random.Random(3)
+    arrays = [
+        np.array([1, 2, 3, 4, rng.randrange(3000), 5, rng.randrange(50), 6][: rng.randrange(5, 9)], np.uint16)
+        for _ in range(100_000)
+    ]
+    keys = np.concatenate([band_keys(arrays[at : at + 1000]) for at in range(0, len(arrays), 1000)])
+    clusters = find_clusters(keys, arrays.__getitem__)
+    assert sum(1 + len(cluster.others) for cluster in clusters) > 50_000
+
+
+def test_unlike_documents_under_one_key_do_not_cost_each_with_each():
+    """Keys that lie: a thousand unlike documents in one bucket of every band."""
+    rng = random.Random(4)
+    arrays = [np.array(text(rng, 30), np.uint16) for _ in range(1000)]
+    assert find_clusters(np.zeros((1000, NUM_BANDS), np.uint64), arrays.__getitem__) == []
+
+
+def test_keys_do_not_depend_on_the_neighbours_in_a_batch():
+    rng = random.Random(6)
+    arrays = [np.array(text(rng, length), np.uint32) for length in (1, 3, 5, 6, 700)]
+    together = band_keys(arrays)
+    assert together.shape == (5, NUM_BANDS)
+    assert all((band_keys([ids])[0] == row).all() for ids, row in zip(arrays, together, strict=True))
+    assert band_keys([]).shape == (0, NUM_BANDS)
+    assert (band_keys([arrays[3].astype(np.uint16)])[0] == together[3]).all()

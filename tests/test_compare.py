@@ -1,0 +1,127 @@
+"""The fast search for shared spans against a slow, obvious one."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.grouping.leakage import MIN_DISTINCT_IDS, SPAN_TOKENS
+from gristmill.records import StoredText
+from gristmill.steps import compare as module
+from gristmill.steps.compare import Sides, compare
+from gristmill.steps.shards import write_ids
+
+VOCAB_SIZE = 50_000
+
+
+def naive_ranges(ids, others):
+    """Every 50-gram that is anywhere on the other side; those that overlap or touch are one range."""
+    elsewhere = {tuple(other[at : at + SPAN_TOKENS]) for other in others for at in range(len(other) - SPAN_TOKENS + 1)}
+    ranges = []
+    for at in range(len(ids) - SPAN_TOKENS + 1):
+        if tuple(ids[at : at + SPAN_TOKENS]) in elsewhere:
+            if ranges and at <= ranges[-1][1]:
+                ranges[-1][1] = at + SPAN_TOKENS
+            else:
+                ranges.append([at, at + SPAN_TOKENS])
+    return [(start, end) for start, end in ranges if len(set(ids[start:end])) >= MIN_DISTINCT_IDS]
+
+
+def store(folder, name, texts):
+    stored = []
+    with (folder / f"{name}.ids").open("wb") as shard:
+        for number, ids in enumerate(texts):
+            stored.append(
+                StoredText(
+                    repo=name, path=str(number), shard=f"{name}.ids", shard_offset=shard.tell(), num_tokens=len(ids)
+                )
+            )
+            write_ids(shard, np.array(ids, np.uint32), VOCAB_SIZE)
+    return stored
+
+
+def found_by_compare(folder, small, large, cut, num_partition_bits=0):
+    sides = Sides(
+        folder=folder / "work",
+        prepared=folder,
+        shards=("small.ids", "large.ids"),
+        vocab_size=VOCAB_SIZE,
+        num_partition_bits=num_partition_bits,
+    )
+    return compare(store(folder, "small", small), store(folder, "large", large), sides, map, cut=cut)
+
+
+def made_up(rng):
+    """Texts that borrow from each other, with few ids so that chance repeats happen too."""
+    pool = [[rng.randrange(rng.choice([3, 12, 400])) for _ in range(rng.randrange(1, 140))] for _ in range(4)]
+
+    def text():
+        parts = []
+        for _ in range(rng.randrange(1, 4)):
+            piece = rng.choice(pool)
+            start = rng.randrange(len(piece))
+            parts += piece[start : start + rng.randrange(1, 140)]
+            parts += [rng.randrange(500) for _ in range(rng.randrange(0, 40))]
+        return parts
+
+    return [text() for _ in range(rng.randrange(1, 5))], [text() for _ in range(rng.randrange(1, 6))]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**40), st.sampled_from(["small", "large"]), st.sampled_from([0, 1, 4]), st.sampled_from([60, 10**6]))
+def test_equals_the_slow_search(tmp_path_factory, seed, cut, num_partition_bits, run_tokens):
+    small, large = made_up(random.Random(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "RUN_TOKENS", run_tokens)
+        found = found_by_compare(tmp_path_factory.mktemp("compare"), small, large, cut, num_partition_bits)
+    ours, theirs = (small, large) if cut == "small" else (large, small)
+    for number, ids in enumerate(ours):
+        cuts = found.get(number, ())
+        assert [(one.start, one.end) for one in cuts] == naive_ranges(ids, theirs)
+        for one in cuts:
+            twin = theirs[int(one.shared_with.rpartition("/")[2])]
+            span = ids[one.start : one.start + SPAN_TOKENS]
+            assert any(twin[at : at + SPAN_TOKENS] == span for at in range(len(twin)))
+
+
+@pytest.mark.parametrize("shift", range(0, 60, 7))
+def test_exactly_fifty_tokens_are_found_wherever_they_lie_and_forty_nine_are_not(tmp_path, shift):
+    rng = random.Random(shift)
+    span = [rng.randrange(VOCAB_SIZE) for _ in range(SPAN_TOKENS)]
+
+    def held_out(piece):
+        return [1] * shift + piece + [2] * 30
+
+    def train(piece):
+        return [3] * (90 - shift) + piece + [4] * 3
+
+    found = found_by_compare(tmp_path, [held_out(span)], [train(span)], "small")
+    assert [(one.start, one.end) for one in found[0]] == [(shift, shift + SPAN_TOKENS)]
+    (tmp_path / "less").mkdir()
+    assert not found_by_compare(tmp_path / "less", [held_out(span[:-1])], [train(span[:-1])], "small")
+
+
+def test_a_rule_of_dashes_does_not_count(tmp_path):
+    assert not found_by_compare(tmp_path, [[7, 8, 9] * 100], [[7, 8, 9] * 50], "small")
+
+
+def test_a_header_that_every_file_has_costs_no_pairs(tmp_path, monkeypatch):
+    """1,000 held-out and 2,000 train files with one header: as many matches as held-out tokens, not as pairs."""
+    rng = random.Random(9)
+    header = [rng.randrange(VOCAB_SIZE) for _ in range(80)]
+    num_matches = Counter()
+    save = Sides.save
+
+    def counting_save(self, name, array):
+        num_matches[name.partition("-")[0]] += len(array)
+        save(self, name, array)
+
+    monkeypatch.setattr(Sides, "save", counting_save)
+    small = [header + [rng.randrange(0, VOCAB_SIZE, 2) for _ in range(20)] for _ in range(1000)]
+    large = [header + [rng.randrange(1, VOCAB_SIZE, 2) for _ in range(20)] for _ in range(2000)]
+    found = found_by_compare(tmp_path, small, large, "small")
+    assert {(one.start, one.end) for cuts in found.values() for one in cuts} == {(0, 80)}
+    assert num_matches["matches"] == 1000 * (80 - SPAN_TOKENS + 1)

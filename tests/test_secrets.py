@@ -1,0 +1,521 @@
+import ast
+import base64
+import hashlib
+import json
+import random
+import string
+import sysconfig
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.cleaning.secret_rules import SECRET_RULES
+from gristmill.cleaning.secrets import Secret, find_secrets, placeholder, redact
+from gristmill.config import SecretsConfig
+from gristmill.errors import GristmillError
+
+CONFIG = SecretsConfig(salt="pepper")
+KINDS = sorted({rule.kind for rule in SECRET_RULES})
+UPPER = string.ascii_uppercase + string.digits
+WORD = string.ascii_letters + string.digits
+URL64 = WORD + "-_"
+BASE64 = WORD + "+/"
+HEX = "0123456789abcdef"
+MIB = 1 << 20
+
+# Beginnings are in two parts, so that nothing here looks like a key to a scanner of this repository.
+TOKENS = {
+    "age-key": [("AGE-SECRET" + "-KEY-1", UPPER, 58)],
+    "aws-access-key": [("AK" + "IA", UPPER, 16), ("AS" + "IA", UPPER, 16)],
+    "github-token": [(f"gh{letter}" + "_", WORD, 36) for letter in "pousr"],
+    "gitlab-token": [("glp" + "at-", URL64, 20), ("gl" + "rt-", URL64, 20)],
+    "google-api-key": [("AI" + "za", URL64, 35)],
+    "google-client-secret": [("GOC" + "SPX-", URL64, 28)],
+    "stripe-key": [("sk_" + "live_", WORD, 24), ("rk_" + "live_", WORD, 99), ("sk_" + "test_", WORD, 24)],
+    "stripe-webhook": [("wh" + "sec_", WORD, 32)],
+    "npm-token": [("np" + "m_", WORD, 36)],
+    "pypi-token": [("pypi-" + "AgEIcHlwaS5vcmc", URL64, 150)],
+    "anthropic-key": [("sk-" + "ant-api03-", URL64, 95)],
+    "openrouter-key": [("sk-" + "or-v1-", HEX, 64)],
+    "openai-key": [("sk-" + "proj-", URL64, 120), ("sk-", WORD, 48), ("sk-", HEX, 32)],
+    "huggingface-token": [("h" + "f_", string.ascii_letters, 34)],
+    "replicate-token": [("r" + "8_", WORD, 37)],
+    "groq-key": [("gs" + "k_", WORD, 52)],
+    "xai-key": [("xa" + "i-", WORD, 80)],
+    "twilio-key": [("S" + "K", HEX, 32)],
+    "digitalocean-token": [("dop" + "_v1_", HEX, 64)],
+    "docker-token": [("dckr" + "_pat_", URL64, 27)],
+    "databricks-token": [("da" + "pi", HEX, 32)],
+    "shopify-token": [("shp" + "at_", HEX, 32)],
+    "square-token": [("sq0" + "atp-", URL64, 22), ("sq0" + "csp-", URL64, 43)],
+    "atlassian-token": [("ATA" + "TT3", URL64, 180)],
+    "linear-key": [("lin_" + "api_", WORD, 40)],
+    "vault-token": [("hv" + "s.", URL64, 90)],
+    "newrelic-key": [("NR" + "AK-", UPPER, 27)],
+}
+
+
+def drawn(rng, alphabet, length):
+    return "".join(rng.choices(alphabet, k=length))
+
+
+def jwt(rng):
+    parts = [json.dumps({"alg": "HS256", "typ": "JWT"}), json.dumps({"sub": drawn(rng, WORD, 20)})]
+    head, payload = (base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
+    return f"{head}.{payload}.{drawn(rng, URL64, 43)}"
+
+
+def canary(kind, rng):  # noqa: C901, PLR0912
+    """A name, what stands after it, and the secret in that."""
+    name, before, after = "SETTING", "", ""
+    match kind:
+        case kind if kind in TOKENS:
+            beginning, alphabet, length = rng.choice(TOKENS[kind])
+            value = beginning + drawn(rng, alphabet, length - 1) + rng.choice(WORD if alphabet == URL64 else alphabet)
+        case "jwt":
+            value = jwt(rng)
+        case "slack-token":
+            value = "xo" + f"xb-{drawn(rng, string.digits, 12)}-{drawn(rng, string.digits, 12)}-{drawn(rng, WORD, 24)}"
+        case "slack-webhook":
+            before = "https://hooks.sl" + "ack.com/services/"
+            value = f"T{drawn(rng, UPPER, 8)}/B{drawn(rng, UPPER, 8)}/{drawn(rng, WORD, 24)}"
+        case "discord-webhook":
+            before = f"https://discord.com/api/webhooks/{drawn(rng, string.digits, 18)}/"
+            value = drawn(rng, URL64, 67) + "a"
+        case "sendgrid-key":
+            value = "S" + f"G.{drawn(rng, URL64, 22)}.{drawn(rng, URL64, 43)}"
+        case "grafana-token":
+            value = "gl" + f"sa_{drawn(rng, WORD, 32)}_{drawn(rng, HEX, 8)}"
+        case "telegram-token":
+            value = f"{rng.randrange(10**8, 10**10)}:" + f"AA{drawn(rng, WORD, 33)}"
+        case "azure-key":
+            before, after = "AccountName=mill;Account" + "Key=", ";EndpointSuffix=core.windows.net"
+            value = drawn(rng, BASE64, 86) + "=="
+        case "url-password":
+            scheme = rng.choice(["postgres", "mysql", "mongodb+srv", "redis", "amqp", "https"])
+            before, after = f"{scheme}://{rng.choice(['mill', 'app_user', ''])}:", "@db.mill.internal:5432/grist"
+            value = drawn(rng, WORD, rng.randrange(10, 24))
+        case "aws-secret-key":
+            name = rng.choice(["aws_secret_access_key", "AWS_SECRET_ACCESS_KEY", "secretAccessKey", "AWS_SECRET_KEY"])
+            value = drawn(rng, BASE64, 40)
+        case "assigned-secret":
+            name = rng.choice(
+                ["api_key", "DB_PASSWORD", "clientSecret", "auth_token", "SECRET_KEY", "smtp_pass", "accessToken"]
+            )
+            value = drawn(rng, WORD, rng.randrange(20, 48))
+        case "email":
+            value = f"{drawn(rng, string.ascii_lowercase, 6)}.{drawn(rng, string.ascii_lowercase, 6)}@mill.de"
+        case _:
+            raise AssertionError(kind)
+    return name, before + value + after, value
+
+
+SURROUNDINGS = {
+    "python": "import os\n\nclass Größe:\n    {name} = '{line}'\n",
+    "json": '{{\n  "size": 1,\n  "{name}": "{line}"\n}}\n',
+    "yaml": 'mill:\n  grist: "ä"\n  {name}: {line}\n',
+    "dotenv": "# ä\nHOST=here\n{name}={line}\nPORT=1\n",
+    "javascript": "const a = 1;\nexport const {name} = `{line}`;\n",
+    "toml": '[mill]\n{name} = "{line}"\n',
+    "shell": '#!/bin/sh\nexport {name}="{line}"\n',
+}
+
+
+def private_key(rng, label="RSA PRIVATE KEY", num_lines=12):
+    lines = [
+        "MII" + drawn(rng, BASE64, 61),
+        *(drawn(rng, BASE64, 64) for _ in range(num_lines)),
+        drawn(rng, WORD, 22) + "==",
+    ]
+    return [f"-----BEGIN {label}" + "-----", *lines, f"-----END {label}" + "-----"]
+
+
+def python_lines(key):
+    return "KEY = (\n" + "".join(f'    "{line}\\n"\n' for line in key) + ")\n"
+
+
+KEY_FORMS = {
+    "pem": ("text", lambda key: "\n".join(key) + "\n"),
+    "crlf": ("text", lambda key: "\r\n".join(key) + "\r\n"),
+    "escaped": ("json", lambda key: json.dumps({"private_key": "\n".join(key) + "\n"})),
+    "escaped_twice": ("json", lambda key: json.dumps({"file": json.dumps({"private_key": "\n".join(key) + "\n"})})),
+    "triple_quoted": ("python", lambda key: 'KEY = """' + "\n".join(key) + '"""\nx = 1\n'),
+    "joined_lines": ("python", python_lines),
+    "backslash_lines": ("python", lambda key: 'KEY = "' + "\\n\\\n".join(key) + '"\n'),
+    "added_lines": ("javascript", lambda key: "const key = " + " +\n  ".join(f"'{line}\\n'" for line in key) + ";\n"),
+    "comment": ("javascript", lambda key: "".join(f"// {line}\n" for line in key)),
+    "tight_comment": ("python", lambda key: "".join(f"#{line}\n" for line in key) + "x = 1\n"),
+    "yaml_block": ("yaml", lambda key: "key: |\n" + "".join(f"  {line}\n" for line in key) + "more: 1\n"),
+    "shell": ("shell", lambda key: 'export KEY="' + "\n".join(key) + '"\n'),
+    "one_line": ("dotenv", lambda key: 'KEY="' + " ".join(key) + '"\n'),
+    "cut_off": ("text", lambda key: "\n".join(key[:-1])),
+    "cut_off_in_line": ("python", lambda key: 'KEY = """' + "\n".join(key)[:400]),
+    "followed_by_code": (
+        "python",
+        lambda key: 'KEY = """' + "\n".join(key[:-2]) + '\n"""\ndef mill(grist):\n    return\n',
+    ),
+}
+
+
+def checked(text, language, config=CONFIG):
+    """Redacts and asserts what holds for every text."""
+    raw = text.encode()
+    redacted = redact(raw, language, config)
+    assert find_secrets(redacted.text, emails=config.emails) == []
+    assert redacted.text.count(b"\n") == raw.count(b"\n")
+    assert redact(redacted.text, language, config) == (redacted.text, ())
+    replayed, done = b"", 0
+    for one in redacted.redactions:
+        value = raw[one.start : one.end]
+        assert one.line == raw.count(b"\n", 0, one.start) + 1
+        assert one.hash == hashlib.sha256(config.salt.encode() + b"\0" + value).hexdigest()[:4]
+        replayed += raw[done : one.start] + placeholder(one.kind, language) + b"\n" * value.count(b"\n")
+        done = one.end
+    assert replayed + raw[done:] == redacted.text
+    return redacted
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "private-key"])
+def test_canaries_are_found_and_replaced_exactly(kind):
+    rng = random.Random(kind)
+    config = SecretsConfig(salt="pepper", emails=kind == "email")
+    num_found = 0
+    for turn in range(140):
+        language = list(SURROUNDINGS)[turn % len(SURROUNDINGS)]
+        name, line, value = canary(kind, rng)
+        text = SURROUNDINGS[language].format(name=name, line=line)
+        redacted = checked(text, language, config)
+        start = text.encode().index(value.encode())
+        spans = [(one.kind, one.start, one.end) for one in redacted.redactions]
+        if spans == [(kind, start, start + len(value))]:
+            num_found += 1
+            assert value.encode() not in redacted.text
+        if language == "python":
+            ast.parse(redacted.text)
+        if language == "json":
+            json.loads(redacted.text)
+    assert num_found >= 0.95 * 140
+
+
+@pytest.mark.parametrize("form", KEY_FORMS)
+@pytest.mark.parametrize(
+    "label", ["RSA PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+)
+def test_private_keys_are_found_in_every_form(form, label):
+    language, write = KEY_FORMS[form]
+    for seed in range(10):
+        key = private_key(random.Random(seed), label, num_lines=seed)
+        text = write(key)
+        redacted = checked(text, language)
+        for line in key[1:-1]:
+            # What may stay of a line is a `/` in front, as in a comment.
+            assert line.lstrip("/").encode()[:30] not in redacted.text
+        assert {one.kind for one in redacted.redactions} == {"private-key"}
+        if language == "python" and not form.startswith("cut_off"):
+            ast.parse(redacted.text)
+        if language == "json":
+            json.loads(redacted.text)
+
+
+def test_a_key_in_one_piece_is_one_redaction():
+    key = private_key(random.Random(0))
+    for form in ("pem", "crlf", "escaped", "triple_quoted", "yaml_block", "cut_off"):
+        language, write = KEY_FORMS[form]
+        assert len(checked(write(key), language).redactions) == 1
+
+
+def test_headers_of_a_key_stay():
+    key = private_key(random.Random(1))
+    key[1:1] = [
+        "Proc-Type: 4,ENCRYPTED",
+        "DEK-Info: AES-128-CBC," + drawn(random.Random(2), "0123456789ABCDEF", 32),
+        "",
+    ]
+    for lines in (key, key[:-1]):
+        text = checked("\n".join(lines), "text").text.decode()
+        assert text.splitlines()[:4] == key[:4]
+        assert text.splitlines()[4] == "<SECRET:private-key>"
+
+
+def test_code_between_the_marks_of_a_key_stays():
+    source = 'if line == "-----BEGIN PRIVATE KEY-----":\n    inside = True\n    pass\nelif line == "-----END PRIVATE KEY-----":\n    pass\n'
+    assert find_secrets(source.encode()) == []
+    assert find_secrets(b"-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----\n") == []
+    assert find_secrets(b"-----BEGIN PUBLIC KEY-----\n" + drawn(random.Random(0), BASE64, 64).encode()) == []
+
+
+def test_hashes_ids_and_constants_are_no_secrets():
+    rng = random.Random(3)
+    for _ in range(300):
+        hashes = [hashlib.new(name, rng.randbytes(20)).hexdigest() for name in ("md5", "sha1", "sha256", "sha512")]
+        integrity = "sha512-" + base64.b64encode(rng.randbytes(64)).decode()
+        constant = base64.b64encode(rng.randbytes(48)).decode()
+        unique = str(uuid.UUID(bytes=rng.randbytes(16), version=4))
+        text = "\n".join(
+            [
+                *(f'checksum = "{one}"\nCOMMIT={one}\n{one}  file.tar.gz\npassword_hash: "{one}"' for one in hashes),
+                *(f"token = '{one}'" for one in hashes),
+                f'"integrity": "{integrity}",\nintegrity {integrity}\n"token": "{integrity}"',
+                f'id = "{unique}"\napi_key = "{unique}"\nVECTOR = "{constant}"\nassert decode("{constant}") == data',
+                f"vector = bytes.fromhex('{rng.randbytes(200).hex()}')\nsecret = '{rng.randbytes(64).hex()}'",
+                f"github.com/mill/grist v1.2.3 h1:{base64.b64encode(rng.randbytes(32)).decode()}",
+            ]
+        )
+        assert find_secrets(text.encode(), emails=True) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            'api_key = "your-api-key-here"',
+            'token = "xxxxxxxxxxxxxxxxxxxxxxxx"',
+            'password = "changeme"',
+            'token = "<token>"',
+        ),
+        *('TOKEN = "${TOKEN}"', 'token: "{{ token }}"', 'token = os.environ["TOKEN"]', "TOKEN=${SOME_OTHER_TOKEN_2}"),
+        *(
+            'token = "some_variable_name"',
+            'token = "someVariableName2"',
+            "password = getpass.getpass()",
+            "token = next(it)",
+        ),
+        *(
+            'secret = "correct horse battery staple"',
+            'password_url = "https://mill.de/reset/password"',
+            "pwd=/home/miller/src2",
+        ),
+        *(
+            'token_path = "/etc/mill/token.json"',
+            'secret_name = "projects/mill/secrets/db-password-2"',
+            "TOKEN=$(cat token.txt)",
+        ),
+        *(
+            "AK" + "IAIOSFODNN7EXAMPLE",
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "ghp_" + "x" * 36,
+        ),
+        *(
+            "sk-" + "0" * 48,
+            "hf_" + "a" * 34,
+            "npm_config_registry_some_other_long_name_that_goes_on",
+            "task-" + "a1" * 24,
+        ),
+        *(
+            "postgres://user:password@host/db",
+            "postgres://user:${PASS}@host",
+            "redis://:<pw>@host",
+            "mysql://root:%s@host",
+        ),
+        *(
+            "amqp://user:***@host",
+            "https://user:passwd1@example.com",
+            "http://localhost:8080/@mill",
+            "http://[::1]:80/a@b",
+        ),
+        *("git@github.com:mill/grist.git", "ssh://git@mill.de:22/grist", "mongodb://mill:mill@host", "http://a:b@c"),
+        *("eyJhbGciOiJIUzI1NiJ9", "eyJub3QiOiJhIGhlYWRlciJ9.eyJzdWIiOiJtaWxsIn0.c2lnbmF0dXJlc2lnbmF0dXJl"),
+        *(
+            'tokenizer = load("Qwen/Qwen3-8B-A2B")',
+            'TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"',
+            "max_tokens: 4096",
+        ),
+    ],
+)
+def test_placeholders_and_code_are_no_secrets(line):
+    for text in (line, f"  {line}\n", f"# {line}\n\n"):
+        assert find_secrets(text.encode()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            '{name} = "{value}"',
+            "{name}='{value}'",
+            '"{name}": "{value}",',
+            "'{name}' => '{value}',",
+            '{name} := "{value}"',
+        ),
+        *(
+            '{name}: str = "{value}"',
+            "const {name}: string = `{value}`",
+            'config["{name}"] = "{value}"',
+            '#define {name} "{value}"',
+        ),
+        *(
+            "define('{name}', '{value}');",
+            'client.set_{name}("{value}")',
+            '<add key="{name}" value="{value}"/>',
+            "<{name}>{value}</{name}>",
+        ),
+        *(
+            "{name}={value}",
+            "export {name}={value}",
+            "{name}: {value}",
+            "Server=here;{name}={value};Port=1",
+            'x = b"{name}={value}"',
+        ),
+        *(
+            '{name} = r"{value}"',
+            '{{\\"{name}\\": \\"{value}\\"}}',
+            "- {name}: {value}",
+            '{name} = """{value}"""',
+            '{name} = @"{value}";',
+        ),
+    ],
+)
+def test_values_given_to_a_secret_name_are_found(line):
+    rng = random.Random(4)
+    values = [drawn(rng, WORD, 32) for _ in range(40)]
+    texts = [line.format(name="api_password", value=value).encode() for value in values]
+    found = [[text[one.start : one.end].decode() for one in find_secrets(text)] for text in texts]
+    assert sum(one == [value] for one, value in zip(found, values, strict=True)) >= 38
+
+
+def test_hex_is_a_secret_only_behind_the_name_of_a_credential():
+    value = random.Random(5).randbytes(16).hex()
+    assert [one.kind for one in find_secrets(f'API_KEY = "{value}"'.encode())] == ["assigned-secret"]
+    assert find_secrets(f'token = "{value}"'.encode()) == []
+
+
+def test_a_known_kind_wins_over_the_name_before_it():
+    rng = random.Random(6)
+    token = "gh" + "p_" + drawn(rng, WORD, 36)
+    for text in (
+        f'token = "{token}"',
+        f"TOKEN={token}",
+        f"https://{token}:x-oauth-basic@github.com",
+        f"https://me:{token}@github.com",
+    ):
+        assert [one.kind for one in find_secrets(text.encode())] == ["github-token"]
+
+
+def test_only_the_password_of_a_url_is_replaced():
+    url = "db = 'postgres://mill:" + "gR1st9Qx" + "@db.mill.de:5432/grist'\n"
+    assert checked(url, "python").text == b"db = 'postgres://mill:<SECRET:url-password>@db.mill.de:5432/grist'\n"
+
+
+def test_emails_are_found_only_when_asked_for():
+    text = "Written by jo.miller@mill.de, see noreply@mill.de, jo@example.com, @decorator, a@b.T, x@2x.png, git@mill.de"
+    assert find_secrets(text.encode()) == []
+    assert find_secrets(text.encode(), emails=True) == [Secret("email", 11, 28, 1)]
+    assert find_secrets(b"mailto:jo.miller@mill.de", emails=True) == [Secret("email", 7, 24, 1)]
+    assert find_secrets(b"ssh://jo.miller@mill.de/grist", emails=True) == []
+
+
+def test_the_placeholder_suits_the_language():
+    assert placeholder("jwt", "python") == b"<SECRET:jwt>"
+    for language in ("html", "xml", "svg", "vue", "shell", "dockerfile", "makefile"):
+        assert placeholder("jwt", language) == b"__SECRET:jwt__"
+
+
+def test_a_text_without_secrets_is_returned_as_it_is():
+    text = b"x = 1\n"
+    assert redact(text, "python", CONFIG).text is text
+
+
+def test_a_redaction_shows_nothing_of_the_value():
+    value = jwt(random.Random(7))
+    assert value[10:] not in repr(redact(f"x = '{value}'".encode(), "python", CONFIG))
+
+
+def test_a_secret_that_cannot_be_removed_is_an_error_without_its_value(monkeypatch):
+    from gristmill.cleaning import secrets
+
+    monkeypatch.setattr(secrets, "find_secrets", lambda text, *, emails: [Secret("jwt", 0, 3, 1)])
+    with pytest.raises(GristmillError, match="jwt") as error:
+        redact(b"grist", "text", CONFIG)
+    assert "grist" not in str(error.value)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "eyJ",
+            "eyJ ",
+            "eyJ-",
+            "eyJhbGciOiJIUzI1NiJ9.",
+            "-----BEGIN PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\\n",
+            'password="',
+        ),
+        *(
+            "://a:",
+            "://a:b1c2d3@",
+            "token",
+            "token=",
+            "secret_token_",
+            "\n",
+            " ",
+            "a",
+            "sk-" + "ant-",
+            "AK" + "IA",
+            "A1b2C3d4" * 4 + "\n",
+        ),
+        *(
+            "@a.b",
+            "x@a.bc",
+            "-----BEGIN PRIVATE KEY-----\n" + "A1b2C3d4" * 8 + "\n",
+            "secret:" + "A1b2C3d4" * 3 + ";",
+            "é",
+        ),
+    ],
+)
+def test_time_is_linear_in_the_text(piece):
+    text = (piece * (MIB // len(piece))).encode()
+    redact(text, "python", CONFIG)
+    redact(b"-----BEGIN PRIVATE KEY-----\n" + text[: MIB // 4], "python", SecretsConfig(emails=True))
+
+
+@settings(max_examples=300)
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_is_redacted_and_then_stays(text):
+    checked(text, "text", SecretsConfig(emails=True))
+
+
+PIECES = st.sampled_from(
+    [
+        "password",
+        "token",
+        "=",
+        ":",
+        " ",
+        '"',
+        "'",
+        "\n",
+        "\\n",
+        "://",
+        "@",
+        "a",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END",
+        "eyJ",
+        ".",
+        "//",
+        "<",
+    ]
+    + [
+        drawn(random.Random(seed), alphabet, length)
+        for seed, (alphabet, length) in enumerate([(WORD, 20), (BASE64, 64), (HEX, 32), (URL64, 40)])
+    ]
+    + [rows[0][0] for rows in TOKENS.values()]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(PIECES, max_size=40))
+def test_any_mix_of_pieces_is_redacted_and_then_stays(pieces):
+    checked("".join(pieces), "python", SecretsConfig(emails=True))
+
+
+def test_the_standard_library_holds_no_secrets():
+    kinds = set()
+    for path in Path(sysconfig.get_path("stdlib")).glob("*.py"):
+        kinds |= {one.kind for one in find_secrets(path.read_bytes())}
+    assert kinds == set()
