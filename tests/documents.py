@@ -24,6 +24,7 @@ def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more
         "shard": "000000.ids",
         "shard_offset": 0,
         "shard_bytes": 0,
+        "shard_row": 0,
         "num_newlines": 0,
     }
     return PreparedDocument(**{**facts, **more})

@@ -10,11 +10,12 @@ import sys
 import termios
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import gristmill
 from conftest import write_tree
-from gristmill import cli
+from gristmill import RulesConfig, cli
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
 
@@ -81,28 +82,37 @@ def test_notes_go_to_the_error_stream(tmp_path):
 
 
 def test_every_option_reaches_its_setting(repo, tmp_path):
-    earlier = tmp_path / "earlier"
-    run("build", repo, "--out", earlier)
+    earlier, benchmark = tmp_path / "earlier", tmp_path / "benchmark.txt"
+    benchmark.write_text("def solve(x):\n    return x\n")
+    run("build", repo, "--out", earlier, "--near-duplicates", "keep")
     done = run(
         "build", repo, "--out", tmp_path / "out", "--window", 64, "--overlap", 16, "--tail", "shift", "--pad", "--with-text",
         "--split", "80/10/10", "--splits", earlier / "files.jsonl", "--seed", 5, "--workers", 2, "--batch-bytes", 100,
         "--compress", "zstd", "--include", "*.py", "--exclude", "m1.py", "--language", "python", "--max-file-bytes", 200,
-        "--cache-dir", tmp_path / "cache", "--tokenizer", "codebert",
+        "--cache-dir", tmp_path / "cache", "--tokenizer", "codebert", "--split-by", "directory", "--decontaminate", "drop",
+        "--decontaminate-against", benchmark, "--near-duplicates", "keep", "--secrets", "drop", "--redact-emails",
+        "--license-allow", "mit,NOASSERTION", "--license-allow", "Apache-2.0",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["settings"] == {
         "window": {"length": 64, "overlap": 16, "tail": "shift", "min_fresh": 32},
         "output": {"pad": True, "with_text": True, "compress": "zstd", "shard_bytes": 512 << 20},
-        "split": {"shares": "80/10/10", "seed": 5},
+        "split": {"shares": "80/10/10", "seed": 5, "by": "directory", "decontaminate": "drop"},
         "scan": {
             "include": ["*.py"],
             "exclude": ["m1.py"],
             "default_excludes": True,
             "languages": ["python"],
             "max_file_bytes": 200,
+            "notebooks": "cells",
         },
+        "rules": msgspec.to_builtins(RulesConfig()),
+        "secrets": {"action": "drop", "emails": True},
+        "licenses": {"allow": ["mit,NOASSERTION", "Apache-2.0"]},
+        "duplicates": {"near": "keep"},
     }
+    assert manifest["decontamination"]["against"][0]["name"] == "benchmark.txt"
     assert manifest["run"]["workers"] == 2
     assert manifest["previous_splits"]["num_files_kept_in_place"] > 20
     assert manifest["counts"]["dropped_by_reason"] == {"excluded_by_user": 1, "too_large": 12}

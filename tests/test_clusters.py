@@ -43,7 +43,9 @@ def test_recall_on_mutants_is_at_least_099_at_jaccard_08_and_nothing_is_joined_b
         original = text(rng, rng.randrange(60, 600))
         documents += [original, mutant(rng, original, rng.uniform(0.005, 0.08))]
         pairs.append((len(documents) - 2, len(documents) - 1))
-    together = {(cluster.first, twin.member): twin.jaccard for cluster in clusters_of(documents) for twin in cluster.others}
+    together = {
+        (cluster.first, twin.member): twin.jaccard for cluster in clusters_of(documents) for twin in cluster.others
+    }
     near = [pair for pair in pairs if jaccard(*(documents[number] for number in pair)) >= 0.8]
     assert len(near) > 100
     assert sum(pair in together for pair in near) >= 0.99 * len(near)

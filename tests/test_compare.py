@@ -71,7 +71,9 @@ def made_up(rng):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**40), st.sampled_from(["small", "large"]), st.sampled_from([0, 1, 4]), st.sampled_from([60, 10**6]))
+@given(
+    st.integers(0, 2**40), st.sampled_from(["small", "large"]), st.sampled_from([0, 1, 4]), st.sampled_from([60, 10**6])
+)
 def test_equals_the_slow_search(tmp_path_factory, seed, cut, num_partition_bits, run_tokens):
     small, large = made_up(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
@@ -125,3 +127,20 @@ def test_a_header_that_every_file_has_costs_no_pairs(tmp_path, monkeypatch):
     found = found_by_compare(tmp_path, small, large, "small")
     assert {(one.start, one.end) for cuts in found.values() for one in cuts} == {(0, 80)}
     assert num_matches["matches"] == 1000 * (80 - SPAN_TOKENS + 1)
+
+
+def test_long_texts_are_done_in_parts_with_the_same_result(tmp_path, monkeypatch):
+    from gristmill.grouping import leakage
+
+    rng = random.Random(1)
+    small = [[rng.randrange(VOCAB_SIZE) for _ in range(900)]]
+    large = [[7] * 33 + small[0][100:190] + [8] * 400 + small[0][300:700]]
+    whole = found_by_compare(tmp_path, small, large, "small")
+    monkeypatch.setattr(leakage, "PART_TOKENS", 64)
+    leakage._powers.cache_clear()
+    (tmp_path / "parts").mkdir()
+    try:
+        assert found_by_compare(tmp_path / "parts", small, large, "small") == whole
+    finally:
+        leakage._powers.cache_clear()
+    assert [(one.start, one.end) for one in whole[0]] == [(100, 190), (300, 700)]

@@ -36,7 +36,6 @@ from gristmill import (
 from gristmill.manifest import read_manifest
 from gristmill.records import DropReason, Split
 
-
 # For tests about something else: all of every file.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
 

@@ -92,7 +92,7 @@ def test_found_is_prepared_plus_dropped(tmp_path, tree):
 
 def test_a_text_without_tokens_is_dropped(tmp_path, tree):
     definition = Definition(name="wp", json=made.word_piece().encode(), config=b"{}")
-    prepared = prepare(context(tmp_path, definition), batch_of(tree({"a.py": " \n", "b.py": "def"})))
+    prepared = prepare(context(tmp_path, definition), batch_of(tree({"a.py": "\u200b\n", "b.py": "def"})))
     assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.NO_TOKENS)]
 
 
@@ -117,7 +117,7 @@ def test_the_text_decides_about_duplicates_not_its_encoding(tmp_path):
     assert len({document.sha256 for document in documents}) == 3
 
 
-@pytest.mark.parametrize("text", ["x", "x\n", "x\ny", "\n"])
+@pytest.mark.parametrize("text", ["x", "x\n", "x\ny", "\nx\n"])
 def test_lines_are_counted_as_people_do(tmp_path, tree, text):
     (document,) = prepare(context(tmp_path), batch_of(tree({"a.py": text}))).documents
     assert document.num_lines == len(text.splitlines())

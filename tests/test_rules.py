@@ -177,7 +177,7 @@ def test_few_long_lines_are_minified_where_browsers_read_them():
     detail = "mean line of 786.5 bytes in 2, limit 500"
     assert judged("a.js", "javascript", text).defect == (DropReason.MINIFIED, detail)
     assert judged("a.css", "css", text).defect[0] is DropReason.MINIFIED
-    assert judged("a.py", "python", text).defect[0] is DropReason.MEAN_LINE_TOO_LONG
+    assert judged("a.py", "python", text * 2).defect[0] is DropReason.MEAN_LINE_TOO_LONG
     assert judged("a.html", "html", text).defect is None
     assert judged("admin.js", "javascript").defect is None
 
@@ -309,7 +309,9 @@ def test_the_shortest_statement_is_kept(text):
 
 def test_long_lines_are_dropped_with_what_was_measured():
     detail = "mean line of 209.5 bytes, limit 200"
-    assert judged(text=b"ab " * 139 + b"ab\n\n").defect == (DropReason.MEAN_LINE_TOO_LONG, detail)
+    lines = b"ab " * 139 + b"ab\n\n"
+    assert judged(text=lines * 5).defect == (DropReason.MEAN_LINE_TOO_LONG, detail)
+    assert judged(text=lines).defect is None  # a short file in one long line is a short file
     text = CODE * 20 + b"ab " * 1700 + b"\n"
     assert judged(text=text).defect == (DropReason.LINE_TOO_LONG, "longest line of 5100 bytes, limit 5000")
     assert judged("a.md", "markdown", text).defect is None
@@ -324,7 +326,7 @@ def test_few_letters_are_dropped_but_not_from_tables():
 
 
 def test_a_rule_is_switched_off_or_given_another_limit():
-    text = b"ab " * 100 + b"\n" + b"ab\n"
+    text = (b"ab " * 100 + b"\n" + b"ab\n") * 8
     assert judged(text=text).defect is None
     assert judged(text=text, longest_line=200).defect[0] is DropReason.LINE_TOO_LONG
     assert judged(text=text, mean_line=100.5).defect[1] == "mean line of 151 bytes, limit 100.5"

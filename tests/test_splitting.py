@@ -114,3 +114,46 @@ def test_a_moved_file_is_known_by_its_content():
     moved = document("new/place.py", text="same")
     previous = PreviousSplit({}, {moved.sha256: Split.TEST})
     assert assign_splits(single_groups([moved]), DEFAULT, 0, previous) == {"repo/new/place.py": Split.TEST}
+
+
+def names(groups):
+    return {group.name: [member.path for member in group.documents] for group in groups}
+
+
+def test_near_duplicates_share_a_group_named_after_the_first():
+    files = [document(f"{name}.py") for name in "abcde"]
+    groups = make_groups(files, [(1, 3), (3, 4)], {3}, "file")
+    assert names(groups) == {"repo/a.py": ["a.py"], "repo/b.py": ["b.py", "e.py"], "repo/c.py": ["c.py"]}
+    assert [member.path for member in groups[1].dropped] == ["d.py"]
+
+
+def test_a_folder_or_a_source_is_never_torn_apart():
+    files = [document(path) for path in ("a.py", "b.py", "x/a.py", "x/y/a.py", "x/z.py")]
+    files.append(document("a.py", repo="other", text="more"))
+    assert names(make_groups(files, [], (), "directory")) == {
+        "repo/": ["a.py", "b.py"],
+        "repo/x/": ["x/a.py", "x/z.py"],
+        "repo/x/y/": ["x/y/a.py"],
+        "other/": ["a.py"],
+    }
+    assert [*names(make_groups(files, [], (), "repo"))] == ["repo", "other"]
+
+
+def test_a_cluster_across_two_folders_joins_them():
+    files = [document(path) for path in ("a/1.py", "a/2.py", "b/1.py", "b/2.py", "c/1.py")]
+    groups = make_groups(files, [(1, 2)], (), "directory")
+    assert names(groups) == {"repo/a/": ["a/1.py", "a/2.py", "b/1.py", "b/2.py"], "repo/c/": ["c/1.py"]}
+
+
+def test_when_clusters_of_an_earlier_build_merge_the_kept_file_wins_or_train():
+    kept, gone, other = document("a.py"), document("b.py"), document("c.py")
+    before = PreviousSplit({kept.key: Split.TEST, gone.key: Split.TRAIN, other.key: Split.VALIDATION}, {})
+    groups = make_groups([kept, gone, other], [(0, 1, 2)], {1}, "file")
+    assert assign_splits(groups, DEFAULT, 0, before) == {"repo/a.py": Split.TEST}
+    assert assign_splits(groups, DEFAULT, 0, before, train_wins=True) == {"repo/a.py": Split.TRAIN}
+
+
+def test_a_new_file_takes_the_split_of_the_near_duplicate_it_replaces():
+    new, old = document("a.py"), document("b.py")
+    groups = make_groups([new, old], [(0, 1)], {1}, "file")
+    assert assign_splits(groups, DEFAULT, 0, PreviousSplit({old.key: Split.TEST}, {})) == {"repo/a.py": Split.TEST}

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.config import WindowConfig
 from gristmill.errors import ConfigError
-from gristmill.shaping.windows import WindowShape, cut, lines_of
+from gristmill.shaping.windows import WindowShape, cut, cut_without, lines_of, without_touched
 
 SHAPES = st.integers(1, 60).flatmap(
     lambda content: st.builds(
@@ -91,3 +91,55 @@ def test_lines_are_those_of_the_first_and_last_token(num_tokens, shape, newlines
     first, last = lines_of(windows, newline_tokens)
     assert first.tolist() == [line_of[start] for start in windows.starts]
     assert last.tolist() == [line_of[end - 1] for end in windows.ends]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.integers(1, 400), st.integers(0, 20), st.sampled_from(["keep", "shift", "drop"]))
+def test_what_is_cut_out_is_in_no_window_and_all_else_is_shown(data, num_tokens, overlap, tail):
+    shape = WindowShape(num_content=40, overlap=overlap, tail=tail, min_fresh=5)
+    edges = sorted(data.draw(st.sets(st.integers(0, num_tokens), max_size=8)))
+    ranges = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=False)] or [(0, num_tokens)]
+    windows = cut_without(num_tokens, ranges, shape)
+    gone = {token for start, end in ranges for token in range(start, end)}
+    shown, fresh = set(), 0
+    for start, end, num_fresh in zip(windows.starts, windows.ends, windows.fresh, strict=True):
+        tokens = set(range(start, end))
+        assert 0 < len(tokens) <= 40
+        assert not tokens & gone
+        assert num_fresh == len(tokens - shown)
+        shown |= tokens
+        fresh += num_fresh
+    clean = {token for token in range(num_tokens) if token not in gone}
+    runs = [run for run in _runs(sorted(clean)) if len(run) >= 32]
+    assert len(shown) == fresh == sum(map(len, runs)) - windows.num_tail_tokens_dropped
+    assert tail == "drop" or windows.num_tail_tokens_dropped == 0
+
+
+def _runs(numbers):
+    run = []
+    for number in numbers:
+        if run and number != run[-1] + 1:
+            yield run
+            run = []
+        run.append(number)
+    if run:
+        yield run
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.integers(1, 400), st.integers(0, 39))
+def test_windows_that_touch_a_range_go_and_fresh_is_counted_again(data, num_tokens, overlap):
+    whole = cut(num_tokens, WindowShape(num_content=40, overlap=overlap, tail="keep", min_fresh=5))
+    start = data.draw(st.integers(0, num_tokens - 1))
+    end = data.draw(st.integers(start + 1, num_tokens))
+    left = without_touched(whole, [(start, end)])
+    expected = [
+        (first, last)
+        for first, last in zip(whole.starts.tolist(), whole.ends.tolist(), strict=True)
+        if last <= start or first >= end
+    ]
+    assert list(zip(left.starts.tolist(), left.ends.tolist(), strict=True)) == expected
+    shown = set()
+    for first, last, num_fresh in zip(left.starts, left.ends, left.fresh, strict=True):
+        assert num_fresh == len(set(range(first, last)) - shown)
+        shown |= set(range(first, last))

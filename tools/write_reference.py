@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from gristmill import cli, config, errors, manifest
+from gristmill.cleaning import rules
+from gristmill.cleaning.secret_rules import SECRET_RULES
 from gristmill.formats.jsonl import COLUMNS
 from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
@@ -34,10 +36,31 @@ FILES = {
     "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
     "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has "
     "no file.",
-    "files.jsonl": "one row per file found: kept (split, group, windows) or dropped (reason, detail)",
+    "files.jsonl": "one row per file found, kept or dropped, and why",
+    "check.json": "what `gristmill check` found, once it has run",
     "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
     "manifest.json": "settings, versions, sources, counts, digests; written last. All but `run` is the same for the "
     "same input",
+}
+
+
+FILES_COLUMNS = {
+    "repo, path": "as in a row",
+    "status": "`kept` or `dropped`",
+    "split, group": "where it is; or where a near-duplicate or contaminated file would be: a rebuild keeps to it",
+    "language, encoding, bytes, lines": "of the file as it was read; lines of what was tokenized",
+    "tokens": "of the whole file, after redaction and before any cut",
+    "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
+    "windows": "how many rows it has",
+    "sha256": "of the file; of the redacted text where secrets were taken out, since the digest of the original would "
+    "confirm a guess",
+    "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the licence file's path",
+    "moved_from": "the split that an earlier build had it in, where it had to move",
+    "reason, detail": "why it was dropped, and what was measured",
+    "twin, similarity": "of a duplicate: the file that stays, and the share of 5-grams they have in common",
+    "measures": "what each rule measured; null: nothing found, or switched off",
+    "redactions": "per secret its kind, line, bytes (`start`, `end` before redaction) and a short salted `hash`",
+    "cuts": "`[start, end, shared with, first line, last line]` per range of tokens that was cut out",
 }
 
 
@@ -55,11 +78,15 @@ def page() -> Iterator[str]:
     yield from table("A row", ("column", "what it is"), [(f"`{name}`", text) for name, text in COLUMN_TEXTS.items()])
     yield f"Every dataset has the first {len(COLUMNS)}; the manifest lists those of a dataset under `columns`.\n"
     yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
+    yield from table("files.jsonl", ("column", "what it is"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()])
     yield from manifest_fields()
     yield from table(
         "Why a file is dropped", ("reason", "what is wrong"), [(f"`{r}`", t) for r, t in DROP_REASONS.items()]
     )
     yield from excludes()
+    yield from rule_limits()
+    kinds = ", ".join(f"`{kind}`" for kind in dict.fromkeys(rule.kind for rule in SECRET_RULES))
+    yield f"## Secrets\n\nKinds that are looked for: {kinds}. `email` only with `--redact-emails`.\n"
     yield f"## Languages\n\n{', '.join(f'`{name}`' for name in sorted(known_languages()))}\n"
     yield "## Exit codes\n"
     yield "```text"
@@ -83,6 +110,30 @@ def settings() -> Iterator[str]:
     yield "## Settings\n"
     yield "The same names in `gristmill.toml`, in messages and in Python: `Config(window=WindowConfig(overlap=128))`.\n"
     yield from rows_of(("setting", "option", "default", "what it is"), rows)
+
+
+def rule_limits() -> Iterator[str]:
+    """Of rules.toml: the default, and what differs by kind of language."""
+    kinds = rules.kinds_of_languages()
+    rows = []
+    for rule in rules.RULES:
+        limits = {kind: table[rule.name] for kind, table in kinds.items() if rule.name in table}
+        default = limits.pop("default")
+        others = ", ".join(f"{kind} {_limit(limit)}" for kind, limit in limits.items())
+        rows.append((f"`{rule.name}`", f"`{rule.reason}`", _limit(default), others))
+    yield "## Rules\n"
+    yield "What each says is among the settings above (`rules.…`), which also switch it off or give it another limit.\n"
+    yield from rows_of(("rule", "reason of the drop", "limit", "other limits"), rows)
+    for kind, table in kinds.items():
+        if kind != "default":
+            yield f"- {kind}: {', '.join(table['languages'])}"
+    yield ""
+
+
+def _limit(limit: bool | float) -> str:
+    if isinstance(limit, bool):
+        return "on" if limit else "off"
+    return "by name" if limit == float("inf") else f"{limit:g}"
 
 
 def manifest_fields() -> Iterator[str]:

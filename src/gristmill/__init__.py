@@ -10,7 +10,7 @@ Importing this loads nothing heavy: the function that needs it does.
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gristmill.config import (
     Config,
@@ -63,14 +63,14 @@ def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
 def check(
     folder: str | os.PathLike[str],
     sources: Sequence[str] = (),
-    progress: Progress | None = None,
     *,
-    workers: int | str = "auto",
+    progress: Progress | None = None,
+    workers: int | Literal["auto"] = "auto",
 ) -> "Report":
     """Is this dataset what it says it is? From its files alone, or compared with its sources too."""
     from gristmill.checking.check import check  # noqa: PLC0415
 
-    return check(folder, sources, progress, workers=workers)
+    return check(folder, sources, progress=progress, workers=workers)
 
 
 def explain(folder: str | os.PathLike[str], path: str) -> "Explanation":

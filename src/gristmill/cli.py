@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import gristmill
 from gristmill.config import choices_of, default_of, load_config
@@ -200,12 +200,11 @@ def check(arguments: Sequence[str]) -> int:
     parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
     _add_output_options(parser, "the report")
     given = parser.parse_args(arguments)
-    workers = _workers(given.workers)
-    assert workers is not None
     with _signals_held("gristmill.checking.check"):
         from gristmill.checking.result import report_json, report_text  # noqa: PLC0415 - --help does without
     progress = gristmill.Progress(quiet=given.quiet or given.json)
-    report = gristmill.check(given.folder, given.source, progress, workers=workers)
+    workers = _workers(given.workers) or "auto"
+    report = gristmill.check(given.folder, given.source, progress=progress, workers=workers)
     if given.json:
         print(report_json(report))
     elif not given.quiet:
@@ -221,7 +220,9 @@ def explain(arguments: Sequence[str]) -> int:
         "For example: gristmill explain dataset src/app.py:120",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
-    parser.add_argument("path", metavar="PATH[:LINE]", nargs="?", help="a file as in files.jsonl, or the end of its path")
+    parser.add_argument(
+        "path", metavar="PATH[:LINE]", nargs="?", help="a file as in files.jsonl, or the end of its path"
+    )
     parser.add_argument("--row", metavar="SPLIT:N", help="a row by its number, counted from 0, like test:123")
     _add_output_options(parser, "the explanation")
     given = parser.parse_args(arguments)
@@ -329,11 +330,11 @@ def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None
             )
 
 
-def _workers(text: str | None) -> int | str | None:
-    if text is None or text == "auto":
-        return text
+def _workers(text: str | None) -> int | Literal["auto"] | None:
+    if text is None:
+        return None
     try:
-        return int(text)
+        return "auto" if text == "auto" else int(text)
     except ValueError:
         raise ConfigError(f"--workers takes 'auto' or a number, got {text!r}.") from None
 

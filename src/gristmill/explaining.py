@@ -135,7 +135,7 @@ def _find(asked: str, table: dict[tuple[str, str], FileRow]) -> tuple[FileRow, i
         wanted = path_text(name).removeprefix("./")
         ways = (
             [row for row in table.values() if wanted in {row.path, row.name}],
-            [row for row in table.values() if f"/{row.path}".endswith(f"/{wanted}")],
+            [row for row in table.values() if wanted and f"/{row.path}".endswith(f"/{wanted}")],
             [row for row in table.values() if row.path.endswith("/") and f"/{wanted}".find(f"/{row.path}") >= 0],
         )
         found = next((rows for rows in ways if rows), [])
@@ -149,9 +149,7 @@ def _find(asked: str, table: dict[tuple[str, str], FileRow]) -> tuple[FileRow, i
     raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
 
 
-def _explain(
-    dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileRow, line: int | None
-) -> Explanation:
+def _explain(dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileRow, line: int | None) -> Explanation:
     commits = {source.repo: source.commit for source in dataset.manifest.sources}
     members = [other.name for other in table.values() if row.group and other.group == row.group and other is not row]
     dropped = [
@@ -254,7 +252,7 @@ def _status(file: FileRow) -> str:
 
 def _license(file: FileRow) -> str:
     if file.license == NOASSERTION:
-        return f"{NOASSERTION}: " + (f"{file.license_from} is not recognised" if file.license_from else "none was found")
+        return f"{NOASSERTION}, " + (f"unknown: {file.license_from}" if file.license_from else "none was found")
     return f"{file.license}, by {file.license_from}"
 
 
@@ -285,7 +283,7 @@ def _window_lines(explained: Explanation) -> list[str]:
     if not places:
         return [f"none{where}"] if explained.file.status == "kept" else []
     shown = [
-        f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, from token {place.start:,}, {place.fresh} fresh"
+        f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, token {place.start:,} on, {place.fresh} fresh"
         for place in places[:WINDOWS_LISTED]
     ]
     more = len(places) - WINDOWS_LISTED

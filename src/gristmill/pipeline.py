@@ -71,8 +71,8 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
                     drops += not_allowed
                     _require_documents(documents, drops, config)
                     decision = decide(context, documents)
-                with progress.phase("compare"):
-                    decision, decontamination = decontaminate(context, decision, benchmarks, runner.map)
+                with progress.phase("compare", unit="tasks") as step:
+                    decision, decontamination = decontaminate(context, decision, benchmarks, step.counting(runner.map))
                     drops += decision.drops
                     _require_documents(decision.kept, drops, config)
                 pieces = list(lay_out(decision.kept, decision.split_of, config.output))

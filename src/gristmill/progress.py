@@ -6,15 +6,18 @@ with progress.phase("prepare", total=1349, unit="files") as step:
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
 SECONDS_BETWEEN_LINES = 5.0
+
+MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""A runner's map: results in the order of the tasks."""
 
 
 class Step:
@@ -29,6 +32,16 @@ class Step:
 
     def finish(self) -> None:
         pass
+
+    def counting(self, mapping: MapFunction) -> MapFunction:
+        """The same map, and one further for each result."""
+
+        def map_and_count(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+            for result in mapping(function, tasks):
+                self.advance(1)
+                yield result
+
+        return map_and_count
 
 
 class _LineStep(Step):
@@ -45,7 +58,8 @@ class _LineStep(Step):
             self._last_line_at = now
             rate = self.done / (now - self.started_at)
             left = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
-            print(f"{self.name}: {self.done:,} of {self.total:,} {self.unit}{left}", file=self._stream, flush=True)
+            total = f" of {self.total:,}" if self.total else ""
+            print(f"{self.name}: {self.done:,}{total} {self.unit}{left}", file=self._stream, flush=True)
 
     def finish(self) -> None:
         seconds = time.perf_counter() - self.started_at

@@ -84,7 +84,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.CONTROL_TOKEN: "the tokenizer would turn its text into a control token",
     DropReason.EXACT_DUPLICATE: "the same text as a file earlier in path order, which stays",
     DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its group, which stays",
-    DropReason.CONTAMINATED: "held out, and nearly all of it is in train too",
+    DropReason.CONTAMINATED: "nearly all of it is in another split too, or in a benchmark",
 }
 
 
@@ -196,6 +196,8 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
     num_row_bytes: int
     """Exactly what its rows will take in the output, so that every piece knows its place before it is written."""
     shard_bytes: int
+    shard_row: int
+    """Which of the shard's documents it is, counted from 0."""
     num_newlines: int
     measures: bytes | None = None
     redactions: tuple[Redaction, ...] = ()

@@ -109,5 +109,10 @@ def report_text(report: Report) -> str:
 
 def _worst_files(files: list[dict[str, Any]]) -> list[str]:
     return [
-        f"{'':{NAME_WIDTH}} {file['l50']:>8.1%}  {file['split']}  {printable(file['name'])}" for file in files[:FILES_SHOWN]
+        f"{'':{NAME_WIDTH}} {file['l50']:>8.1%}  {file['split']}  {printable(file['name'])}"
+        for file in files[:FILES_SHOWN]
     ]
+
+
+def report_json(report: Report) -> str:
+    return msgspec.json.encode(report).decode()

@@ -1,13 +1,15 @@
 """How much of the held-out tokens is in train too: spans of 50 tokens and more (L50), and 13-grams.
 
-Every gram of both sides gets a 64-bit key, made by doubling: the key of 2 tokens out of two of 1, of 4 out of two of 2 …,
-and 50 = 32 + 16 + 2. The held-out keys lie sorted, found through a table by their leading bits; train streams past them
-in batches. A 50-gram counts only once its real ids have been compared: a collision of keys never fails a dataset.
+Every gram of both sides gets a 64-bit key, made by doubling: the key of 2 tokens out of two of 1, of 4 out of two of 2
+…, and 50 = 32 + 16 + 2. Keys cost little (5 ns a token) and are made again wherever they are needed. Those of the
+held-out side lie in a table; train streams past them in batches. A 50-gram counts only once its ids have been compared
+with those at the place in train: a collision of keys never fails a dataset.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,47 +41,70 @@ class Shared(NamedTuple):
 
 def shared_with_train(held_out: Sequence[Ids], train: Sequence[Ids], num_threads: int = 1) -> list[Shared]:
     """One answer per stretch."""
-    return [
-        shared
-        for part in _batches(held_out, HELD_OUT_AT_ONCE)
-        for shared in _measure(part, train, num_threads)
-    ]
+    train_batches = list(_batches(train, BATCH_TOKENS))
+    with ThreadPoolExecutor(num_threads) as threads:  # NumPy lets go of the GIL
+        parts = (_Comparison(part, train_batches, threads).run() for part in _batches(held_out, HELD_OUT_AT_ONCE))
+        return list(chain.from_iterable(parts))
 
 
-def _measure(held_out: Sequence[Ids], train: Sequence[Ids], num_threads: int) -> Iterator[Shared]:
-    joined = _joined(held_out, HELD_OUT_MARK)
-    keys = keys_of(joined)
-    spans, grams = KeyTable.of(keys.spans), KeyTable.of(keys.grams)
-    is_span, is_gram = np.zeros(len(spans.keys), np.bool_), np.zeros(len(grams.keys), np.bool_)
-    one_place = np.zeros(len(spans.keys), np.int64)
-    one_place[spans.numbers_of(keys.spans)] = np.arange(len(keys.spans))
+class _Comparison:
+    """Some of the held-out side against all of train."""
 
-    def look_up(batch: Sequence[Ids]) -> None:
-        train_ids = _joined(batch, TRAIN_MARK)
-        train_keys = keys_of(train_ids)
-        _, found = grams.find(train_keys.grams)
-        is_gram[found] = True
-        places, found = spans.find(train_keys.spans)
-        is_new = ~is_span[found]
-        places, found = places[is_new], found[is_new]
-        is_span[found[_are_equal(train_ids, places, joined, one_place[found])]] = True
+    def __init__(self, held_out: Sequence[Ids], train: list[list[Ids]], threads: ThreadPoolExecutor) -> None:
+        self._held_out, self._train, self._threads = list(_batches(held_out, BATCH_TOKENS)), train, threads
+        keys = list(threads.map(lambda batch: keys_of(_joined(batch, HELD_OUT_MARK)), self._held_out))
+        all_keys = [np.concatenate([one.spans for one in keys]), np.concatenate([one.grams for one in keys])]
+        self._spans, self._grams = threads.map(KeyTable.of, all_keys)
+        self._is_gram_found = np.zeros(len(self._grams.keys), np.bool_)
+        self._train_batch = np.full(len(self._spans.keys), -1, np.int32)
+        self._train_place = np.zeros(len(self._spans.keys), np.int32)
 
-    with ThreadPoolExecutor(num_threads) as threads:
-        for _ in threads.map(look_up, _batches(train, BATCH_TOKENS)):
-            pass
-    is_shared = _confirmed(joined, keys.spans, spans, is_span, one_place)
-    is_gram_found = is_gram[grams.numbers_of(keys.grams)] if len(keys.grams) else np.zeros(0, np.bool_)
-    at = 0
-    for ids in held_out:
-        num_grams = max(0, len(ids) - GRAM_TOKENS + 1)
-        num_found = int(np.count_nonzero(is_gram_found[at : at + num_grams]))
-        starts = np.flatnonzero(is_shared[at : at + max(0, len(ids) - SPAN_TOKENS + 1)])
-        yield Shared(num_span_tokens(ids, starts), num_grams, num_found)
-        at += len(ids) + 1
+    def run(self) -> Iterator[Shared]:
+        list(self._threads.map(self._look_up, range(len(self._train))))
+        numbers = np.flatnonzero(self._train_batch >= 0)
+        candidates = Candidates(KeyTable.of(self._spans.keys[numbers]), numbers)
+        grams = KeyTable.of(self._grams.keys[self._is_gram_found])
+        return chain.from_iterable(
+            self._threads.map(lambda batch: self._count(batch, candidates, grams), self._held_out)
+        )
+
+    def _look_up(self, batch: int) -> None:
+        """Notes which held-out keys are in this batch of train, and where."""
+        keys = keys_of(_joined(self._train[batch], TRAIN_MARK))
+        self._is_gram_found[self._grams.find(keys.grams)[1]] = True
+        places, numbers = self._spans.find(keys.spans)
+        self._train_place[numbers] = places
+        self._train_batch[numbers] = batch
+
+    def _count(self, batch: Sequence[Ids], candidates: "Candidates", grams: "KeyTable") -> list[Shared]:
+        joined = _joined(batch, HELD_OUT_MARK)
+        keys = keys_of(joined)
+        is_gram, is_span = np.zeros(len(joined), np.bool_), np.zeros(len(joined), np.bool_)
+        is_gram[grams.find(keys.grams)[0]] = True
+        places, found = candidates.table.find(keys.spans)
+        is_span[self._confirmed(joined, places, candidates.numbers[found])] = True
+        shared: list[Shared] = []
+        at = 0
+        for ids in batch:
+            here = slice(at, at + len(ids))
+            num_found, starts = int(np.count_nonzero(is_gram[here])), np.flatnonzero(is_span[here])
+            shared.append(Shared(num_span_tokens(ids, starts), max(0, len(ids) - GRAM_TOKENS + 1), num_found))
+            at += len(ids) + 1
+        return shared
+
+    def _confirmed(self, joined: Keys, places: Positions, numbers: Positions) -> Positions:
+        """Those of the places whose 50 ids are the same as at the place in train that has their key."""
+        batches = self._train_batch[numbers]
+        is_equal = np.zeros(len(places), np.bool_)
+        for batch in np.unique(batches).tolist():
+            here = np.flatnonzero(batches == batch)
+            train = _joined(self._train[batch], TRAIN_MARK)
+            is_equal[here] = _are_equal(joined, places[here], train, self._train_place[numbers[here]].astype(np.int64))
+        return places[is_equal]
 
 
 def num_span_tokens(ids: Ids, starts: Positions) -> int:
-    """Tokens under the 50-grams that begin here; a run of neighbouring starts over fewer than 8 distinct ids is none."""
+    """Tokens under the 50-grams that begin here, but for runs of neighbours that have fewer than 8 distinct ids."""
     if not len(starts):
         return 0
     is_apart = np.diff(starts) > 1
@@ -131,51 +156,50 @@ def _weights() -> list[np.uint64]:
 class KeyTable(NamedTuple):
     keys: Keys
     """Sorted, distinct."""
-    first: npt.NDArray[np.int64]
-    """By a key's leading bits, the number of the first key that has them; one entry more at the end."""
-    shift: np.uint64
+    is_taken: Flags
+    """By a key's leading bits, whether any key has them: says no to most at the cost of one look."""
+    first: npt.NDArray[np.int32]
+    """By fewer leading bits, the number of the first key that has them; one entry more at the end."""
 
     @classmethod
     def of(cls, keys: Keys) -> "KeyTable":
         keys = np.sort(keys)
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
-        num_bits = max(8, (2 * len(keys)).bit_length())
-        shift = np.uint64(64 - num_bits)
+        num_bits = max(8, len(keys).bit_length())
         first = np.zeros((1 << num_bits) + 1, np.int32)
-        np.cumsum(np.bincount((keys >> shift).astype(np.int64), minlength=1 << num_bits), out=first[1:])
-        return cls(keys, first, shift)
+        np.cumsum(np.bincount(_leading(keys, num_bits), minlength=1 << num_bits), out=first[1:])
+        is_taken = np.zeros(1 << (num_bits + 2), np.bool_)
+        is_taken[_leading(keys, num_bits + 2)] = True
+        return cls(keys, is_taken, first)
 
     def find(self, keys: Keys) -> tuple[Positions, Positions]:
         """Which of these keys are in the table, and their numbers there."""
-        slots = (keys >> self.shift).view(np.int64)
-        numbers, stops = self.first[slots], self.first[slots + 1]
-        places = np.flatnonzero(numbers < stops)
-        numbers, stops = numbers[places].astype(np.int64), stops[places]
+        num_bits = len(self.first).bit_length() - 1
+        places = np.flatnonzero(self.is_taken[_leading(keys, num_bits + 2)])
+        wanted = keys[places]
+        slots = _leading(wanted, num_bits)
+        numbers, stops = self.first[slots].astype(np.int64), self.first[slots + 1]
         found: list[tuple[Positions, Positions]] = [(places[:0], numbers[:0])]
         while len(places):
-            is_equal = self.keys[numbers] == keys[places]
+            is_open = numbers < stops
+            places, wanted, numbers, stops = places[is_open], wanted[is_open], numbers[is_open], stops[is_open]
+            is_equal = self.keys[numbers] == wanted
             found.append((places[is_equal], numbers[is_equal]))
-            numbers += 1
-            goes_on = ~is_equal & (numbers < stops)
-            places, numbers, stops = places[goes_on], numbers[goes_on], stops[goes_on]
+            others = ~is_equal
+            places, wanted, numbers, stops = places[others], wanted[others], numbers[others] + 1, stops[others]
         return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
-    def numbers_of(self, keys: Keys) -> Positions:
-        """For keys that are all in the table."""
-        numbers = np.zeros(len(keys), np.int64)
-        places, found = self.find(keys)
-        numbers[places] = found
-        return numbers
+
+class Candidates(NamedTuple):
+    """Keys of 50-grams that both sides have."""
+
+    table: KeyTable
+    numbers: Positions
+    """Theirs in the table of all held-out keys."""
 
 
-def _confirmed(joined: Keys, keys: Keys, table: KeyTable, is_span: Flags, one_place: Positions) -> Flags:
-    """Where a shared 50-gram begins: its key is one that was found, and its ids are those that were compared."""
-    is_shared = np.zeros(len(keys), np.bool_)
-    if is_span.any():
-        numbers = table.numbers_of(keys)
-        for places in np.array_split(np.flatnonzero(is_span[numbers]), 1 + len(keys) // BATCH_TOKENS):
-            is_shared[places] = _are_equal(joined, places, joined, one_place[numbers[places]])
-    return is_shared
+def _leading(keys: Keys, num_bits: int) -> Positions:
+    return (keys >> np.uint64(64 - num_bits)).view(np.int64)
 
 
 def _are_equal(left: Keys, left_places: Positions, right: Keys, right_places: Positions) -> Flags:

@@ -42,6 +42,11 @@ FILE_QUALIFIERS = frozenset(
     code docs commercial proprietary enterprise ee
     """.split()  # noqa: SIM905 - a table
 )
+LAYOUTS = frozenset({"txt", "text", "md", "markdown", "rst", "adoc"})
+OTHER_TERMS = frozenset(
+    {*("commercial", "proprietary", "enterprise", "ee"), *("gnu", "gpl", "lgpl", "agpl", "lesser", "lib")}
+)
+"""In the name of a file beside LICENSE: not all of the folder is under that."""
 VERSION = re.compile(r"v?\d")
 
 TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
@@ -111,9 +116,14 @@ def _id_by_digest() -> dict[str, str]:
 
 
 def is_license_name(name: str) -> bool:
-    parts = re.split(r"[-_. ]+", name.lower().strip("-_. "))
-    others = [part for part in parts if not FILE_STEM.fullmatch(part)]
-    return len(others) < len(parts) and all(part in FILE_QUALIFIERS or VERSION.fullmatch(part) for part in others)
+    words, others = _words_of(name)
+    return len(others) < len(words) and all(word in FILE_QUALIFIERS or VERSION.fullmatch(word) for word in others)
+
+
+def _words_of(name: str) -> tuple[list[str], list[str]]:
+    """All, and those besides the stem: `LICENSE-MIT.txt` -> mit, txt"""
+    words = re.split(r"[-_. ]+", name.lower().strip("-_. "))
+    return words, [word for word in words if not FILE_STEM.fullmatch(word)]
 
 
 class FolderLicenses:
@@ -139,13 +149,18 @@ class FolderLicenses:
 def _one_license(ids: dict[str, str | None]) -> License:
     """Of the licence files in one folder: the id they agree on.
 
-    One that is not recognised may add conditions, and of LICENSE-MIT beside LICENSE-APACHE nobody has said whether it
-    is a choice: both are left open. The LGPL-3.0 is the exception, being written as an addition to the GPL-3.0: it
-    comes as COPYING + COPYING.LESSER. (The LGPL-2.1 stands alone. Beside a GPL, each may cover other files.)
+    A plain LICENSE or COPYING speaks for the folder, and what lies beside it under a longer name (LICENSE.python) for
+    parts of it, unless that name is a warning. Of LICENSE-MIT beside LICENSE-APACHE nobody has said whether it is a
+    choice: that is left open. The LGPL-3.0 is written as an addition to the GPL-3.0: it comes as COPYING +
+    COPYING.LESSER. (The LGPL-2.1 stands alone. Beside a GPL, each may cover other files.)
     """
     paths = {spdx: path for path, spdx in reversed(ids.items())}
     if set(paths) == {"LGPL-3.0", "GPL-3.0"} and "lesser" in paths["LGPL-3.0"].rpartition("/")[2].lower():
         return License("LGPL-3.0", paths["LGPL-3.0"])
+    qualifiers = {path: frozenset(_words_of(path.rpartition("/")[2])[1]) for path in ids}
+    plain = {path: spdx for path, spdx in ids.items() if not qualifiers[path] - LAYOUTS}
+    if plain and not any(words & OTHER_TERMS for words in qualifiers.values()):
+        paths = {spdx: path for path, spdx in reversed(plain.items())}
     [spdx, *others] = paths
     if others or spdx is None:
         return License(NOASSERTION, ", ".join(ids))

@@ -64,6 +64,8 @@ MINIFIED_LINES = 50
 MEASURE_DIGITS = 3
 ENOUGH_BYTES = 64
 """A share of less than this says nothing."""
+ENOUGH_FOR_A_MEAN_BYTES = 2000
+"""A short file in one long line is a short file."""
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
@@ -198,11 +200,15 @@ class Limits:
         return None if chosen is False else float(chosen)
 
 
+def kinds_of_languages() -> dict[str, dict[str, Any]]:
+    """rules.toml as it is: `default`, and what differs for a kind of language."""
+    return tomllib.loads(resources.files(__package__).joinpath("rules.toml").read_text(encoding="utf-8"))
+
+
 @cache
 def _tables() -> dict[str, dict[str, bool | float]]:
-    """rules.toml by language, and `default`."""
-    text = resources.files(__package__).joinpath("rules.toml").read_text(encoding="utf-8")
-    kinds: dict[str, dict[str, Any]] = tomllib.loads(text)
+    """By language, and `default`."""
+    kinds = kinds_of_languages()
     tables = {"default": kinds.pop("default")}
     for kind in kinds.values():
         tables |= dict.fromkeys(kind.pop("languages"), kind)
@@ -263,6 +269,8 @@ def _judge_too_short(page: Page, limit: float) -> Finding:
 
 
 def _judge_mean_line(page: Page, limit: float) -> Finding:
+    if len(page.text) < ENOUGH_FOR_A_MEAN_BYTES:
+        return Finding(page.mean_line, limit, is_defect=False, detail="")
     return _over(page.mean_line, limit, "mean line of {} bytes")
 
 

@@ -12,12 +12,11 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-import msgspec
-
 from gristmill.cleaning.secret_rules import SECRET_RULES, SecretRule
 from gristmill.cleaning.secret_values import CHECKS, compiled
 from gristmill.config import SecretsConfig
 from gristmill.errors import GristmillError
+from gristmill.records import Redaction
 
 # Where a bare `<` would open a tag or redirect a file.
 MARKUP_LANGUAGES = (
@@ -39,18 +38,6 @@ class Secret(NamedTuple):
     """Byte offsets of the value alone: quotes, names and the host of a URL stay outside."""
     end: int
     line: int
-
-
-class Redaction(msgspec.Struct, frozen=True, gc=False):
-    """What is recorded of a secret; never its value."""
-
-    kind: str
-    line: int
-    start: int
-    """Byte offsets in the text before redaction."""
-    end: int
-    hash: str
-    """Of the salted value: long enough to tell two values apart, too short to confirm a guess."""
 
 
 class Redacted(NamedTuple):

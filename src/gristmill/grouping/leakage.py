@@ -13,7 +13,8 @@ Noted is 1/26 of the small side, itself a few percent of all, so step 2 runs in 
 """
 
 from functools import cache
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,53 +27,51 @@ BLOCK_STEP = SPAN_TOKENS - BLOCK_TOKENS + 1
 MIN_DISTINCT_IDS = 8
 BASE = 0x5851F42D4C957F2D
 INVERSE_BASE = pow(BASE, -1, 1 << 64)
-TABLE_SLOTS_PER_BLOCK = 16
+TABLE_SLOTS_PER_KEY = 8
+PART_TOKENS = 1 << 16
+"""Of a long document at a time: the tables of powers stay in the processor's cache."""
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+BlockKeys = npt.NDArray[np.uint32]
+"""32 bits will do: of a billion grams and a million keys, a quarter of a million are found by mistake."""
+AnyKeys = npt.NDArray[Any]
 Range = tuple[int, int]
 """Half-open, of token indices."""
 
 NO_POSITIONS = np.zeros(0, np.int64)
 
 
-def gram_keys(ids: Ids) -> Keys:
+def gram_keys(ids: Ids) -> BlockKeys:
     """A key for each 25-gram, whatever the order of its tokens: two additions a token; the spans decide."""
     if len(ids) < BLOCK_TOKENS:
-        return np.zeros(0, np.uint64)
-    sums = np.zeros(len(ids) + 1, np.uint64)
-    np.cumsum(_numbers(_len_of_table(ids)).take(ids), out=sums[1:])
+        return np.zeros(0, np.uint32)
+    sums = np.zeros(len(ids) + 1, np.uint32)
+    np.cumsum(_short_numbers(_len_of_table(ids)).take(ids), out=sums[1:])
     return sums[BLOCK_TOKENS:] - sums[:-BLOCK_TOKENS]
 
 
-def block_keys(ids: Ids) -> Keys:
+def block_keys(ids: Ids) -> BlockKeys:
     return gram_keys(ids)[::BLOCK_STEP]
 
 
 class Blocks(NamedTuple):
     """The small side's noted 25-grams."""
 
-    keys: Keys
+    keys: BlockKeys
     """Sorted, distinct."""
     table: Flags
     """Whether any key has these leading bits: says no to most of the large side at the cost of one look."""
 
     @classmethod
-    def of(cls, keys: Keys) -> "Blocks":
+    def of(cls, keys: BlockKeys) -> "Blocks":
         keys = distinct(keys)
-        num_bits = max(8, (len(keys) * TABLE_SLOTS_PER_BLOCK).bit_length())
-        table = np.zeros(1 << num_bits, np.bool_)
-        table[keys >> np.uint64(64 - num_bits)] = True
-        return cls(keys, table)
-
-    def may_hold(self, keys: Keys) -> Flags:
-        may_hold: Flags = self.table[keys >> np.uint64(65 - len(self.table).bit_length())]
-        return may_hold
+        return cls(keys, table_of(keys))
 
     def hits_in(self, ids: Ids) -> tuple[Positions, Positions]:
         """Where in these ids a noted 25-gram begins, and which of the keys it is."""
         keys = gram_keys(ids)
-        positions = np.flatnonzero(self.may_hold(keys))
+        positions = np.flatnonzero(may_hold(self.table, keys))
         if not len(positions) or not len(self.keys):
             return NO_POSITIONS, NO_POSITIONS
         found = np.searchsorted(self.keys, keys[positions])
@@ -81,26 +80,50 @@ class Blocks(NamedTuple):
         return positions[is_hit], found[is_hit]
 
 
+def table_of(keys: AnyKeys) -> Flags:
+    """By leading bits: whether there is a key that begins so."""
+    num_bits = min(30, max(8, (len(keys) * TABLE_SLOTS_PER_KEY).bit_length()))
+    table = np.zeros(1 << num_bits, np.bool_)
+    table[_leading(keys, num_bits)] = True
+    return table
+
+
+def may_hold(table: Flags, keys: AnyKeys) -> Flags:
+    """Whether each of these may be among the keys of the table: yes for all that are, no for most that are not."""
+    flags: Flags = table.take(_leading(keys, len(table).bit_length() - 1))
+    return flags
+
+
+def _leading(keys: AnyKeys, num_bits: int) -> AnyKeys:
+    leading: AnyKeys = keys >> keys.dtype.type(8 * keys.dtype.itemsize - num_bits)
+    return leading
+
+
 def spans_around(positions: Positions, num_tokens: int) -> Positions:
     """The starts of all 50-grams that hold one of the 25-grams that begin at these positions."""
     num_starts = num_tokens - SPAN_TOKENS + 1
     if num_starts < 1 or not len(positions):
         return NO_POSITIONS
-    edges = np.zeros(num_starts + 1, np.int64)
     first = np.maximum(positions - (SPAN_TOKENS - BLOCK_TOKENS), 0)
-    np.add.at(edges, np.minimum(first, num_starts), 1)
-    np.add.at(edges, np.minimum(positions + 1, num_starts), -1)
-    return np.flatnonzero(np.cumsum(edges[:-1]))
+    num_begun = np.bincount(np.minimum(first, num_starts), minlength=num_starts + 1)
+    num_ended = np.bincount(np.minimum(positions + 1, num_starts), minlength=num_starts + 1)
+    return np.flatnonzero(np.cumsum(num_begun - num_ended)[:-1])
 
 
 def span_keys(ids: Ids, starts: Positions) -> Keys:
-    """A key for each 50-gram that begins at these positions; the order of its tokens counts."""
-    if not len(starts):
-        return np.zeros(0, np.uint64)
-    sums = np.zeros(len(ids) + 1, np.uint64)
-    np.cumsum(_numbers(_len_of_table(ids)).take(ids) * _powers(_table_size(len(ids)), BASE)[: len(ids)], out=sums[1:])
-    shifted = sums[starts + SPAN_TOKENS] - sums[starts]
-    return mixed(shifted * _powers(_table_size(len(ids)), INVERSE_BASE)[starts])
+    """A key for each 50-gram that begins at these ascending positions; the order of its tokens counts."""
+    keys = np.zeros(len(starts), np.uint64)
+    numbers = _numbers(_len_of_table(ids)) if len(starts) else keys
+    edges = np.searchsorted(starts, np.arange(0, len(ids), PART_TOKENS))
+    for part, first, end in zip(count(), edges.tolist(), [*edges[1:].tolist(), len(starts)], strict=False):
+        if first < end:
+            base = part * PART_TOKENS
+            terms = numbers.take(ids[base : base + PART_TOKENS + SPAN_TOKENS])
+            sums = np.zeros(len(terms) + 1, np.uint64)
+            np.cumsum(terms * _powers(BASE)[: len(terms)], out=sums[1:])
+            at = starts[first:end] - base
+            keys[first:end] = (sums[at + SPAN_TOKENS] - sums[at]) * _powers(INVERSE_BASE)[at]
+    return mixed(keys)
 
 
 def ranges_of(ids: Ids, starts: Positions) -> list[Range]:
@@ -130,8 +153,13 @@ def _numbers(size: int) -> Keys:
 
 
 @cache
-def _powers(size: int, base: int) -> Keys:
+def _short_numbers(size: int) -> BlockKeys:
+    return (_numbers(size) >> np.uint64(32)).astype(np.uint32)
+
+
+@cache
+def _powers(base: int) -> Keys:
     """base ** 0, base ** 1, … modulo 2 ** 64"""
-    factors = np.full(size, base, np.uint64)
+    factors = np.full(PART_TOKENS + SPAN_TOKENS, base, np.uint64)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)

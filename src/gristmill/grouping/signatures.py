@@ -6,7 +6,7 @@ cases, two of 0.5 in 0.12. Only the keys are kept, 256 bytes a document; who sha
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ SEED = 0
 
 Keys = npt.NDArray[np.uint64]
 Ids = npt.NDArray[Any]
+Number = TypeVar("Number", np.uint32, np.uint64)
 
 # Odd numbers without a pattern: the multipliers of SplitMix64 and PCG.
 GRAM_WEIGHTS = np.array(
@@ -33,7 +34,7 @@ def mixed(numbers: Keys) -> Keys:
     return mixed
 
 
-def distinct(keys: Keys) -> Keys:
+def distinct(keys: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Sorted. Half the time of np.unique, which hashes first."""
     keys = np.sort(keys)
     return keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys

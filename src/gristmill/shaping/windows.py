@@ -76,11 +76,8 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
 
 def cut_without(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
     """Windows of what lies between these ranges, in stretches of 32 tokens and more."""
-    stretches = [
-        (start, end)
-        for start, end in zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
-        if end - start >= MIN_STRETCH_TOKENS
-    ]
+    edges = zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
+    stretches = [(start, end) for start, end in edges if end - start >= MIN_STRETCH_TOKENS]
     parts = [(start, cut(end - start, shape)) for start, end in stretches]
     return Windows(
         starts=_joined([part.starts + start for start, part in parts]),

@@ -10,10 +10,10 @@ The five are plain functions over numbers: texts go by their number, and tables 
 grouping.leakage says why nothing is missed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,14 +22,18 @@ import numpy.typing as npt
 from gristmill.grouping.leakage import (
     BLOCK_STEP,
     SPAN_TOKENS,
+    BlockKeys,
     Blocks,
     Positions,
     block_keys,
+    may_hold,
     ranges_of,
     span_keys,
     spans_around,
+    table_of,
 )
 from gristmill.grouping.signatures import Ids, Keys
+from gristmill.progress import MapFunction
 from gristmill.records import Cut, StoredText
 from gristmill.steps.shards import read_ids
 
@@ -45,12 +49,6 @@ PLACE = np.dtype([("shard", np.uint32), ("offset", np.uint64), ("num_tokens", np
 
 SideName = Literal["small", "large"]
 Records = npt.NDArray[Any]
-
-
-class MapFunction(Protocol):
-    """A runner's map: results in the order of the tasks."""
-
-    def __call__(self, function: Callable[[Any], Any], tasks: Any, /) -> Iterator[Any]: ...
 
 
 class Run(NamedTuple):
@@ -131,7 +129,7 @@ def compare(
     for side, members in texts.items():
         sides.save(side, _places(members, sides.shards))
         runs[side] = list(_runs(members))
-    noted = [np.zeros(0, np.uint64), *map_tasks(partial(note, sides), runs["small"])]
+    noted = [np.zeros(0, np.uint32), *map_tasks(partial(note, sides), runs["small"])]
     blocks = Blocks.of(np.concatenate(noted))
     sides.save("keys", blocks.keys)
     sides.save("table", blocks.table)
@@ -157,7 +155,7 @@ def num_partition_bits(num_tokens: int) -> int:
     return min(14, (num_tokens // PARTITION_TOKENS).bit_length())
 
 
-def note(sides: Sides, run: Run) -> Keys:
+def note(sides: Sides, run: Run) -> BlockKeys:
     return np.concatenate([block_keys(ids) for ids in sides.texts("small", range(run.first, run.end))])
 
 
@@ -188,8 +186,7 @@ def join(sides: Sides, runs: dict[SideName, list[Run]], cut: SideName, partition
     other: SideName = "large" if cut == "small" else "small"
     ours = sides.read_spans(cut, runs[cut], partition)
     theirs = sides.read_spans(other, runs[other], partition)
-    table = Blocks.of(ours["key"])
-    theirs = theirs[table.may_hold(theirs["key"])]  # few are left to sort
+    theirs = theirs[may_hold(table_of(ours["key"]), theirs["key"])]  # few are left to sort
     order = np.argsort(theirs["key"], kind="stable")
     theirs = theirs[order]
     at = np.searchsorted(theirs["key"], ours["key"])
@@ -233,13 +230,25 @@ def _is_equal(ids: Ids, matches: Records, sides: Sides, other: SideName) -> npt.
     is_equal = np.zeros(len(matches), np.bool_)
     order = np.argsort(matches["twin"], kind="stable")
     twins, edges = np.unique(matches["twin"][order], return_index=True)
-    steps = np.arange(SPAN_TOKENS)
     for twin_ids, part in zip(sides.texts(other, twins), np.split(order, edges[1:]), strict=True):
-        for at in range(0, len(part), VERIFIED_AT_ONCE):
-            some = part[at : at + VERIFIED_AT_ONCE]
-            ours = ids[matches["start"][some].astype(np.int64)[:, None] + steps]
-            theirs = twin_ids[matches["twin_start"][some].astype(np.int64)[:, None] + steps]
-            is_equal[some] = (ours == theirs).all(axis=1)
+        starts, twin_starts = (matches[name][part].astype(np.int64) for name in ("start", "twin_start"))
+        # Of a span that goes on from the one before, only the last token is new.
+        goes_on = np.zeros(len(part), np.bool_)
+        goes_on[1:] = (np.diff(starts) == 1) & (np.diff(twin_starts) == 1)
+        last = SPAN_TOKENS - 1
+        is_all_equal = _spans_equal(ids, starts[~goes_on], twin_ids, twin_starts[~goes_on]).all() and np.array_equal(
+            ids[starts[goes_on] + last], twin_ids[twin_starts[goes_on] + last]
+        )
+        is_equal[part] = is_all_equal or _spans_equal(ids, starts, twin_ids, twin_starts)
+    return is_equal
+
+
+def _spans_equal(ids: Ids, starts: Positions, twin_ids: Ids, twin_starts: Positions) -> npt.NDArray[np.bool_]:
+    is_equal = np.zeros(len(starts), np.bool_)
+    steps = np.arange(SPAN_TOKENS)
+    for at in range(0, len(starts), VERIFIED_AT_ONCE):
+        some = slice(at, at + VERIFIED_AT_ONCE)
+        is_equal[some] = (ids[starts[some, None] + steps] == twin_ids[twin_starts[some, None] + steps]).all(axis=1)
     return is_equal
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,7 +59,7 @@ def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
     """Duplicates, groups and splits; `documents` in path order."""
     config = context.config
     distinct, drops = drop_exact_duplicates(documents)
-    clusters = [] if config.duplicates.near == "keep" else _clusters(context, documents, distinct)
+    clusters = [] if config.duplicates.near == "keep" else _clusters(context, distinct)
     twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
     members = [(cluster.first, *(twin.member for twin in cluster.others)) for cluster in clusters]
     groups = make_groups(distinct, members, twins, config.split.by)
@@ -99,27 +100,24 @@ def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
     return {twin.member: (first, twin.jaccard) for first, twin in twins if twin.jaccard >= MIN_JACCARD}
 
 
-def _clusters(
-    context: Context, documents: Sequence[PreparedDocument], distinct: Sequence[PreparedDocument]
-) -> list[Cluster]:
-    """Near-duplicates among the distinct documents, by their number there."""
-    is_distinct = {document.key for document in distinct}
-    keys = np.concatenate([_band_keys(context.prepared, shard) for shard in _shards_of(documents)])
-    chosen = keys[[number for number, document in enumerate(documents) if document.key in is_distinct]]
+def _clusters(context: Context, documents: Sequence[PreparedDocument]) -> list[Cluster]:
+    """Near-duplicates, by their number among the documents."""
+    keys = np.concatenate([_band_keys(context.prepared, shard, list(group)) for shard, group in _by_shard(documents)])
     vocab_size = context.tokenizer.vocab_size
 
     def ids_of(number: int) -> Ids:
-        return next(read_ids(context.prepared, [distinct[number]], vocab_size))
+        return next(read_ids(context.prepared, [documents[number]], vocab_size))
 
-    return find_clusters(chosen, ids_of)
-
-
-def _shards_of(documents: Iterable[PreparedDocument]) -> list[str]:
-    return list(dict.fromkeys(document.shard for document in documents))
+    return find_clusters(keys, ids_of)
 
 
-def _band_keys(folder: Path, shard: str) -> Keys:
-    return np.fromfile(folder / bands_file(shard), np.uint64).reshape(-1, NUM_BANDS)
+def _by_shard(documents: Sequence[PreparedDocument]) -> Iterator[tuple[str, Iterator[PreparedDocument]]]:
+    return groupby(documents, key=lambda document: document.shard)
+
+
+def _band_keys(folder: Path, shard: str, documents: Sequence[PreparedDocument]) -> Keys:
+    rows = np.fromfile(folder / bands_file(shard), np.uint64).reshape(-1, NUM_BANDS)
+    return rows[[document.shard_row for document in documents]]
 
 
 def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:

@@ -9,8 +9,9 @@ import msgspec
 from gristmill.grouping.leakage import SPAN_TOKENS
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.manifest import BenchmarkFacts, Decontamination
+from gristmill.progress import MapFunction
 from gristmill.records import Cut, Drop, DropReason, PreparedDocument, Split, StoredText
-from gristmill.steps.compare import MapFunction, SideName, Sides, compare, num_partition_bits
+from gristmill.steps.compare import SideName, Sides, compare, num_partition_bits
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.rows import measured

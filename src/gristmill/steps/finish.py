@@ -221,7 +221,10 @@ def _split_warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], out
         facts, share = splits[split], before[split] / sum(before.values())
         if fraction and not facts.files:
             why = "the earlier build's splits" if decision.previous else f"only {len(decision.kept)} files"
-            yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
+            if before[split]:
+                yield f"{split} is empty: all of its {before[split]:,} tokens were in another split too and were cut."
+            else:
+                yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
         elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
             yield (
                 f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "

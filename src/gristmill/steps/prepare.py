@@ -57,7 +57,9 @@ def prepare(context: Context, batch: Batch) -> PreparedBatch:
         for file in batch.files:
             read = read_document(file, config.scan)
             cleaned = read if isinstance(read, Drop) else clean(read, config, limits)
-            prepared = cleaned if isinstance(cleaned, Drop) else _prepare_document(context, cleaned, shard)
+            prepared = (
+                cleaned if isinstance(cleaned, Drop) else _prepare_document(context, cleaned, shard, len(documents))
+            )
             if isinstance(prepared, Drop):
                 drops.append(prepared)
             else:
@@ -69,7 +71,9 @@ def prepare(context: Context, batch: Batch) -> PreparedBatch:
     return PreparedBatch(documents=documents, drops=drops)
 
 
-def _prepare_document(context: Context, document: Document, shard: BinaryIO) -> tuple[PreparedDocument, Block] | Drop:
+def _prepare_document(
+    context: Context, document: Document, shard: BinaryIO, shard_row: int
+) -> tuple[PreparedDocument, Block] | Drop:
     tokenizer, text = context.tokenizer, document.text
     encoded = tokenizer.encode(text, with_starts=context.row_format.with_text)
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
@@ -96,6 +100,7 @@ def _prepare_document(context: Context, document: Document, shard: BinaryIO) -> 
         shard=os.path.basename(shard.name),
         shard_offset=shard.tell(),
         shard_bytes=len(content),
+        shard_row=shard_row,
         num_newlines=len(encoded.newline_tokens),
         measures=document.measures,
         redactions=document.redactions,

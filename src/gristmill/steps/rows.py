@@ -24,7 +24,7 @@ def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> Doc
 
 
 def windows_of(document: PreparedDocument, shape: WindowShape) -> Windows:
-    ranges = [(cut.start, cut.end) for cut in document.cuts]
+    ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
         return cut(document.num_tokens, shape)
     if document.drops_touched_windows:
@@ -33,9 +33,9 @@ def windows_of(document: PreparedDocument, shape: WindowShape) -> Windows:
 
 
 def _with_lines(document: PreparedDocument, block: Block) -> Iterator[Cut]:
-    for cut in document.cuts:
-        first, last = lines_between(cut.start, cut.end, block.newline_tokens)
-        yield Cut(cut.start, cut.end, cut.shared_with, int(first), int(last))
+    for one in document.cuts:
+        first, last = lines_between(one.start, one.end, block.newline_tokens)
+        yield Cut(one.start, one.end, one.shared_with, int(first), int(last))
 
 
 def measured(context: Context, document: PreparedDocument, block: Block) -> PreparedDocument:

@@ -1,0 +1,42 @@
+"""`12,345,6` of many rows -> numbers, all at once and strictly: 200 MB/s a core, where orjson and a list take 75.
+
+The eight bytes before each comma are one 64-bit word. Its digits are put together in three steps, as pairs, fours and
+eights: https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_DIGITS = 8
+COMMA, ZERO, NINE = b",09"
+
+Numbers = npt.NDArray[np.int64]
+
+
+def numbers_in(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
+    """All numbers, and where each text's begin (and, last, their count); None where anything is not plain digits."""
+    joined = b"%b%b," % (b"0" * MAX_DIGITS, b",".join(texts))
+    characters = np.frombuffer(joined, np.uint8)
+    is_comma = characters == COMMA
+    if not (is_comma | (characters - np.uint8(ZERO) <= NINE - ZERO)).all():
+        return None
+    ends = np.flatnonzero(is_comma)
+    widths = np.diff(ends, prepend=MAX_DIGITS - 1)
+    widths -= 1
+    if widths.min() < 1 or widths.max() > MAX_DIGITS or ((characters[ends - widths] == ZERO) & (widths > 1)).any():
+        return None
+    sizes = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
+    text_ends = np.cumsum(sizes) + (MAX_DIGITS - 1)
+    offsets = np.concatenate(([0], np.searchsorted(ends, text_ends, "right")))
+    return _values(joined, ends, widths), offsets
+
+
+def _values(joined: bytes, ends: Numbers, widths: Numbers) -> Numbers:
+    words = np.ndarray((len(joined) - 7,), "<u8", joined, strides=(1,))[ends - MAX_DIGITS]
+    unused_bits = (8 * (MAX_DIGITS - widths)).view(np.uint64)
+    words = (words >> unused_bits << unused_bits) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    for width, mask in ((1, 0x00FF00FF00FF00FF), (2, 0x0000FFFF0000FFFF), (4, 0x00000000FFFFFFFF)):
+        words = (words * np.uint64(10**width) + (words >> np.uint64(8 * width))) & np.uint64(mask)
+    return words.view(np.int64)

@@ -1,0 +1,156 @@
+"""The runs of all data files, by file: each against its row in files.jsonl, and all of them against the manifest.
+
+`files_table`, `windows`, `fresh` and `duplicates`, as far as they are about more than one row.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from gristmill.checking.result import Faults
+from gristmill.checking.runs import FRESH, KEY, NUM_IDS, ROW, START, Run, RunKey
+from gristmill.checking.tables import FileKey, FilesTable, KeptFile
+from gristmill.checking.windows import (
+    Shape,
+    expected_windows,
+    first_difference,
+    most_tokens,
+    wrong_fresh,
+    wrong_lines,
+)
+from gristmill.layout import FILES, MANIFEST
+from gristmill.manifest import Manifest
+from gristmill.records import Split
+
+
+class PlacedRun(NamedTuple):
+    run: Run
+    file: str
+    """The data file it is in."""
+    split: Split
+
+
+class Rows(NamedTuple):
+    """What all data files hold."""
+
+    by_file: dict[FileKey, list[PlacedRun]]
+    num_rows: int
+    num_ids: int
+
+    @classmethod
+    def of(cls, runs: Iterable[PlacedRun], num_rows: int) -> "Rows":
+        by_file: dict[FileKey, list[PlacedRun]] = {}
+        num_ids = 0
+        for placed in runs:
+            key = placed.run.key
+            by_file.setdefault((key.repo, key.path), []).append(placed)
+            num_ids += int(placed.run.windows[:, NUM_IDS].sum())
+        return cls(by_file, num_rows, num_ids)
+
+
+def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> None:
+    """Every row belongs to a kept file of its split, and every kept file has its rows."""
+    for key, runs in rows.by_file.items():
+        file = table.kept.get(key)
+        for run, data_file, split in runs:
+            place = {"file": data_file, "row": int(run.windows[0, ROW]), "path": run.key.name}
+            if file is None:
+                what = "dropped" if key in table.dropped else "not there"
+                faults.add("files_table", f"has rows, but in {FILES} it is {what}", **place)  # type: ignore[arg-type]
+            elif file.split is not split:
+                faults.add("files_table", f"in {split}, but {FILES} says {file.split}", **place)  # type: ignore[arg-type]
+            elif file.language != run.language:
+                what = f"language {run.language!r}, but {FILES} says {file.language!r}"
+                faults.add("schema", what, **place)  # type: ignore[arg-type]
+    for key, file in table.kept.items():
+        num_windows = sum(len(placed.run.windows) for placed in rows.by_file.get(key, ()))
+        if num_windows != file.windows:
+            faults.add(
+                "files_table", f"windows is {file.windows}, and there are {num_windows}", file=FILES, path=file.name
+            )
+
+
+def check_windows(rows: Rows, table: FilesTable, shape: Shape, faults: Faults, *, drops_touched: bool) -> int:
+    """Each kept file's windows lie where they must; the tokens that --tail drop left out of them."""
+    num_tail_tokens = 0
+    for key, runs in rows.by_file.items():
+        copies = Counter(placed.run.key for placed in runs)
+        for placed in runs:
+            if copies[placed.run.key] > 1:
+                _add("windows", 0, "its rows do not stand together", placed, faults)
+        file = table.kept.get(key)
+        for placed in runs:
+            _add_if("fresh", wrong_fresh(placed.run.windows), placed, faults)
+            if file is not None and copies[placed.run.key] == 1:
+                is_dropping = drops_touched and file.split is not Split.TRAIN
+                num_tail_tokens += _check_run(placed, file, shape, faults, drops_touched=is_dropping)
+    return num_tail_tokens
+
+
+def _check_run(placed: PlacedRun, file: KeptFile, shape: Shape, faults: Faults, *, drops_touched: bool) -> int:
+    windows = placed.run.windows
+    _add_if("windows", wrong_lines(windows, file.lines), placed, faults)
+    if file.tokens > most_tokens(len(windows), file.cuts, shape):
+        _add("windows", 0, f"{len(windows)} windows for {file.tokens} tokens", placed, faults)
+        return 0
+    expected, num_tail_tokens = expected_windows(file.tokens, file.cuts, shape, drops_touched=drops_touched)
+    _add_if("windows", first_difference(windows, expected, shape), placed, faults)
+    num_fresh, num_shown = int(windows[:, FRESH].sum()), file.tokens - file.cut_tokens - num_tail_tokens
+    if num_fresh != num_shown:
+        what = f"{num_fresh} fresh tokens in its rows, {num_shown} by its tokens and cut_tokens"
+        faults.add("fresh", what, file=FILES, path=file.name)
+    return num_tail_tokens
+
+
+def _add_if(check: str, fault: tuple[int, str] | None, placed: PlacedRun, faults: Faults) -> None:
+    if fault is not None:
+        _add(check, *fault, placed, faults)
+
+
+def _add(check: str, index: int, what: str, placed: PlacedRun, faults: Faults) -> None:
+    row = int(placed.run.windows[index, ROW])
+    faults.add(check, what, file=placed.file, row=row, path=placed.run.key.name)
+
+
+def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tail_tokens: int, faults: Faults) -> None:
+    num_windows, num_ids = dict.fromkeys(Split, 0), dict.fromkeys(Split, 0)
+    for runs in rows.by_file.values():
+        for placed in runs:
+            num_windows[placed.split] += len(placed.run.windows)
+            num_ids[placed.split] += int(placed.run.windows[:, NUM_IDS].sum())
+    for split in Split:
+        said = manifest.splits.get(split)
+        files = [file for file in table.kept.values() if file.split is split]
+        found: Mapping[str, int] = {
+            "files": len(files),
+            "groups": len({file.group for file in files}),
+            "windows": num_windows[split],
+            "tokens": sum(file.tokens - file.cut_tokens for file in files),
+            "emitted_tokens": num_ids[split],
+        }
+        for name, count in found.items():
+            if getattr(said, name, None) != count:
+                what = f"splits.{split}.{name} is {getattr(said, name, None)}, and there are {count}"
+                faults.add("fresh", what, file=MANIFEST)
+    said_tail = manifest.counts.tail_tokens_dropped
+    if said_tail != num_tail_tokens:
+        faults.add("fresh", f"counts.tail_tokens_dropped is {said_tail}, not {num_tail_tokens}", file=MANIFEST)
+
+
+def check_duplicates(rows: Rows, faults: Faults) -> int:
+    """No window twice in a file; how many windows have the same ids as one of another file."""
+    for runs in rows.by_file.values():
+        seen: set[tuple[RunKey, int]] = set()
+        for placed in runs:
+            for row, start in placed.run.windows[:, [ROW, START]].tolist():
+                if (placed.run.key, start) in seen:
+                    what = f"a second window that starts at {start}"
+                    faults.add("duplicates", what, file=placed.file, row=row, path=placed.run.key.name)
+                seen.add((placed.run.key, start))
+    keys = [
+        np.unique(np.concatenate([placed.run.windows[:, KEY] for placed in runs])) for runs in rows.by_file.values()
+    ]
+    everywhere = np.sort(np.concatenate([np.zeros(0, np.int64), *keys]))
+    return int(np.count_nonzero(everywhere[1:] == everywhere[:-1]))

@@ -1,0 +1,98 @@
+"""What the manifest and the tokenizer in the folder say about how the rows must be."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.checking.result import Faults
+from gristmill.checking.spelling import Spelling
+from gristmill.checking.tokens import RowRules
+from gristmill.checking.windows import Shape
+from gristmill.config import OutputConfig, ScanConfig, SecretsConfig, SplitConfig, WindowConfig
+from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
+from gristmill.layout import MANIFEST
+from gristmill.manifest import Manifest
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for
+
+
+class _Sections(msgspec.Struct):
+    window: WindowConfig
+    output: OutputConfig
+    split: SplitConfig
+    scan: ScanConfig
+    secrets: SecretsConfig
+
+
+class Settings(NamedTuple):
+    folder: Path
+    manifest: Manifest
+    decontaminate: str
+    notebooks: str
+    secrets: SecretsConfig
+    shape: Shape
+    rules: RowRules
+    spelling: Spelling
+    no_tokenizer: str | None
+    """Why there is none to spell ids with."""
+
+    @classmethod
+    def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
+        try:
+            sections = msgspec.convert(manifest.settings, _Sections)
+        except (msgspec.ValidationError, ConfigError) as error:
+            raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
+        facts = manifest.tokenizer
+        definition, tokenizer, why = _tokenizer(folder, manifest, faults)
+        rules = RowRules(
+            file="",
+            columns=tuple(manifest.columns),
+            length=sections.window.length,
+            vocab_size=facts.vocab_size,
+            prefix=facts.prefix,
+            suffix=facts.suffix,
+            control_ids=tuple(definition.control_ids) if definition is not None else (),
+            pad_id=facts.pad_id if sections.output.pad else None,
+        )
+        _check_columns(rules, sections.output, faults)
+        return cls(
+            folder=folder,
+            manifest=manifest,
+            decontaminate=sections.split.decontaminate,
+            notebooks=sections.scan.notebooks,
+            secrets=sections.secrets,
+            shape=Shape.of(sections.window, len(facts.prefix) + len(facts.suffix)),
+            rules=rules if "attention_mask" in rules.columns else rules._replace(pad_id=None),
+            spelling=Spelling.of(folder, tokenizer),
+            no_tokenizer=why,
+        )
+
+
+def _tokenizer(
+    folder: Path, manifest: Manifest, faults: Faults
+) -> tuple[Definition | None, Tokenizer | None, str | None]:
+    try:
+        definition = Definition.read(folder)
+    except TokenizerError as error:
+        faults.add("special_tokens", str(error))
+        return None, None, "the tokenizer cannot be read"
+    said = manifest.tokenizer
+    if (said.prefix, said.suffix, said.pad_id) != (*definition.template, definition.pad_id):
+        faults.add("special_tokens", "other special tokens than the tokenizer's", file=MANIFEST)
+    try:
+        tokenizer = tokenizer_for(definition)
+    except (TokenizerError, MissingExtraError) as error:
+        return definition, None, str(error)
+    if said.vocab_size != tokenizer.vocab_size:
+        what = f"vocab_size is {said.vocab_size}, the tokenizer's is {tokenizer.vocab_size}"
+        faults.add("ids", what, file=MANIFEST)
+        return definition, None, "the manifest and the tokenizer differ"
+    return definition, tokenizer, None
+
+
+def _check_columns(rules: RowRules, output: OutputConfig, faults: Faults) -> None:
+    wanted = {"attention_mask": output.pad, "text": output.with_text}
+    for column, is_wanted in wanted.items():
+        if is_wanted != (column in rules.columns):
+            faults.add("schema", f"columns and settings differ about {column}", file=MANIFEST)

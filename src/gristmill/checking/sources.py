@@ -1,0 +1,141 @@
+"""`source`: the files are read again, and what the windows spell is what stands there, but for recorded redactions."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill.checking.runs import END, FIRST_LINE, LAST_LINE, START, Run
+from gristmill.checking.spelling import Spelling
+from gristmill.checking.tables import KeptFile
+from gristmill.cleaning.notebooks import SLASH_LANGUAGES
+from gristmill.cleaning.secrets import NO_ANGLE_LANGUAGES
+from gristmill.naming import path_text
+
+NOTEBOOK = "jupyter"
+UTF16_MARK_BYTES = 2
+DEEPEST_HEADING = 6
+
+
+def folders_by_repo(names: Sequence[str]) -> dict[str, str]:
+    """Named as `gristmill build` names them: whole folders first, then those of single files; `src`, then `src~2`."""
+    paths = [os.path.realpath(os.path.expanduser(name)) for name in names]
+    whole = [path for path in paths if os.path.isdir(path)]
+    single = [os.path.dirname(path) for path in paths if not os.path.isdir(path)]
+    folders: dict[str, str] = {}
+    for folder in (*whole, *dict.fromkeys(single)):
+        name = path_text(os.path.basename(folder)) or "root"
+        number = 1
+        while (repo := name if number == 1 else f"{name}~{number}") in folders:
+            number += 1
+        folders[repo] = folder
+    return folders
+
+
+def location_of(folder: str, path: str) -> str | None:
+    r"""Where a file of this source lies; None for a path that leads out of it. `\xNN` is a byte, `\\` a backslash."""
+    raw = re.sub(
+        rb"\\(?:x([0-9a-f]{2})|\\)",
+        lambda match: bytes.fromhex(match[1].decode()) if match[1] else b"\\",
+        path.encode(),
+    )
+    location = os.path.realpath(os.path.join(folder, os.fsdecode(raw.replace(b"\0", b""))))
+    return location if location.startswith(folder.rstrip("/") + "/") else None
+
+
+def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, notebooks: str) -> Iterator[str]:
+    """What in this file is not as in its source."""
+    if not os.path.isfile(location):
+        yield "it is not in the source"
+        return
+    try:
+        with open(location, "rb") as stream:
+            raw = stream.read()
+        text = _decoded(raw, file.encoding)
+        if file.language == NOTEBOOK and notebooks == "cells":
+            text = _cells(json.loads(text))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        yield f"its source cannot be read again: {type(error).__name__}"
+        return
+    redacted = _redacted(text, file)
+    if hashlib.sha256(redacted if file.redactions else raw).hexdigest() != file.sha256:
+        yield "its sha256 is not that of the source"
+    elif spelling.is_exact:
+        yield from _wrong_places(run, redacted, spelling)
+
+
+def _decoded(raw: bytes, encoding: str) -> bytes:
+    if encoding in {"utf-8", "utf-8-sig"}:
+        return raw.removeprefix(b"\xef\xbb\xbf") if encoding == "utf-8-sig" else raw
+    return raw[UTF16_MARK_BYTES if encoding.startswith("utf-16") else 0 :].decode(encoding).encode()
+
+
+def _redacted(text: bytes, file: KeptFile) -> bytes:
+    pieces: list[bytes] = []
+    done = 0
+    for one in file.redactions:
+        sign = f"__SECRET:{one.kind}__" if file.language in NO_ANGLE_LANGUAGES else f"<SECRET:{one.kind}>"
+        pieces += [text[done : one.start], sign.encode(), b"\n" * text[one.start : one.end].count(b"\n")]
+        done = one.end
+    return b"".join((*pieces, text[done:]))
+
+
+def _wrong_places(run: Run, text: bytes, spelling: Spelling) -> Iterator[str]:
+    """Each stretch is found where its first window's line says, after the one before; so are all its windows."""
+    line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    searched_until = 0
+    for stretch in run.stretches:
+        spelled = spelling.tokenizer.decode(stretch.ids)
+        is_inside = (run.windows[:, START] >= stretch.start) & (run.windows[:, END] <= stretch.end)
+        windows = run.windows[is_inside]
+        place = text.find(spelled, searched_until) if stretch.start else 0
+        while stretch.start and place >= 0 and np.searchsorted(line_feeds, place) + 1 < windows[0, FIRST_LINE]:
+            place = text.find(spelled, place + 1)
+        if place < 0 or not text.startswith(spelled, place):
+            yield f"what its windows spell from token {stretch.start} is not in the source there"
+            return
+        searched_until = place + len(spelled)
+        num_bytes = spelling.num_bytes(stretch.ids)
+        lines = 1 + np.searchsorted(line_feeds, place + num_bytes.cumsum() - num_bytes)
+        for start, end, first, last in windows[:, [START, END, FIRST_LINE, LAST_LINE]].tolist():
+            found = lines[start - stretch.start], lines[end - 1 - stretch.start]
+            if found != (first, last):
+                yield f"the window at {start} says lines {first} to {last}, the source {found[0]} to {found[1]}"
+                return
+
+
+def _cells(notebook: Any) -> bytes:
+    """Code and markdown of a notebook in the percent format."""
+    cells = notebook.get("cells")
+    if cells is None:
+        cells = [cell for sheet in notebook["worksheets"] for cell in sheet.get("cells", [])]
+    sign = "//" if _language(notebook, cells) in SLASH_LANGUAGES else "#"
+    pages: list[str] = []
+    for cell in cells:
+        kind = cell.get("cell_type")
+        body = _joined(cell.get("source", "")) or _joined(cell.get("input", ""))
+        if not body.strip():
+            continue
+        if kind == "code":
+            pages.append(f"{sign} %%\n{body}\n")
+        elif kind in {"markdown", "heading"}:
+            level = max(1, min(cell.get("level", 1), DEEPEST_HEADING))
+            body = f"{'#' * level} {body}" if kind == "heading" else body
+            lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            pages.append("\n".join([f"{sign} %% [markdown]", *(f"{sign} {line}".rstrip(" ") for line in lines)]) + "\n")
+    return "\n".join(pages).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _joined(source: Any) -> str:
+    return (source if isinstance(source, str) else "".join(source)).strip("\n")
+
+
+def _language(notebook: Any, cells: Any) -> str:
+    metadata = notebook.get("metadata") or {}
+    named = [metadata.get("kernelspec", {}).get("language"), metadata.get("language_info", {}).get("name")]
+    named += [cell.get("language") for cell in cells]
+    return next((name.lower().rstrip("0123456789") for name in named if name), "")

@@ -1,0 +1,62 @@
+"""Ids -> the bytes they spell, where a tokenizer gives every text back; and the `text` column compared with them."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.checking.result import Faults
+from gristmill.checking.rows import Row
+from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
+
+CONTINUING = bytes(range(0x80, 0xC0))
+"""Bytes of UTF-8 that continue a character."""
+MAX_CONTINUING = 3
+
+
+class Spelling(NamedTuple):
+    """Picklable: the tokenizer itself is loaded once in each process."""
+
+    folder: Path
+    tokenizer_key: str | None
+    is_exact: bool
+    """The ids' bytes end to end are the text. Otherwise only an approximation of it can be had."""
+
+    @classmethod
+    def of(cls, folder: Path, tokenizer: Tokenizer | None) -> "Spelling":
+        if tokenizer is None:
+            return cls(folder, None, is_exact=False)
+        definition = tokenizer.definition
+        # gigatoken takes byte-level models only where that holds; with byte_fallback, a space may have become a sign.
+        is_exact = tokenizer.engine.startswith("gigatoken ") and not definition.model.byte_fallback
+        return cls(folder, definition.key, is_exact)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_in(self.folder, self.tokenizer_key)
+
+    def num_bytes(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """Of each token, where it is exact."""
+        return _num_bytes_per_id(self).take(ids)
+
+
+@cache
+def _num_bytes_per_id(spelling: Spelling) -> npt.NDArray[np.int64]:
+    tokenizer = spelling.tokenizer
+    return np.array([len(tokenizer.decode([index])) for index in range(tokenizer.vocab_size)], np.int64)
+
+
+def wrong_texts(rows: Sequence[Row], file: str, spelling: Spelling, faults: Faults) -> None:
+    """A character whose bytes two tokens share belongs to the window in which the first of them is."""
+    if not spelling.is_exact:
+        return
+    for row in rows:
+        text = row.fields["text"].encode()
+        spelled = spelling.tokenizer.decode(row.ids).lstrip(CONTINUING)
+        more = text[len(spelled) :]
+        if not text.startswith(spelled) or len(more) > MAX_CONTINUING or more.lstrip(CONTINUING):
+            what = "its text is not what its ids spell"
+            faults.add("schema", what, file=file, row=row.number, path=f"{row.fields['repo']}/{row.fields['path']}")

@@ -1,0 +1,69 @@
+import gzip
+import json
+
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from gristmill.errors import InputError, MissingExtraError
+from gristmill.intake.benchmarks import read_benchmark
+
+ROWS = [{"task_id": "t/1", "prompt": "def f(x):\n", "solution": "    return x\n", "tests": ["assert f(1)"], "n": 3}]
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def test_a_row_is_one_text_of_all_its_strings(tmp_path):
+    (tmp_path / "b.jsonl").write_bytes(lines(ROWS) + b"\n")
+    found = read_benchmark(str(tmp_path / "b.jsonl"))
+    assert found.name == "b.jsonl"
+    assert found.texts[0] == b"t/1def f(x):\n    return x\nassert f(1)"
+    assert b"t/1\ndef f(x):" in found.texts[1]
+
+
+@pytest.mark.parametrize("name", ["b.jsonl.gz", "b.jsonl.zst", "b.json", "b.parquet"])
+def test_the_same_in_other_files(tmp_path, name):
+    (tmp_path / "b.jsonl").write_bytes(lines(ROWS))
+    path = tmp_path / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(lines(ROWS)))
+    elif name.endswith(".zst"):
+        path.write_bytes(zstandard.compress(lines(ROWS)))
+    elif name.endswith(".json"):
+        path.write_text(json.dumps(ROWS))
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    assert read_benchmark(str(path)).texts == read_benchmark(str(tmp_path / "b.jsonl")).texts
+
+
+def test_anything_else_is_one_plain_text(tmp_path):
+    (tmp_path / "b.py").write_bytes(b"def f(): pass\n\xff")
+    assert read_benchmark(str(tmp_path / "b.py")).texts == ["def f(): pass\n\ufffd".encode()]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("b.jsonl", b"{"), ("b.jsonl", b'{"n": 1}\n'), ("b.txt", b""), ("b.jsonl.gz", b"no"), ("b.jsonl.zst", b"no"),
+     ("b.parquet", b"no"), ("b.json", b"[" * 100_000), ("b.jsonl", b"\xff\xfe")],
+)  # fmt: skip
+def test_what_cannot_be_understood_is_said(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=name):
+        read_benchmark(str(tmp_path / name))
+
+
+def test_a_missing_file_is_said():
+    with pytest.raises(InputError, match="No such file"):
+        read_benchmark("/nowhere/b.jsonl")
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "b.parquet").write_bytes(b"x")
+    with pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[parquet\]'"):
+        read_benchmark(str(tmp_path / "b.parquet"))

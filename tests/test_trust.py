@@ -1,0 +1,419 @@
+"""End to end: what a build promises about cleanliness, checked on what it wrote with slow, obvious means."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+from conftest import git, write_tree
+from gristmill import (
+    Config,
+    ConfigError,
+    DuplicatesConfig,
+    InputError,
+    LicensesConfig,
+    RulesConfig,
+    RunConfig,
+    ScanConfig,
+    SecretsConfig,
+    SplitConfig,
+    build,
+    open_dataset,
+)
+from gristmill.records import Split
+
+SPAN = 50
+WORDS = [f"word{number}" for number in range(4000)]
+
+
+def make(source, out, **sections):
+    return build(Config(sources=[str(source)], out=str(out), **sections))
+
+
+def table(folder):
+    return {row["path"]: row for row in map(json.loads, (folder / "files.jsonl").read_bytes().splitlines())}
+
+
+def stretches(folder, split):
+    """The content of a split's windows as they are, overlaps and all."""
+    return [row["input_ids"][1:-1] for row in open_dataset(folder)[split]]
+
+
+def leaked_share(folder, split):
+    """Tokens under a 50-gram of 8 or more distinct ids that train has too: sets of tuples."""
+    in_train = {tuple(ids[at : at + SPAN]) for ids in stretches(folder, "train") for at in range(len(ids) - SPAN + 1)}
+    total = leaked = 0
+    for ids in stretches(folder, split):
+        shared = set()
+        for at in range(len(ids) - SPAN + 1):
+            span = tuple(ids[at : at + SPAN])
+            if span in in_train and len(set(span)) >= 8:
+                shared.update(range(at, at + SPAN))
+        total += len(ids)
+        leaked += len(shared)
+    return leaked / total
+
+
+def prose(rng, count):
+    return "".join(rng.choice(WORDS) + rng.choice([" ", " ", "\n", " = ", "("]) for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory):
+    """Two hundred files that borrow passages of ten to two hundred words from each other."""
+    rng = random.Random(11)
+    passages = [prose(rng, rng.randrange(10, 200)) for _ in range(30)]
+    files = {}
+    for number in range(200):
+        parts = [prose(rng, rng.randrange(20, 300)) for _ in range(3)]
+        parts += rng.sample(passages, rng.randrange(0, 3))
+        rng.shuffle(parts)
+        files[f"{number % 7}/{number}.py"] = "\n".join(parts)
+    return write_tree(tmp_path_factory.mktemp("leaky") / "repo", files)
+
+
+def test_a_default_build_leaks_nothing_where_an_open_one_does(leaky, tmp_path):
+    make(leaky, tmp_path / "open", split=SplitConfig(decontaminate="off"))
+    assert min(leaked_share(tmp_path / "open", split) for split in ("validation", "test")) > 0.02
+    manifest = make(leaky, tmp_path / "clean")
+    assert [leaked_share(tmp_path / "clean", split) for split in ("validation", "test")] == [0, 0]
+    facts = manifest.decontamination
+    assert facts.tokens_cut[Split.TRAIN] == 0
+    for split in (Split.VALIDATION, Split.TEST):
+        rows = [row for row in table(tmp_path / "clean").values() if row["split"] == split and row["status"] == "kept"]
+        assert facts.tokens_cut[split] == sum(row["cut_tokens"] for row in rows) > 0
+        assert facts.tokens_before[split] == sum(row["tokens"] for row in rows)
+        for row in rows:
+            cut = sum(end - start for start, end, *_ in row["cuts"])
+            assert cut <= row["cut_tokens"] <= cut + 31 * (1 + len(row["cuts"]))  # short stretches go too
+
+
+@pytest.mark.parametrize("how", ["drop", "train"])
+def test_other_ways_leak_nothing_either(leaky, tmp_path, how):
+    manifest = make(leaky, tmp_path / "out", split=SplitConfig(decontaminate=how))
+    assert [leaked_share(tmp_path / "out", split) for split in ("validation", "test")] == [0, 0]
+    is_train_cut = manifest.decontamination.tokens_cut[Split.TRAIN] > 0
+    assert is_train_cut == (how == "train")
+    assert (manifest.decontamination.tokens_cut[Split.TEST] > 0) == (how == "drop")
+
+
+def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
+    cut = make(leaky, tmp_path / "cut").decontamination.tokens_cut
+    drop = make(leaky, tmp_path / "drop", split=SplitConfig(decontaminate="drop")).decontamination.tokens_cut
+    assert cut[Split.VALIDATION] < drop[Split.VALIDATION]
+
+
+@pytest.mark.parametrize("how", ["cut", "drop", "train"])
+def test_same_bytes_for_any_workers_and_batches(leaky, tmp_path, how):
+    expected = None
+    for workers, batch_files in ((1, None), (2, 3), (3, 50)):
+        out = tmp_path / f"{workers}"
+        make(leaky, out, split=SplitConfig(decontaminate=how), run=RunConfig(workers=workers, batch_files=batch_files))
+        found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "manifest.json"}
+        expected = expected or found
+        assert found == expected
+
+
+def test_most_of_a_split_going_is_said_with_the_files(tmp_path):
+    rng = random.Random(3)
+    shared = [prose(rng, 150) for _ in range(12)]
+    files = {}
+    for number in range(60):
+        files[f"{number}.py"] = "\n".join([*rng.sample(shared, 6), prose(rng, 60)])
+    manifest = make(write_tree(tmp_path / "repo", files), tmp_path / "out")
+    (warning,) = [text for text in manifest.warnings if "validation's tokens are also in train" in text]
+    assert "repo/" in warning
+
+
+def test_benchmark_texts_are_taken_out_of_train(leaky, tmp_path):
+    rng = random.Random(20)
+    problem, solution = prose(rng, 60), prose(rng, 80)
+    repo = shutil.copytree(leaky, tmp_path / "repo")
+    for number in range(40):
+        write_tree(repo, {f"copy{number}.py": prose(rng, 100) + "\n" + problem + solution + "\n" + prose(rng, 100)})
+    benchmark = tmp_path / "bench.jsonl"
+    rows = [
+        {"task": 1, "prompt": problem, "solution": solution, "tests": ["assert f(1)", "assert f(2)"]},
+        {"x": "short"},
+    ]
+    benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {"duplicates": DuplicatesConfig(near="keep")}
+    make(repo, tmp_path / "before", split=SplitConfig(decontaminate="off"), **settings)
+    manifest = make(
+        repo, tmp_path / "out", split=SplitConfig(decontaminate="off", against=[str(benchmark)]), **settings
+    )
+    tokenizer = open_dataset(tmp_path / "out").tokenizer
+    ids = tokenizer.encode((problem + solution).encode()).ids.tolist()
+    wanted = {tuple(ids[at : at + SPAN]) for at in range(len(ids) - SPAN + 1)}
+
+    def holds_some(folder, split):
+        return any(
+            tuple(window[at : at + SPAN]) in wanted
+            for window in stretches(folder, split)
+            for at in range(len(window) - SPAN + 1)
+        )
+
+    assert holds_some(tmp_path / "before", "train")
+    assert not holds_some(tmp_path / "out", "train")
+    (facts,) = manifest.decontamination.against
+    assert (facts.name, facts.texts, facts.texts_too_short) == ("bench.jsonl", 3, 1)
+    assert facts.tokens_cut > 0
+    cuts = [cut for row in table(tmp_path / "out").values() for cut in row["cuts"]]
+    assert {cut[2] for cut in cuts} <= {"bench.jsonl/#0", "bench.jsonl/#1"}
+
+
+def test_near_duplicates_are_dropped_with_twin_and_similarity(tmp_path):
+    rng = random.Random(5)
+    base = prose(rng, 300)
+    files = {f"other{number}.py": prose(rng, 200) for number in range(20)}
+    files |= {"a.py": base, "b.py": base + "\nmore = 1\n", "c.py": base + prose(rng, 10)}
+    repo = write_tree(tmp_path / "repo", files)
+    manifest = make(repo, tmp_path / "drop")
+    rows = table(tmp_path / "drop")
+    for path in ("b.py", "c.py"):
+        assert (rows[path]["reason"], rows[path]["twin"]) == ("near_duplicate", "repo/a.py")
+        assert 0.7 <= rows[path]["similarity"] < 1
+        assert rows[path]["split"] == rows["a.py"]["split"]
+    assert manifest.near_duplicates.dropped == 2
+    make(repo, tmp_path / "group", duplicates=DuplicatesConfig(near="group"))
+    grouped = table(tmp_path / "group")
+    assert {grouped[path]["group"] for path in ("a.py", "b.py", "c.py")} == {"repo/a.py"}
+    assert len({grouped[path]["split"] for path in ("a.py", "b.py", "c.py")}) == 1
+    make(repo, tmp_path / "keep", duplicates=DuplicatesConfig(near="keep"))
+    assert {table(tmp_path / "keep")[path]["group"] for path in ("a.py", "b.py")} == {"repo/a.py", "repo/b.py"}
+
+
+def test_a_merge_of_earlier_groups_moves_files_and_lists_them(tmp_path):
+    rng = random.Random(6)
+    files = {f"{number:02d}.py": prose(rng, 150) for number in range(40)}
+    repo = write_tree(tmp_path / "repo", files)
+    make(repo, tmp_path / "out")
+    before = {path: row["split"] for path, row in table(tmp_path / "out").items()}
+    in_train = next(path for path, split in before.items() if split == "train")
+    in_test = next(path for path, split in before.items() if split == "test")
+    write_tree(repo, {in_test: files[in_train] + "\nchanged = 1\n"})
+    manifest = make(repo, tmp_path / "out", duplicates=DuplicatesConfig(near="group"))
+    row = table(tmp_path / "out")[in_test]
+    assert (row["split"], row["moved_from"]) == ("train", "test")
+    assert manifest.previous_splits.num_files_moved == 1
+    assert any(f"repo/{in_test} from test" in warning for warning in manifest.warnings)
+
+
+def test_folders_and_sources_stay_together(leaky, tmp_path):
+    make(leaky, tmp_path / "out", split=SplitConfig(by="directory", shares="60/20/20"))
+    rows = [row for row in table(tmp_path / "out").values() if row["status"] == "kept"]
+    assert len({(row["path"].partition("/")[0], row["split"]) for row in rows}) == 7
+    manifest = make(leaky, tmp_path / "whole", split=SplitConfig(by="repo"))
+    assert manifest.splits[Split.TRAIN].share == 1
+    assert any("validation is empty" in warning for warning in manifest.warnings)
+
+
+def canary():
+    return "gh" + "p_" + "".join(random.Random(8).choices("ABCDEFGHJKabcdefghjk0123456789", k=36))
+
+
+def test_a_secret_gets_out_nowhere(tmp_path):
+    value = canary()
+    source = f'import os\n\nTOKEN = "{value}"\nprint(TOKEN)\n' + "x = 1\n" * 30
+    repo = write_tree(tmp_path / "repo", {"a.py": source, "b.py": "y = 2\n" * 40})
+    manifest = make(repo, tmp_path / "out")
+    for path in (tmp_path / "out").iterdir():
+        assert value.encode() not in path.read_bytes()
+    row = table(tmp_path / "out")["a.py"]
+    (redaction,) = row["redactions"]
+    assert (redaction["kind"], redaction["line"]) == ("github-token", 3)
+    assert source[redaction["start"] : redaction["end"]] == value
+    assert len(redaction["hash"]) == 4
+    assert manifest.counts.redactions == {"github-token": 1}
+    tokenizer = open_dataset(tmp_path / "out").tokenizer
+    text = b"".join(
+        tokenizer.decode(window["input_ids"][1:-1])
+        for split in open_dataset(tmp_path / "out").values()
+        for window in split
+        if window["path"] == "a.py"
+    ).decode()
+    assert text == source.replace(value, "<SECRET:github-token>")
+
+
+def test_the_digest_of_a_redacted_file_confirms_no_guess(tmp_path):
+    import hashlib
+
+    source = f'TOKEN = "{canary()}"\n'
+    repo = write_tree(tmp_path / "repo", {"a.py": source})
+    make(repo, tmp_path / "out")
+    manifest = (tmp_path / "out/manifest.json").read_text()
+    assert hashlib.sha256(source.encode()).hexdigest() not in (tmp_path / "out/files.jsonl").read_text() + manifest
+    make(repo, tmp_path / "salted", secrets=SecretsConfig(salt="a"))
+    one, other = (table(tmp_path / out)["a.py"]["redactions"][0]["hash"] for out in ("out", "salted"))
+    assert one != other
+    assert "salt" not in json.loads((tmp_path / "salted/manifest.json").read_text())["settings"]["secrets"]
+
+
+def test_files_with_secrets_can_be_dropped_or_kept(tmp_path):
+    source = f'TOKEN = "{canary()}"\n'
+    repo = write_tree(tmp_path / "repo", {"a.py": source, "b.py": "y = 2\n"})
+    make(repo, tmp_path / "drop", secrets=SecretsConfig(action="drop"))
+    row = table(tmp_path / "drop")["a.py"]
+    assert (row["reason"], row["detail"], row["sha256"]) == ("holds_secret", "github-token in line 1", None)
+    make(repo, tmp_path / "keep", secrets=SecretsConfig(action="keep"))
+    assert table(tmp_path / "keep")["a.py"]["redactions"] == []
+
+
+def test_rules_drop_with_reason_and_value_and_can_be_switched_off(tmp_path):
+    repo = write_tree(
+        tmp_path / "repo",
+        {
+            "a.py": "x = 1\n" * 20,
+            "api_pb2.py": "# Generated by the protocol buffer compiler.  DO NOT EDIT!\nx = 1\n",
+            "third_party/lib.py": "y = 2\n" * 9,
+            "wide.py": "z = [" + "1 + " * 2000 + "1]\n",
+        },
+    )
+    make(repo, tmp_path / "out")
+    rows = table(tmp_path / "out")
+    assert {path: row["reason"] for path, row in rows.items()} == {
+        "a.py": None,
+        "api_pb2.py": "generated",
+        "third_party/lib.py": "vendored",
+        "wide.py": "one_line",
+    }
+    assert rows["wide.py"]["detail"] == "one line of 8007 bytes, limit 2000"
+    assert rows["a.py"]["measures"]["longest_line"] == 5
+    rules = RulesConfig(
+        generated=False,
+        vendored=False,
+        languages={"python": dict.fromkeys(("one_line", "mean_line", "longest_line"), 9000)},
+    )
+    manifest = make(repo, tmp_path / "open", rules=rules)
+    assert manifest.counts.kept == 4 - 1  # too few letters in the wide one
+    assert table(tmp_path / "open")["wide.py"]["reason"] == "too_little_alphabetic"
+
+
+def test_notebooks_become_their_cells(tmp_path):
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n", "words"]},
+        {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "x = 1\n", "outputs": [{"text": "OUT"}]},
+    ]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    repo = write_tree(tmp_path / "repo", {"n.ipynb": json.dumps(notebook), "bad.ipynb": "{", "a.py": "y = 2\n"})
+    make(repo, tmp_path / "out")
+    rows = table(tmp_path / "out")
+    assert rows["bad.ipynb"]["reason"] == "bad_notebook"
+    dataset = open_dataset(tmp_path / "out")
+    (window,) = [row for split in dataset.values() for row in split if row["path"] == "n.ipynb"]
+    text = dataset.tokenizer.decode(window["input_ids"][1:-1]).decode()
+    assert "# # Title" in text
+    assert "x = 1" in text
+    assert "OUT" not in text
+    make(repo, tmp_path / "raw", scan=ScanConfig(notebooks="raw"))
+    assert table(tmp_path / "raw")["n.ipynb"]["bytes"] == len(json.dumps(notebook))
+    assert table(tmp_path / "raw")["bad.ipynb"]["status"] == "kept"
+
+
+MIT = (
+    "MIT License\n\nCopyright (c) 2020 Somebody\n\nPermission is hereby granted, free of charge, to any person obtaining "
+    'a copy of this software and associated documentation files (the "Software"), to deal in the Software without '
+    "restriction, including without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, "
+    "and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the "
+    "following conditions:\n\nThe above copyright notice and this permission notice shall be included in all copies or "
+    'substantial portions of the Software.\n\nTHE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR '
+    "IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND "
+    "NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER "
+    "LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE "
+    "SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.\n"
+)
+
+
+def test_licences_are_found_inherited_and_filtered(tmp_path):
+    repo = write_tree(
+        tmp_path / "repo",
+        {
+            "LICENSE": MIT,
+            "a.py": "x = 1\n" * 9,
+            "b.py": "# SPDX-License-Identifier: Apache-2.0\ny = 1\n",
+            "lib/COPYING": "All rights reserved. Ask first.\n",
+            "lib/c.py": "z = 1\n" * 5,
+            "d.py": "# SPDX-License-Identifier: Ours\nw = 1\n",
+        },
+    )
+    manifest = make(repo, tmp_path / "out", scan=ScanConfig(include=["*.py"]))
+    rows = table(tmp_path / "out")
+    found = {path: (row["license"], row["license_from"]) for path, row in rows.items() if row["status"] == "kept"}
+    assert found == {
+        "a.py": ("MIT", "LICENSE"),
+        "b.py": ("Apache-2.0", "header"),
+        "lib/c.py": ("NOASSERTION", "lib/COPYING"),
+        "d.py": ("NOASSERTION", "header"),
+    }
+    assert manifest.counts.licenses == {"NOASSERTION": 2, "Apache-2.0": 1, "MIT": 1}
+    make(repo, tmp_path / "mit", scan=ScanConfig(include=["*.py"]), licenses=LicensesConfig(allow=["mit"]))
+    rows = table(tmp_path / "mit")
+    assert [path for path, row in rows.items() if row["status"] == "kept"] == ["a.py"]
+    assert rows["b.py"]["reason"] == "license_not_allowed"
+    assert rows["b.py"]["detail"] == "Apache-2.0, by header"
+    with pytest.raises(InputError, match="license_not_allowed"):
+        make(repo, tmp_path / "none", licenses=LicensesConfig(allow=["ISC"]))
+    with pytest.raises(ConfigError, match="BSD"):
+        make(repo, tmp_path / "none", licenses=LicensesConfig(allow=["BSD"]))
+
+
+def test_a_licence_file_counts_for_files_named_one_by_one_and_is_not_followed_as_a_link(tmp_path):
+    repo = write_tree(tmp_path / "repo", {"LICENSE": MIT, "a.py": "x = 1\n"})
+    make(repo / "a.py", tmp_path / "out")
+    assert table(tmp_path / "out")["a.py"]["license"] == "MIT"
+    (repo / "LICENSE").rename(tmp_path / "elsewhere")
+    (repo / "LICENSE").symlink_to(tmp_path / "elsewhere")
+    make(repo, tmp_path / "linked")
+    assert table(tmp_path / "linked")["a.py"]["license"] == "NOASSERTION"
+
+
+def test_a_licence_in_a_git_work_tree(tmp_path):
+    repo = write_tree(tmp_path / "repo", {"LICENSE": MIT, "src/a.py": "x = 1\n"})
+    git(repo, "init", "-q")
+    git(repo, "add", ".")
+    make(repo, tmp_path / "out", scan=ScanConfig(include=["*.py"]))
+    assert table(tmp_path / "out")["src/a.py"]["license_from"] == "LICENSE"
+
+
+def test_near_duplicates_are_found_among_what_a_licence_leaves(tmp_path):
+    """Files that go first must not shift the others' signatures."""
+    rng = random.Random(12)
+    base = prose(rng, 200)
+    files = {f"{number:02d}.py": prose(rng, 100) for number in range(30)}
+    files |= {f"{number:02d}.py": "# SPDX-License-Identifier: MIT\n" + prose(rng, 100) for number in range(0, 30, 2)}
+    files |= {
+        "31.py": "# SPDX-License-Identifier: MIT\n" + base,
+        "32.py": "# SPDX-License-Identifier: MIT\n" + base + "x\n",
+    }
+    repo = write_tree(tmp_path / "repo", files)
+    make(repo, tmp_path / "out", licenses=LicensesConfig(allow=["MIT"]))
+    rows = table(tmp_path / "out")
+    assert rows["32.py"]["twin"] == "repo/31.py"
+    assert sum(row["reason"] == "near_duplicate" for row in rows.values()) == 1
+    assert sum(row["status"] == "kept" for row in rows.values()) == 16
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 1_000_000,
+        "\n" * 200_000 + "x = 1\n",
+        "(" * 300_000 + ")" * 300_000,
+        'password = "' * 80_000,
+        "eyJ-" * 200_000,
+        "-----BEGIN PRIVATE KEY-----" * 30_000,
+        "a@" * 400_000,
+        "0x00, " * 150_000,
+        "A" * 500_000 + "b1" * 200_000,
+        "SPDX-License-Identifier: " + "(MIT OR " * 100_000,
+        "{" * 500_000,
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+def test_no_text_makes_a_build_slow_or_fail(tmp_path, text):
+    files = dict.fromkeys(("a.py", "b.json", "c.ipynb", "d.html", "LICENSE"), text)
+    files["ok.py"] = "y = 1\n" * 5
+    manifest = make(write_tree(tmp_path / "repo", files), tmp_path / "out", secrets=SecretsConfig(emails=True))
+    assert manifest.counts.found == 6
