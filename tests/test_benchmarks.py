@@ -1,7 +1,7 @@
 import gzip
 import json
 
-import pyarrow
+import pyarrow as pa
 import pytest
 import zstandard
 from pyarrow import parquet
@@ -35,7 +35,7 @@ def test_the_same_in_other_files(tmp_path, name):
     elif name.endswith(".json"):
         path.write_text(json.dumps(ROWS))
     else:
-        parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+        parquet.write_table(pa.Table.from_pylist(ROWS), path)
     assert read_benchmark(str(path)).texts == read_benchmark(str(tmp_path / "b.jsonl")).texts
 
 

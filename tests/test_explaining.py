@@ -121,7 +121,7 @@ def test_an_unknown_file_gets_a_hint(dataset, path, said):
 def test_an_ambiguous_name_lists_the_choices(tmp_path):
     repo = write_tree(tmp_path / "repo", {"a/x.py": "x = 1\n", "b/x.py": "y = 2\n"})
     build(Config(sources=[str(repo)], out=str(tmp_path / "out")))
-    with pytest.raises(InputError, match="one of 2 files: repo/a/x.py, repo/b/x.py"):
+    with pytest.raises(InputError, match=r"one of 2 files: repo/a/x\.py, repo/b/x\.py"):
         explain(tmp_path / "out", "x.py")
     assert explain(tmp_path / "out", "b/x.py").file.path == "b/x.py"
 

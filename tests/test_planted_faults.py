@@ -312,7 +312,7 @@ def test_a_wrong_count_in_the_manifest(planted, name):
     assert f"counts.{name}" in failed["files_table"][0]
 
 
-@pytest.mark.parametrize("name", ["files", "groups", "windows", "tokens", "emitted_tokens"])
+@pytest.mark.parametrize("name", ["files", "groups", "windows", "tokens", "emitted_tokens", "share"])
 def test_a_wrong_fact_about_a_split(planted, name):
     planted.manifest["splits"]["validation"][name] += 1
     failed = planted.check()

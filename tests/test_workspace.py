@@ -8,11 +8,11 @@ import pytest
 
 from gristmill import workspace as workspaces
 from gristmill.errors import DatasetError, InputError, OutputError
-from gristmill.manifest import read_manifest
+from gristmill.manifest import FORMAT, read_manifest
 from gristmill.workspace import Workspace
 
 MANIFEST = {
-    "format": 1,
+    "format": FORMAT,
     "gristmill": "0",
     "fingerprint": "",
     "settings": {},
@@ -29,8 +29,13 @@ MANIFEST = {
     },
     "sources": [],
     "previous_splits": None,
+    "near_duplicates": {"clusters": 0, "files": 0, "dropped": 0},
+    "decontamination": {"how": "off", "files_cut": {}, "tokens_before": {}, "tokens_cut": {}, "against": []},
     "columns": [],
-    "counts": {"found": 0, "kept": 0, "dropped": 0, "dropped_by_reason": {}, "tail_tokens_dropped": 0},
+    "counts": {
+        **{"found": 0, "kept": 0, "dropped": 0, "dropped_by_reason": {}, "tail_tokens_dropped": 0},
+        **{"redactions": {}, "licenses": {}},
+    },
     "splits": {},
     "tokens_by_language": {},
     "files": {"train.jsonl": {"bytes": 0, "sha256": ""}},
@@ -243,3 +248,15 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def test_too_little_space_is_said_before(tmp_path):
     with Workspace(str(tmp_path / "out")) as work, pytest.raises(OutputError, match=r"takes .* MB, but only"):
         work.require_space(1 << 60)
+
+
+def test_what_a_check_has_found_goes_with_the_dataset_it_was_about(tmp_path):
+    for text in ("old", "new"):
+        with Workspace(str(tmp_path / "out")) as work:
+            fill(work.dataset, text)
+            work.publish()
+        if text == "old":
+            (tmp_path / "out/check.json").write_text("{}")
+            (tmp_path / "out/notes.txt").write_text("mine")
+    assert (tmp_path / "out/notes.txt").exists()
+    assert not (tmp_path / "out/check.json").exists()

@@ -9,6 +9,8 @@ MANIFEST = "manifest.json"
 """Written last: its presence means complete."""
 FILES = "files.jsonl"
 """One line per scanned file: kept or dropped, and why."""
+CHECK = "check.json"
+"""What `gristmill check` found; of no account to the dataset."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from gristmill.errors import DatasetError, InputError, OutputError
-from gristmill.layout import MANIFEST
+from gristmill.layout import CHECK, MANIFEST
 from gristmill.manifest import read_manifest
 
 AT_FDCWD = -100
@@ -200,5 +200,5 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
 
 def foreign_names(folder: Path) -> list[str]:
     """What lies in a dataset's folder and is not the dataset's."""
-    known = {MANIFEST, GROWING, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
+    known = {MANIFEST, CHECK, GROWING, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
     return sorted({entry.name for entry in folder.iterdir()} - known)

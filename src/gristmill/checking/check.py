@@ -150,7 +150,7 @@ class _Texts(NamedTuple):
     def _why_not_spelled(self) -> str | None:
         if self.settings.no_tokenizer is not None:
             return self.settings.no_tokenizer
-        return None if self.settings.spelling.is_exact else "this tokenizer does not give the text back"
+        return None if self.settings.spelling.is_close else "this tokenizer does not give the text back"
 
     def _tasks(self, folders: dict[str, str], faults: Faults) -> Iterator[list[TextTask]]:
         """Files in batches; a source file that cannot be is a fault."""

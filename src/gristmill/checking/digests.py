@@ -10,9 +10,7 @@ from gristmill.manifest import Manifest
 CHECK = "digests"
 
 
-def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> int:
-    """The bytes of all files."""
-    num_bytes = 0
+def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
     for name, facts in manifest.files.items():
         try:
             with (folder / name).open("rb") as stream:
@@ -22,7 +20,8 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> int:
         except OSError as error:
             faults.add(CHECK, f"cannot be read: {error.strerror}", file=name)
             continue
-        num_bytes += size
+        if facts.split is not None and not name.startswith(facts.split):
+            faults.add(CHECK, f"the manifest says it is of {facts.split}", file=name)
         if size != facts.bytes:
             faults.add(CHECK, f"{size} bytes, the manifest says {facts.bytes}", file=name)
         if sha256 != facts.sha256:
@@ -33,4 +32,3 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> int:
     tokenizer = manifest.files.get(TOKENIZER)
     if tokenizer is None or tokenizer.sha256 != manifest.tokenizer.sha256:
         faults.add(CHECK, f"two digests for {TOKENIZER}, or none", file=MANIFEST)
-    return num_bytes

@@ -36,7 +36,12 @@ def numbers_in(texts: Sequence[bytes]) -> tuple[Numbers, Numbers] | None:
 def _values(joined: bytes, ends: Numbers, widths: Numbers) -> Numbers:
     words = np.ndarray((len(joined) - 7,), "<u8", joined, strides=(1,))[ends - MAX_DIGITS]
     unused_bits = (8 * (MAX_DIGITS - widths)).view(np.uint64)
-    words = (words >> unused_bits << unused_bits) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    words >>= unused_bits
+    words <<= unused_bits
+    words &= np.uint64(0x0F0F0F0F0F0F0F0F)
     for width, mask in ((1, 0x00FF00FF00FF00FF), (2, 0x0000FFFF0000FFFF), (4, 0x00000000FFFFFFFF)):
-        words = (words * np.uint64(10**width) + (words >> np.uint64(8 * width))) & np.uint64(mask)
+        lower = words >> np.uint64(8 * width)
+        words *= np.uint64(10**width)
+        words += lower
+        words &= np.uint64(mask)
     return words.view(np.int64)

@@ -24,6 +24,8 @@ from gristmill.layout import FILES, MANIFEST
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 
+NUM_SHARE_DIGITS = 6
+
 
 class PlacedRun(NamedTuple):
     run: Run
@@ -54,16 +56,15 @@ def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> N
     """Every row belongs to a kept file of its split, and every kept file has its rows."""
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
-        for run, data_file, split in runs:
-            place = {"file": data_file, "row": int(run.windows[0, ROW]), "path": run.key.name}
+        for placed in runs:
             if file is None:
                 what = "dropped" if key in table.dropped else "not there"
-                faults.add("files_table", f"has rows, but in {FILES} it is {what}", **place)  # type: ignore[arg-type]
-            elif file.split is not split:
-                faults.add("files_table", f"in {split}, but {FILES} says {file.split}", **place)  # type: ignore[arg-type]
-            elif file.language != run.language:
-                what = f"language {run.language!r}, but {FILES} says {file.language!r}"
-                faults.add("schema", what, **place)  # type: ignore[arg-type]
+                _add("files_table", 0, f"has rows, but in {FILES} it is {what}", placed, faults)
+            elif file.split is not placed.split:
+                _add("files_table", 0, f"in {placed.split}, but {FILES} says {file.split}", placed, faults)
+            elif file.language != placed.run.language:
+                what = f"language {placed.run.language!r}, but {FILES} says {file.language!r}"
+                _add("schema", 0, what, placed, faults)
     for key, file in table.kept.items():
         num_windows = sum(len(placed.run.windows) for placed in rows.by_file.get(key, ()))
         if num_windows != file.windows:
@@ -120,19 +121,22 @@ def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tai
         for placed in runs:
             num_windows[placed.split] += len(placed.run.windows)
             num_ids[placed.split] += int(placed.run.windows[:, NUM_IDS].sum())
+    num_all_tokens = sum(file.tokens - file.cut_tokens for file in table.kept.values())
     for split in Split:
         said = manifest.splits.get(split)
         files = [file for file in table.kept.values() if file.split is split]
-        found: Mapping[str, int] = {
+        num_tokens = sum(file.tokens - file.cut_tokens for file in files)
+        found: Mapping[str, float] = {
             "files": len(files),
             "groups": len({file.group for file in files}),
             "windows": num_windows[split],
-            "tokens": sum(file.tokens - file.cut_tokens for file in files),
+            "tokens": num_tokens,
             "emitted_tokens": num_ids[split],
+            "share": round(num_tokens / max(num_all_tokens, 1), NUM_SHARE_DIGITS),
         }
         for name, count in found.items():
             if getattr(said, name, None) != count:
-                what = f"splits.{split}.{name} is {getattr(said, name, None)}, and there are {count}"
+                what = f"splits.{split}.{name} is {getattr(said, name, None)}, and it should be {count}"
                 faults.add("fresh", what, file=MANIFEST)
     said_tail = manifest.counts.tail_tokens_dropped
     if said_tail != num_tail_tokens:
@@ -142,6 +146,8 @@ def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tai
 def check_duplicates(rows: Rows, faults: Faults) -> int:
     """No window twice in a file; how many windows have the same ids as one of another file."""
     for runs in rows.by_file.values():
+        if len(runs) == 1 and (np.diff(runs[0].run.windows[:, START]) > 0).all():
+            continue
         seen: set[tuple[RunKey, int]] = set()
         for placed in runs:
             for row, start in placed.run.windows[:, [ROW, START]].tolist():

@@ -76,19 +76,19 @@ def _rows(lines: list[bytes], rules: RowRules, spelling: Spelling, faults: Fault
 
 
 def _lines(part: Part) -> list[bytes]:
-    content = _plain_bytes(part) if part.frames is None else _unpacked_bytes(part, part.frames)
-    return content.removesuffix(b"\n").split(b"\n") if content else []
+    lines = _plain_lines(part) if part.frames is None else _unpacked_bytes(part, part.frames).split(b"\n")
+    return lines if lines[-1] else lines[:-1]
 
 
-def _plain_bytes(part: Part) -> bytes:
+def _plain_lines(part: Part) -> list[bytes]:
     """The lines that begin in this range, the last of them to its end."""
     with part.path.open("rb") as stream:
         if part.start:
             stream.seek(part.start - 1)
             stream.readline()
-        start = stream.tell()
-        content = stream.read(max(0, part.end - start))
-        return content if content.endswith(b"\n") or not content else content + stream.readline()
+        lines = stream.read(max(0, part.end - stream.tell())).split(b"\n")
+        lines[-1] += stream.readline().removesuffix(b"\n") if lines[-1] else b""
+        return lines
 
 
 def _unpacked_bytes(part: Part, frames: tuple[tuple[int, int], ...]) -> bytes:

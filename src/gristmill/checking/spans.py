@@ -21,6 +21,9 @@ MIN_DISTINCT_IDS = 8
 HELD_OUT_AT_ONCE = 1 << 24
 BATCH_TOKENS = 1 << 15
 """Arrays of a quarter megabyte stay in a core's cache."""
+MORE_BITS = 3
+"""In the table of tags, which has 8 to 16 entries a key."""
+NO_KEY, SEVERAL_KEYS, TAG_BITS = 255, 254, 0x7F
 # Between two stretches stands what is no id, and not the same on both sides: no gram across it is ever found.
 HELD_OUT_MARK = np.array([1 << 32], np.uint64)
 TRAIN_MARK = np.array([2 << 32], np.uint64)
@@ -156,26 +159,30 @@ def _weights() -> list[np.uint64]:
 class KeyTable(NamedTuple):
     keys: Keys
     """Sorted, distinct."""
-    is_taken: Flags
-    """By a key's leading bits, whether any key has them: says no to most at the cost of one look."""
+    tags: npt.NDArray[np.uint8]
+    """By a key's leading bits, the tag of the key that has them: one look says no to nearly all others."""
     first: npt.NDArray[np.int32]
     """By fewer leading bits, the number of the first key that has them; one entry more at the end."""
 
     @classmethod
     def of(cls, keys: Keys) -> "KeyTable":
-        keys = np.sort(keys)
+        """Sorts the keys in place."""
+        keys.sort()
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
-        num_bits = max(8, len(keys).bit_length())
+        num_bits = max(8, len(keys).bit_length() - 1)
         first = np.zeros((1 << num_bits) + 1, np.int32)
         np.cumsum(np.bincount(_leading(keys, num_bits), minlength=1 << num_bits), out=first[1:])
-        is_taken = np.zeros(1 << (num_bits + 2), np.bool_)
-        is_taken[_leading(keys, num_bits + 2)] = True
-        return cls(keys, is_taken, first)
+        tags = np.full(1 << (num_bits + MORE_BITS), NO_KEY, np.uint8)
+        places = _leading(keys, num_bits + MORE_BITS)
+        tags[places] = _tags(keys)
+        tags[places[1:][places[1:] == places[:-1]]] = SEVERAL_KEYS
+        return cls(keys, tags, first)
 
     def find(self, keys: Keys) -> tuple[Positions, Positions]:
         """Which of these keys are in the table, and their numbers there."""
         num_bits = len(self.first).bit_length() - 1
-        places = np.flatnonzero(self.is_taken[_leading(keys, num_bits + 2)])
+        tags = self.tags[_leading(keys, num_bits + MORE_BITS)]
+        places = np.flatnonzero((tags == _tags(keys)) | (tags == SEVERAL_KEYS))
         wanted = keys[places]
         slots = _leading(wanted, num_bits)
         numbers, stops = self.first[slots].astype(np.int64), self.first[slots + 1]
@@ -196,6 +203,10 @@ class Candidates(NamedTuple):
     table: KeyTable
     numbers: Positions
     """Theirs in the table of all held-out keys."""
+
+
+def _tags(keys: Keys) -> npt.NDArray[np.uint8]:
+    return (keys & np.uint64(TAG_BITS)).astype(np.uint8)
 
 
 def _leading(keys: Keys, num_bits: int) -> Positions:

@@ -23,16 +23,18 @@ class Spelling(NamedTuple):
     folder: Path
     tokenizer_key: str | None
     is_exact: bool
-    """The ids' bytes end to end are the text. Otherwise only an approximation of it can be had."""
+    """The ids' bytes end to end are the text."""
+    is_close: bool
+    """They are, but for spaces at an end and a sign that may stand for one."""
 
     @classmethod
     def of(cls, folder: Path, tokenizer: Tokenizer | None) -> "Spelling":
         if tokenizer is None:
-            return cls(folder, None, is_exact=False)
+            return cls(folder, None, is_exact=False, is_close=False)
         definition = tokenizer.definition
-        # gigatoken takes byte-level models only where that holds; with byte_fallback, a space may have become a sign.
-        is_exact = tokenizer.engine.startswith("gigatoken ") and not definition.model.byte_fallback
-        return cls(folder, definition.key, is_exact)
+        # gigatoken is used only where one of the two holds; with byte_fallback, spaces are written as ▁.
+        is_close = tokenizer.engine.startswith("gigatoken ")
+        return cls(folder, definition.key, is_close and not definition.model.byte_fallback, is_close)
 
     @property
     def tokenizer(self) -> Tokenizer:

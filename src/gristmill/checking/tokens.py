@@ -79,9 +79,9 @@ class Block:
         is_control = np.zeros(max(self._rules.control_ids, default=0) + 2, np.bool_)
         is_control[list(self._rules.control_ids)] = True
         places = np.flatnonzero(is_control.take(self._ids, mode="clip"))
-        rows = np.searchsorted(self._starts, places, "right") - 1
+        rows = self._rows_at(places)
         is_inside = (places >= starts[rows]) & (places < ends[rows])
-        for row, place in zip(rows[is_inside].tolist(), places[is_inside].tolist(), strict=True):
+        for row, place in self._first_in_each_row(places[is_inside]):
             what = f"the control id {self._ids[place]} inside, at {place - self._starts[row]}"
             self._add("special_tokens", row, what, faults)
 
@@ -90,12 +90,18 @@ class Block:
         ids = self._ids
         places = np.flatnonzero(ids >= vocab_size)
         if len(places):
-            rows = np.searchsorted(self._starts, places, "right") - 1
-            for row, place in zip(rows.tolist(), places.tolist(), strict=True):
-                what = f"the id {ids[place]} at {place - self._starts[row]}, of {vocab_size}"
-                self._add("ids", row, what, faults)
+            for row, place in self._first_in_each_row(places):
+                self._add("ids", row, f"the id {ids[place]} at {place - self._starts[row]}, of {vocab_size}", faults)
             ids = np.where(ids < vocab_size, ids, 0)
         return ids.astype(np.uint16 if vocab_size <= LARGEST_UINT16 + 1 else np.uint32)
+
+    def _rows_at(self, places: Numbers) -> Numbers:
+        return np.searchsorted(self._starts, places, "right") - 1
+
+    def _first_in_each_row(self, places: Numbers) -> Iterator[tuple[int, int]]:
+        """One fault a row is enough."""
+        rows, first = np.unique(self._rows_at(places), return_index=True)
+        return zip(rows.tolist(), places[first].tolist(), strict=True)
 
     def _ranges(self) -> Iterator[tuple[int, int, Fields | None]]:
         return zip(self._starts.tolist(), self._ends.tolist(), self._fields, strict=True)

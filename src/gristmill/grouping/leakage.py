@@ -3,8 +3,8 @@
 A span is 50 tokens or more, found verbatim on both sides, with 8 distinct ids or more (else it is a rule of dashes).
 One side, `small`, is what is held out; the other, `large`, is train.
 
-1. Of each small document, the 25-grams at 0, 26, 52 … are noted (`block_keys`). Whatever 50 tokens a large document
-   shares with it, one of those 25-grams lies in them: 26 neighbouring starts always hold a multiple of 26.
+1. Of each small document, every 26th 25-gram is noted (`gram_keys`). Whatever 50 tokens a large document shares with
+   it, one of those 25-grams lies in them: 26 neighbouring starts always hold a multiple of 26.
 2. Every 25-gram of the large side is looked up among them (`Blocks.hits_in`). What is found may be part of a span.
 3. The 50-grams around it, on both sides, are written down by key and place (`span_keys`, partitioned on disk by key);
    where a key is on both sides there is a span (steps.compare joins them), which is then compared token by token.
@@ -49,10 +49,6 @@ def gram_keys(ids: Ids) -> BlockKeys:
     sums = np.zeros(len(ids) + 1, np.uint32)
     np.cumsum(_short_numbers(_len_of_table(ids)).take(ids), out=sums[1:])
     return sums[BLOCK_TOKENS:] - sums[:-BLOCK_TOKENS]
-
-
-def block_keys(ids: Ids) -> BlockKeys:
-    return gram_keys(ids)[::BLOCK_STEP]
 
 
 class Blocks(NamedTuple):
@@ -101,13 +97,17 @@ def _leading(keys: AnyKeys, num_bits: int) -> AnyKeys:
 
 def spans_around(positions: Positions, num_tokens: int) -> Positions:
     """The starts of all 50-grams that hold one of the 25-grams that begin at these positions."""
-    num_starts = num_tokens - SPAN_TOKENS + 1
-    if num_starts < 1 or not len(positions):
-        return NO_POSITIONS
+    last_start = num_tokens - SPAN_TOKENS
     first = np.maximum(positions - (SPAN_TOKENS - BLOCK_TOKENS), 0)
-    num_begun = np.bincount(np.minimum(first, num_starts), minlength=num_starts + 1)
-    num_ended = np.bincount(np.minimum(positions + 1, num_starts), minlength=num_starts + 1)
-    return np.flatnonzero(np.cumsum(num_begun - num_ended)[:-1])
+    last = np.minimum(positions, last_start)
+    first, last = first[first <= last_start], last[first <= last_start]
+    if not len(first):
+        return NO_POSITIONS
+    is_apart = first[1:] > last[:-1] + 1
+    first, last = first[np.concatenate(([True], is_apart))], last[np.concatenate((is_apart, [True]))]
+    sizes = last - first + 1
+    before = np.cumsum(sizes) - sizes
+    return np.arange(sizes.sum()) + np.repeat(first - before, sizes)
 
 
 def span_keys(ids: Ids, starts: Positions) -> Keys:

@@ -21,11 +21,13 @@ import numpy.typing as npt
 
 from gristmill.grouping.leakage import (
     BLOCK_STEP,
+    BLOCK_TOKENS,
     SPAN_TOKENS,
     BlockKeys,
     Blocks,
+    Flags,
     Positions,
-    block_keys,
+    gram_keys,
     may_hold,
     ranges_of,
     span_keys,
@@ -39,9 +41,9 @@ from gristmill.steps.shards import read_ids
 
 RUN_TOKENS = 1 << 20
 """Tokens that one task looks at; memory per worker is some forty bytes for each."""
-PARTITION_TOKENS = 1 << 24
+PARTITION_TOKENS = 1 << 22
 """Tokens of both sides for each partition of the keys; on real code a tenth of them have a key written down."""
-VERIFIED_AT_ONCE = 1 << 14
+COMPARED_AT_ONCE = 1 << 14
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
 MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
@@ -89,9 +91,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return read_ids(self.prepared, stored, self.vocab_size)
 
-    def write_spans(self, side: SideName, run: Run, spans: list[Records]) -> None:
+    def write_spans(self, side: SideName, run: Run, records: Records) -> None:
         """Grouped by partition, with where each begins in front."""
-        records = np.concatenate([np.zeros(0, SPAN), *spans])
         partitions = self._partition_of(records["key"])
         order = np.argsort(partitions, kind="stable")
         edges = np.searchsorted(partitions[order], np.arange((1 << self.num_partition_bits) + 1))
@@ -155,30 +156,69 @@ def num_partition_bits(num_tokens: int) -> int:
     return min(14, (num_tokens // PARTITION_TOKENS).bit_length())
 
 
+class _Texts(NamedTuple):
+    """A run's texts one after the other: one look at all costs a tenth of one at each, where files are small."""
+
+    ids: Ids
+    edges: Positions
+    """Where each begins, and the end."""
+    numbers: Positions
+    """Of the texts, ascending."""
+
+    @classmethod
+    def of(cls, sides: Sides, side: SideName, numbers: npt.ArrayLike) -> "_Texts":
+        texts = list(sides.texts(side, numbers))
+        return cls(np.concatenate(texts), np.cumsum([0, *map(len, texts)]), np.asarray(numbers, np.int64))
+
+    def ids_of(self, number: int) -> Ids:
+        index = int(np.searchsorted(self.numbers, number))
+        return self.ids[self.edges[index] : self.edges[index + 1]]
+
+    def places_of(self, numbers: Records, starts: Records) -> Positions:
+        """Among all ids, where it is that far into these texts."""
+        return self.edges[np.searchsorted(self.numbers, numbers)] + starts
+
+    def inside(self, starts: Positions, num_tokens: int) -> Positions:
+        """Those from which so many tokens belong to one text."""
+        ends = self.edges[np.searchsorted(self.edges, starts, "right")]
+        return starts[starts + num_tokens <= ends]
+
+    def block_starts(self) -> Positions:
+        """Every 26th token. That they are counted over the texts does not matter: 26 neighbours still hold one."""
+        return self.inside(np.arange(0, len(self.ids), BLOCK_STEP), BLOCK_TOKENS)
+
+    def spans_around(self, blocks: Positions) -> Records:
+        starts = self.inside(spans_around(blocks, len(self.ids)), SPAN_TOKENS)
+        text = np.searchsorted(self.edges, starts, "right") - 1
+        spans = np.empty(len(starts), SPAN)
+        spans["key"], spans["text"], spans["start"] = (
+            span_keys(self.ids, starts),
+            self.numbers[text],
+            starts - self.edges[text],
+        )
+        return spans
+
+
 def note(sides: Sides, run: Run) -> BlockKeys:
-    return np.concatenate([block_keys(ids) for ids in sides.texts("small", range(run.first, run.end))])
+    texts = _Texts.of(sides, "small", range(run.first, run.end))
+    return gram_keys(texts.ids)[texts.block_starts()]
 
 
 def probe(sides: Sides, run: Run) -> Positions:
     """Writes down the 50-grams that may be shared; answers which noted 25-grams are there."""
     blocks = Blocks(sides.load("keys"), sides.load("table"))
-    found: list[Positions] = []
-    spans: list[Records] = []
-    for number, ids in enumerate(sides.texts("large", range(run.first, run.end)), run.first):
-        positions, keys = blocks.hits_in(ids)
-        found.append(keys)
-        spans.append(_spans(number, ids, positions))
-    sides.write_spans("large", run, spans)
-    return np.flatnonzero(np.bincount(np.concatenate(found)))
+    texts = _Texts.of(sides, "large", range(run.first, run.end))
+    positions, numbers = blocks.hits_in(texts.ids)
+    sides.write_spans("large", run, texts.spans_around(positions))
+    return np.flatnonzero(np.bincount(numbers))
 
 
 def mark(sides: Sides, run: Run) -> None:
     keys, is_hit = sides.load("keys"), sides.load("hits")
-    spans: list[Records] = []
-    for number, ids in enumerate(sides.texts("small", range(run.first, run.end)), run.first):
-        positions = np.flatnonzero(is_hit[np.searchsorted(keys, block_keys(ids))]) * BLOCK_STEP
-        spans.append(_spans(number, ids, positions))
-    sides.write_spans("small", run, spans)
+    texts = _Texts.of(sides, "small", range(run.first, run.end))
+    starts = texts.block_starts()
+    is_found = is_hit[np.searchsorted(keys, gram_keys(texts.ids)[starts])]
+    sides.write_spans("small", run, texts.spans_around(starts[is_found]))
 
 
 def join(sides: Sides, runs: dict[SideName, list[Run]], cut: SideName, partition: int) -> None:
@@ -200,18 +240,18 @@ def join(sides: Sides, runs: dict[SideName, list[Run]], cut: SideName, partition
 
 
 def verify(sides: Sides, cut: SideName, run: Run) -> list[Found]:
-    other: SideName = "large" if cut == "small" else "small"
+    """Equal keys are equal spans but for one chance in 2 ** 64; here that chance is taken away."""
     matches = _matches_of(sides, run)
+    texts = _Texts.of(sides, cut, range(run.first, run.end))
+    matches = matches[_is_equal(texts, matches, sides, "large" if cut == "small" else "small")]
     found: list[Found] = []
-    numbers, starts = np.unique(matches["text"], return_index=True)
-    edges = [*starts.tolist(), len(matches)]
-    for index, ids in enumerate(sides.texts(cut, numbers)):
-        own = matches[edges[index] : edges[index + 1]]
-        own = own[_is_equal(ids, own, sides, other)]
+    numbers, edges = np.unique(matches["text"], return_index=True)
+    for number, own in zip(numbers.tolist(), np.split(matches, edges[1:]), strict=False):
         twin_at = dict(zip(own["start"].tolist(), own["twin"].tolist(), strict=True))
+        ids = texts.ids_of(number)
         ranges = [(start, end, twin_at[start]) for start, end in ranges_of(ids, own["start"].astype(np.int64))]
         if ranges:
-            found.append(Found(int(numbers[index]), ranges))
+            found.append(Found(number, ranges))
     return found
 
 
@@ -225,38 +265,39 @@ def _matches_of(sides: Sides, run: Run) -> Records:
     return matches[np.lexsort((matches["start"], matches["text"]))]
 
 
-def _is_equal(ids: Ids, matches: Records, sides: Sides, other: SideName) -> npt.NDArray[np.bool_]:
-    """Equal keys are equal spans but for one chance in 2 ** 64; here that chance is taken away."""
+def _is_equal(texts: "_Texts", matches: Records, sides: Sides, other: SideName) -> Flags:
     is_equal = np.zeros(len(matches), np.bool_)
-    order = np.argsort(matches["twin"], kind="stable")
-    twins, edges = np.unique(matches["twin"][order], return_index=True)
-    for twin_ids, part in zip(sides.texts(other, twins), np.split(order, edges[1:]), strict=True):
-        starts, twin_starts = (matches[name][part].astype(np.int64) for name in ("start", "twin_start"))
-        # Of a span that goes on from the one before, only the last token is new.
-        goes_on = np.zeros(len(part), np.bool_)
-        goes_on[1:] = (np.diff(starts) == 1) & (np.diff(twin_starts) == 1)
-        last = SPAN_TOKENS - 1
-        is_all_equal = _spans_equal(ids, starts[~goes_on], twin_ids, twin_starts[~goes_on]).all() and np.array_equal(
-            ids[starts[goes_on] + last], twin_ids[twin_starts[goes_on] + last]
-        )
-        is_equal[part] = is_all_equal or _spans_equal(ids, starts, twin_ids, twin_starts)
+    twins = np.unique(matches["twin"])
+    sizes = np.cumsum(sides.load(other)["num_tokens"][twins], dtype=np.int64)
+    for some in np.split(twins, np.flatnonzero(np.diff(sizes // RUN_TOKENS)) + 1):
+        if len(some):
+            chosen = np.flatnonzero((matches["twin"] >= some[0]) & (matches["twin"] <= some[-1]))
+            theirs = _Texts.of(sides, other, some)
+            starts = texts.places_of(matches["text"][chosen], matches["start"][chosen])
+            twin_starts = theirs.places_of(matches["twin"][chosen], matches["twin_start"][chosen])
+            is_equal[chosen] = _spans_equal(texts.ids, starts, theirs.ids, twin_starts)
     return is_equal
 
 
-def _spans_equal(ids: Ids, starts: Positions, twin_ids: Ids, twin_starts: Positions) -> npt.NDArray[np.bool_]:
-    is_equal = np.zeros(len(starts), np.bool_)
+def _spans_equal(ids: Ids, starts: Positions, twin_ids: Ids, twin_starts: Positions) -> Flags:
+    # Of a span that goes on from the one before, only the last token is new.
+    goes_on = np.zeros(len(starts), np.bool_)
+    goes_on[1:] = (np.diff(starts) == 1) & (np.diff(twin_starts) == 1)
+    last = SPAN_TOKENS - 1
+    is_all_equal = np.array_equal(ids[starts + last], twin_ids[twin_starts + last]) and all(
+        part.all() for part in _compared(ids, starts[~goes_on], twin_ids, twin_starts[~goes_on])
+    )
+    if is_all_equal:
+        return np.ones(len(starts), np.bool_)
+    return np.concatenate(list(_compared(ids, starts, twin_ids, twin_starts)))
+
+
+def _compared(ids: Ids, starts: Positions, twin_ids: Ids, twin_starts: Positions) -> Iterator[Flags]:
+    """Some at a time, token by token."""
     steps = np.arange(SPAN_TOKENS)
-    for at in range(0, len(starts), VERIFIED_AT_ONCE):
-        some = slice(at, at + VERIFIED_AT_ONCE)
-        is_equal[some] = (ids[starts[some, None] + steps] == twin_ids[twin_starts[some, None] + steps]).all(axis=1)
-    return is_equal
-
-
-def _spans(number: int, ids: Ids, positions: Positions) -> Records:
-    starts = spans_around(positions, len(ids))
-    spans = np.empty(len(starts), SPAN)
-    spans["key"], spans["text"], spans["start"] = span_keys(ids, starts), number, starts
-    return spans
+    for at in range(0, len(starts), COMPARED_AT_ONCE):
+        some = slice(at, at + COMPARED_AT_ONCE)
+        yield (ids[starts[some, None] + steps] == twin_ids[twin_starts[some, None] + steps]).all(axis=1)
 
 
 def _places(texts: Sequence[StoredText], shards: Sequence[str]) -> Records:
