@@ -121,3 +121,12 @@ def test_the_text_decides_about_duplicates_not_its_encoding(tmp_path):
 def test_lines_are_counted_as_people_do(tmp_path, tree, text):
     (document,) = prepare(context(tmp_path), batch_of(tree({"a.py": text}))).documents
     assert document.num_lines == len(text.splitlines())
+
+
+def test_a_text_that_cannot_be_redacted_is_dropped(tmp_path, tree, monkeypatch):
+    from gristmill.cleaning import secrets
+
+    token = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    monkeypatch.setattr(secrets, "MAX_ROUNDS", 1)
+    prepared = prepare(context(tmp_path), batch_of(tree({"a.py": f'x = "{token}"\n', "b.py": "y = 1\n"})))
+    assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.HOLDS_SECRET)]

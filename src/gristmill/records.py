@@ -78,7 +78,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.MEAN_LINE_TOO_LONG: "its mean line is too long",
     DropReason.LINE_TOO_LONG: "its longest line is too long",
     DropReason.TOO_LITTLE_ALPHABETIC: "too few letters in it",
-    DropReason.HOLDS_SECRET: "holds a secret, with --secrets drop",
+    DropReason.HOLDS_SECRET: "holds a secret, with --secrets drop; or one that cannot be redacted",
     DropReason.LICENSE_NOT_ALLOWED: "its licence is not on --license-allow, or unknown",
     DropReason.NO_TOKENS: "the tokenizer makes nothing of it",
     DropReason.CONTROL_TOKEN: "the tokenizer would turn its text into a control token",

@@ -107,7 +107,8 @@ def spans_around(positions: Positions, num_tokens: int) -> Positions:
     first, last = first[np.concatenate(([True], is_apart))], last[np.concatenate((is_apart, [True]))]
     sizes = last - first + 1
     before = np.cumsum(sizes) - sizes
-    return np.arange(sizes.sum()) + np.repeat(first - before, sizes)
+    starts: Positions = np.arange(sizes.sum()) + np.repeat(first - before, sizes)
+    return starts
 
 
 def span_keys(ids: Ids, starts: Positions) -> Keys:

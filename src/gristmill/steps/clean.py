@@ -33,6 +33,9 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
     if config.secrets.action == "keep":
         return msgspec.structs.replace(document, text=text, measures=measures)
     redacted = redact(text, language, config.secrets)
+    if redacted is None:
+        detail = "each redaction leaves another secret"
+        return Drop.of(file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     if not redacted.redactions:
         return msgspec.structs.replace(document, text=text, measures=measures)
     if config.secrets.action == "drop":
