@@ -18,6 +18,7 @@ LAYERS = {
     "naming": 0,
     "config": 1,
     "layout": 1,
+    "filestable": 1,
     "manifest": 2,
     "progress": 1,
     "workspace": 3,
@@ -75,7 +76,19 @@ def test_importing_loads_nothing_heavy(module):
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
-    heavy = {"numpy", "gigatoken", "tokenizers", "transformers", "datasets", "pyarrow", "awkward", "torch", "zstandard", "re2", "rensa"}
+    heavy = {
+        "numpy",
+        "gigatoken",
+        "tokenizers",
+        "transformers",
+        "datasets",
+        "pyarrow",
+        "awkward",
+        "torch",
+        "zstandard",
+        "re2",
+        "rensa",
+    }
     assert not loaded & heavy
 
 

@@ -16,6 +16,7 @@ import tokenizers_made_here as made
 from gristmill import (
     Config,
     DatasetError,
+    InputError,
     OutputConfig,
     SplitConfig,
     TokenizerConfig,
@@ -298,6 +299,11 @@ def test_the_two_searches_for_secrets_agree(stdlib):
         for emails in (False, True):
             kinds = [one.kind for one in find_secrets(text, emails=emails)]
             assert sorted({one.kind for one in secrets_in(text, emails=emails)}) == sorted(set(kinds))
+
+
+def test_a_source_that_is_not_there_is_said(built):
+    with pytest.raises(InputError, match="there is no source"):
+        check(built[0], ["/nowhere/at/all"], workers=1)
 
 
 def test_paths_that_lead_out_of_a_source_are_not_opened(tmp_path):

@@ -150,7 +150,9 @@ def test_a_row_that_does_not_exist_and_a_damaged_table(dataset, tmp_path):
 
 def test_on_the_command_line(dataset):
     def run(*arguments):
-        return subprocess.run([COMMAND, "explain", str(dataset), *arguments], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [COMMAND, "explain", str(dataset), *arguments], capture_output=True, text=True, check=False
+        )
 
     assert "status   kept" in run("header.py").stdout
     assert json.loads(run("header.py", "--json").stdout)["file"]["license"] == "ISC"

@@ -17,6 +17,7 @@ from gristmill.cleaning.rules import RULES, Limits
 from gristmill.config import RulesConfig
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import DatasetError, InputError
+from gristmill.filestable import FileRow
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest
 from gristmill.naming import path_text, printable
@@ -24,38 +25,6 @@ from gristmill.records import DROP_REASONS, Cut, DropReason, Redaction, Split
 
 NAMES_LISTED = 10
 WINDOWS_LISTED = 12
-
-
-class FileRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of files.jsonl."""
-
-    repo: str
-    path: str
-    status: str
-    split: Split | None
-    group: str | None
-    language: str | None
-    encoding: str | None
-    bytes: int | None
-    lines: int | None
-    tokens: int | None
-    cut_tokens: int | None
-    windows: int | None
-    sha256: str | None
-    license: str | None
-    license_from: str | None
-    moved_from: Split | None
-    reason: DropReason | None
-    detail: str | None
-    twin: str | None
-    similarity: float | None
-    measures: dict[str, float | str | None] | None
-    redactions: list[Redaction]
-    cuts: list[Cut]
-
-    @property
-    def name(self) -> str:
-        return f"{self.repo}/{self.path}"
 
 
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True):

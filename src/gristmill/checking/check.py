@@ -11,10 +11,9 @@ Faults in one check hide nothing of another: each takes what the one before coul
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -29,13 +28,13 @@ from gristmill.checking.files import (
 )
 from gristmill.checking.leakage import check_leakage
 from gristmill.checking.reading import read_data_files
-from gristmill.checking.result import CHECK_FILE, Faults, Report, Verdict, result_of
+from gristmill.checking.result import Faults, Report, Verdict, Verdicts, result_of
 from gristmill.checking.settings import Settings
-from gristmill.checking.sources import folders_by_repo, location_of
+from gristmill.checking.sources import folders_by_repo
 from gristmill.checking.tables import FilesTable, check_counts, check_groups, read_files_table
-from gristmill.checking.texts import TextRules, TextTask, read_texts
+from gristmill.checking.texts import Texts
 from gristmill.errors import OutputError
-from gristmill.layout import write_atomically
+from gristmill.layout import CHECK, write_atomically
 from gristmill.manifest import read_manifest
 from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
@@ -44,11 +43,8 @@ CHECKS = (
     *("digests", "schema", "ids", "special_tokens", "windows", "fresh", "duplicates", "files_table", "groups"),
     *("leakage", "secrets", "source"),
 )
-TOKENS_PER_TASK = 1 << 18
 DATA_BYTES_PER_SOURCE_BYTE = 4
 """About; `num_workers` counts by source."""
-
-Verdicts = dict[str, Verdict]
 
 
 def check(
@@ -65,6 +61,7 @@ def check(
     manifest = read_manifest(path)
     faults = Faults()
     settings = Settings.of(path, manifest, faults)
+    folders = folders_by_repo(sources)
     num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.split is not None)
     with LocalRunner(num_workers(workers, num_bytes // DATA_BYTES_PER_SOURCE_BYTE)) as runner:
         with progress.phase("digests", len(manifest.files)):
@@ -73,7 +70,7 @@ def check(
             rows = read_data_files(settings, runner, faults, step.advance)
         table = read_files_table(path, faults)
         verdicts = _check_files(rows, table, settings, faults)
-        texts = _Texts(rows, table, settings, sources)
+        texts = Texts(rows, table, settings, folders)
         with progress.phase("texts", len(rows.by_file)) as step:
             verdicts |= texts.check(runner, faults, step.advance)
     with progress.phase("leakage", 0):
@@ -106,73 +103,21 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     return {
         "digests": Verdict(f"{len(manifest.files)} files"),
         "schema": Verdict(f"{num_rows} of {len(manifest.columns)} columns"),
-        "ids": Verdict(f"{rows.num_ids:,} ids, all below {manifest.tokenizer.vocab_size:,}"),
+        "ids": Verdict(f"{rows.num_ids:,} ids of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
         "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
         "windows": Verdict(f"{num_rows} of {len(rows.by_file):,} files"),
-        "fresh": Verdict(f"{num_tokens:,} tokens, each fresh once"),
+        "fresh": Verdict(f"{num_tokens:,} tokens of {len(table.kept):,} files"),
         "duplicates": Verdict(
             f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
         ),
         "files_table": Verdict(f"{len(table):,} files, {len(table.kept):,} of them kept"),
-        "groups": Verdict(f"{len({file.group for file in table.kept.values()}):,} groups, each in one split"),
+        "groups": Verdict(f"{len({file.group for file in table.kept.values()}):,} groups"),
     }
-
-
-class _Texts(NamedTuple):
-    rows: Rows
-    table: FilesTable
-    settings: Settings
-    sources: Sequence[str]
-
-    def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
-        folders = folders_by_repo(self.sources)
-        secrets = self.settings.secrets
-        why_no_secrets = "--secrets keep" if secrets.action == "keep" else self._why_not_spelled()
-        rules = TextRules(self.settings.spelling, why_no_secrets is None, secrets.emails, self.settings.notebooks)
-        num_at_cuts = num_compared = 0
-        if rules.looks_for_secrets or folders:
-            tasks = list(self._tasks(folders, faults))
-            num_compared = sum(task.location is not None for batch in tasks for task in batch)
-            for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):
-                faults.merge(found.faults)
-                num_at_cuts += found.num_at_cuts
-                advance(len(batch))
-        if folders and not num_compared:
-            repos = ", ".join(sorted({repo for repo, _ in self.table.kept}))
-            faults.add("source", f"this dataset is not of these sources: it is of {repos}")
-        looked = Verdict(f"none in {len(self.rows.by_file):,} files", facts={"at_cuts": num_at_cuts})
-        compared = Verdict(f"{num_compared:,} of {len(self.table.kept):,} files compared")
-        return {
-            "secrets": looked if why_no_secrets is None else Verdict(why_no_secrets, "skipped"),
-            "source": compared if folders else Verdict("no source was given", "skipped"),
-        }
-
-    def _why_not_spelled(self) -> str | None:
-        if self.settings.no_tokenizer is not None:
-            return self.settings.no_tokenizer
-        return None if self.settings.spelling.is_close else "this tokenizer does not give the text back"
-
-    def _tasks(self, folders: dict[str, str], faults: Faults) -> Iterator[list[TextTask]]:
-        """Files in batches; a source file that cannot be is a fault."""
-        batch, size = list[TextTask](), 0
-        for key, runs in self.rows.by_file.items():
-            folder = folders.get(key[0])
-            location = location_of(folder, key[1]) if folder is not None else None
-            if folder is not None and location is None:
-                faults.add("source", "its path leads out of the source", path="/".join(key))
-            for run, file, _ in runs:
-                batch.append(TextTask(run, file, self.table.kept.get(key), location))
-                size += sum(len(stretch.ids) for stretch in run.stretches)
-            if size >= TOKENS_PER_TASK:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
 
 
 def _write(folder: Path, report: Report) -> None:
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     try:
-        write_atomically(folder / CHECK_FILE, content)
+        write_atomically(folder / CHECK, content)
     except OSError as error:
-        raise OutputError(f"cannot write {str(folder / CHECK_FILE)!r}: {error.strerror}.") from None
+        raise OutputError(f"cannot write {str(folder / CHECK)!r}: {error.strerror}.") from None

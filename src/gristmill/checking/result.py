@@ -7,7 +7,6 @@ import msgspec
 
 from gristmill.naming import printable
 
-CHECK_FILE = "check.json"
 EXAMPLES_SHOWN = 10
 FILES_SHOWN = 10
 NAME_WIDTH = 15
@@ -82,6 +81,10 @@ class Verdict(NamedTuple):
     summary: str
     status: Status = "ok"
     facts: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+Verdicts = dict[str, Verdict]
+"""By the name of the check."""
 
 
 def result_of(name: str, verdict: Verdict, faults: Faults) -> CheckResult:

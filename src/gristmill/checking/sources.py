@@ -14,6 +14,7 @@ from gristmill.checking.spelling import Spelling
 from gristmill.checking.tables import KeptFile
 from gristmill.cleaning.notebooks import SLASH_LANGUAGES
 from gristmill.cleaning.secrets import NO_ANGLE_LANGUAGES
+from gristmill.errors import InputError
 from gristmill.naming import path_text
 
 NOTEBOOK = "jupyter"
@@ -23,6 +24,9 @@ DEEPEST_HEADING = 6
 
 def folders_by_repo(names: Sequence[str]) -> dict[str, str]:
     """Named as `gristmill build` names them: whole folders first, then those of single files; `src`, then `src~2`."""
+    for name in names:
+        if not os.path.exists(os.path.expanduser(name)):
+            raise InputError(f"there is no source {name!r}. Check the path.")
     paths = [os.path.realpath(os.path.expanduser(name)) for name in names]
     whole = [path for path in paths if os.path.isdir(path)]
     single = [os.path.dirname(path) for path in paths if not os.path.isdir(path)]

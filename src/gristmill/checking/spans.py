@@ -21,6 +21,7 @@ MIN_DISTINCT_IDS = 8
 HELD_OUT_AT_ONCE = 1 << 24
 BATCH_TOKENS = 1 << 15
 """Arrays of a quarter megabyte stay in a core's cache."""
+PLACE_BITS = 32
 MORE_BITS = 3
 """In the table of tags, which has 8 to 16 entries a key."""
 NO_KEY, SEVERAL_KEYS, TAG_BITS = 255, 254, 0x7F
@@ -59,12 +60,12 @@ class _Comparison:
         all_keys = [np.concatenate([one.spans for one in keys]), np.concatenate([one.grams for one in keys])]
         self._spans, self._grams = threads.map(KeyTable.of, all_keys)
         self._is_gram_found = np.zeros(len(self._grams.keys), np.bool_)
-        self._train_batch = np.full(len(self._spans.keys), -1, np.int32)
-        self._train_place = np.zeros(len(self._spans.keys), np.int32)
+        # Batch and place in one number: two threads that write at the same time must not mix theirs.
+        self._train_place = np.full(len(self._spans.keys), -1, np.int64)
 
     def run(self) -> Iterator[Shared]:
         list(self._threads.map(self._look_up, range(len(self._train))))
-        numbers = np.flatnonzero(self._train_batch >= 0)
+        numbers = np.flatnonzero(self._train_place >= 0)
         candidates = Candidates(KeyTable.of(self._spans.keys[numbers]), numbers)
         grams = KeyTable.of(self._grams.keys[self._is_gram_found])
         return chain.from_iterable(
@@ -76,8 +77,7 @@ class _Comparison:
         keys = keys_of(_joined(self._train[batch], TRAIN_MARK))
         self._is_gram_found[self._grams.find(keys.grams)[1]] = True
         places, numbers = self._spans.find(keys.spans)
-        self._train_place[numbers] = places
-        self._train_batch[numbers] = batch
+        self._train_place[numbers] = (batch << PLACE_BITS) + places
 
     def _count(self, batch: Sequence[Ids], candidates: "Candidates", grams: "KeyTable") -> list[Shared]:
         joined = _joined(batch, HELD_OUT_MARK)
@@ -97,12 +97,12 @@ class _Comparison:
 
     def _confirmed(self, joined: Keys, places: Positions, numbers: Positions) -> Positions:
         """Those of the places whose 50 ids are the same as at the place in train that has their key."""
-        batches = self._train_batch[numbers]
+        batches, train_places = np.divmod(self._train_place[numbers], 1 << PLACE_BITS)
         is_equal = np.zeros(len(places), np.bool_)
         for batch in np.unique(batches).tolist():
             here = np.flatnonzero(batches == batch)
             train = _joined(self._train[batch], TRAIN_MARK)
-            is_equal[here] = _are_equal(joined, places[here], train, self._train_place[numbers[here]].astype(np.int64))
+            is_equal[here] = _are_equal(joined, places[here], train, train_places[here])
         return places[is_equal]
 
 

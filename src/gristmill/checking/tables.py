@@ -4,42 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 
 from gristmill.checking.result import Faults
+from gristmill.filestable import Count, FileRow
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest
-from gristmill.records import Cut, DropReason, Redaction, Split
+from gristmill.records import Cut, Redaction, Split
 
 CHECK = "files_table"
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 FileKey = tuple[str, str]
-
-
-class FileRow(msgspec.Struct, frozen=True, kw_only=True):
-    repo: str
-    path: str
-    status: Literal["kept", "dropped"]
-    split: Split | None
-    group: str | None
-    language: str | None
-    encoding: str | None
-    bytes: Count | None
-    lines: Count | None
-    tokens: Count | None
-    cut_tokens: Count | None
-    windows: Count | None
-    sha256: str | None
-    license: str | None
-    reason: DropReason | None
-    redactions: tuple[Redaction, ...]
-    cuts: tuple[Cut, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.repo}/{self.path}"
 
 
 class KeptFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -127,15 +127,15 @@ def span_keys(ids: Ids, starts: Positions) -> Keys:
     return mixed(keys)
 
 
-def ranges_of(ids: Ids, starts: Positions) -> list[Range]:
-    """Shared 50-grams that overlap or touch -> one range each; those of fewer than 8 distinct ids do not count."""
+def ranges_of(ids: Ids, starts: Positions, min_distinct: int = MIN_DISTINCT_IDS) -> list[Range]:
+    """Shared 50-grams that overlap or touch -> one range each; those of too few distinct ids do not count."""
     if not len(starts):
         return []
     is_apart = np.diff(starts) > SPAN_TOKENS
     first = starts[np.concatenate(([True], is_apart))]
     last = starts[np.concatenate((is_apart, [True]))]
     ranges = zip(first.tolist(), (last + SPAN_TOKENS).tolist(), strict=True)
-    return [(start, end) for start, end in ranges if len(np.unique(ids[start:end])) >= MIN_DISTINCT_IDS]
+    return [(start, end) for start, end in ranges if len(np.unique(ids[start:end])) >= min_distinct]
 
 
 def _len_of_table(ids: Ids) -> int:

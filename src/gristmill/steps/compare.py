@@ -4,24 +4,21 @@
     probe   over runs of the large side    which of them it has; the 50-grams around those, by key
     mark    over runs of the small side    the 50-grams around those, by key
     join    over partitions of the keys    keys on both sides
-    verify  over runs of the side to cut   token by token -> ranges, and with what each is shared
+    verify  over runs of one side          token by token -> ranges, and with what each is shared
 
-The five are plain functions over numbers: texts go by their number, and tables of where each lies are on disk.
-grouping.leakage says why nothing is missed.
+What counts is decided on the small side. To cut the large side instead, `narrow` leaves of the small side's 50-grams
+those in ranges that count, and these are joined and verified once more, for the large side.
+All are plain functions over numbers; grouping.leakage says why nothing is missed.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from gristmill.grouping.leakage import (
-    BLOCK_STEP,
-    BLOCK_TOKENS,
+    MIN_DISTINCT_IDS,
     SPAN_TOKENS,
     BlockKeys,
     Blocks,
@@ -30,35 +27,20 @@ from gristmill.grouping.leakage import (
     gram_keys,
     may_hold,
     ranges_of,
-    span_keys,
-    spans_around,
     table_of,
 )
-from gristmill.grouping.signatures import Ids, Keys
+from gristmill.grouping.signatures import Ids
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, StoredText
-from gristmill.steps.shards import read_ids
+from gristmill.steps.sides import RUN_TOKENS, Records, Run, SideName, Sides, Texts, places_of_texts, runs_of
 
-RUN_TOKENS = 1 << 20
-"""Tokens that one task looks at; memory per worker is some forty bytes for each."""
 PARTITION_TOKENS = 1 << 22
 """Tokens of both sides for each partition of the keys; on real code a tenth of them have a key written down."""
 COMPARED_AT_ONCE = 1 << 14
 
-SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
 MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
-PLACE = np.dtype([("shard", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
-
-SideName = Literal["small", "large"]
-Records = npt.NDArray[Any]
-
-
-class Run(NamedTuple):
-    """Some neighbouring texts of a side."""
-
-    number: int
-    first: int
-    end: int
+OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
+Runs = dict[SideName, list[Run]]
 
 
 class Found(NamedTuple):
@@ -67,69 +49,32 @@ class Found(NamedTuple):
     """Start, end, and the number of a text on the other side that has it."""
 
 
-class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one comparison."""
-
-    folder: Path
-    prepared: Path
-    shards: tuple[str, ...]
-    vocab_size: int
-    num_partition_bits: int
-
-    def save(self, name: str, array: Records) -> None:
-        np.save(self.folder / f"{name}.npy", array)
-
-    def load(self, name: str) -> Records:
-        """Mapped: processes share it, and only what is looked at is read."""
-        return np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="r"))
-
-    def texts(self, side: SideName, numbers: npt.ArrayLike) -> Iterator[Ids]:
-        places = self.load(side)[np.asarray(numbers, np.int64)]
-        stored = [
-            StoredText(repo="", path="", shard=self.shards[shard], shard_offset=offset, num_tokens=num_tokens)
-            for shard, offset, num_tokens in places.tolist()
-        ]
-        return read_ids(self.prepared, stored, self.vocab_size)
-
-    def write_spans(self, side: SideName, run: Run, records: Records) -> None:
-        """Grouped by partition, with where each begins in front."""
-        partitions = self._partition_of(records["key"])
-        order = np.argsort(partitions, kind="stable")
-        edges = np.searchsorted(partitions[order], np.arange((1 << self.num_partition_bits) + 1))
-        with self._spans_file(side, run).open("wb") as stream:
-            stream.write(edges.astype(np.uint64).tobytes())
-            stream.write(records[order].tobytes())
-
-    def read_spans(self, side: SideName, runs: Sequence[Run], partition: int) -> Records:
-        parts = [np.zeros(0, SPAN)]
-        num_edges = (1 << self.num_partition_bits) + 1
-        for run in runs:
-            with self._spans_file(side, run).open("rb") as stream:
-                edges = np.frombuffer(stream.read(8 * num_edges), np.uint64)
-                start, end = int(edges[partition]), int(edges[partition + 1])
-                stream.seek(8 * num_edges + start * SPAN.itemsize)
-                parts.append(np.frombuffer(stream.read((end - start) * SPAN.itemsize), SPAN))
-        return np.concatenate(parts)
-
-    def _partition_of(self, keys: Keys) -> npt.NDArray[np.uint16]:
-        if not self.num_partition_bits:
-            return np.zeros(len(keys), np.uint16)
-        return (keys >> np.uint64(64 - self.num_partition_bits)).astype(np.uint16)
-
-    def _spans_file(self, side: SideName, run: Run) -> Path:
-        return self.folder / f"{side}-{run.number:06d}.spans"
-
-
 def compare(
     small: Sequence[StoredText], large: Sequence[StoredText], sides: Sides, map_tasks: MapFunction, *, cut: SideName
 ) -> dict[int, tuple[Cut, ...]]:
     """For each text of the side to cut that shares something: its ranges, in order."""
     texts: dict[SideName, Sequence[StoredText]] = {"small": small, "large": large}
-    runs: dict[SideName, list[Run]] = {"small": [], "large": []}
+    runs: Runs = {side: list(runs_of(members)) for side, members in texts.items()}
     sides.folder.mkdir()
     for side, members in texts.items():
-        sides.save(side, _places(members, sides.shards))
-        runs[side] = list(_runs(members))
+        sides.save(side, places_of_texts(members, sides.shards))
+    if not _write_spans(sides, runs, map_tasks):
+        return {}
+    found = _shared_ranges(sides, runs, "small", map_tasks)
+    if cut == "large":
+        for _ in map_tasks(partial(narrow, sides), zip(runs["small"], found, strict=True)):
+            pass
+        found = _shared_ranges(sides, runs, "large", map_tasks)
+    twins = texts[OTHER_SIDE[cut]]
+    return {
+        text: tuple(Cut(start, end, twins[twin].name) for start, end, twin in ranges)
+        for batch in found
+        for text, ranges in batch
+    }
+
+
+def _write_spans(sides: Sides, runs: Runs, map_tasks: MapFunction) -> bool:
+    """The 50-grams of both sides that may be shared; whether there are any."""
     noted = [np.zeros(0, np.uint32), *map_tasks(partial(note, sides), runs["small"])]
     blocks = Blocks.of(np.concatenate(noted))
     sides.save("keys", blocks.keys)
@@ -137,77 +82,32 @@ def compare(
     is_hit = np.zeros(len(blocks.keys), np.bool_)
     for hits in map_tasks(partial(probe, sides), runs["large"]):
         is_hit[hits] = True
-    if not is_hit.any():
-        return {}
     sides.save("hits", is_hit)
     for _ in map_tasks(partial(mark, sides), runs["small"]):
         pass
-    for _ in map_tasks(partial(join, sides, runs, cut), range(1 << sides.num_partition_bits)):
+    return bool(is_hit.any())
+
+
+def _shared_ranges(sides: Sides, runs: Runs, side: SideName, map_tasks: MapFunction) -> list[list[Found]]:
+    """Per run of this side."""
+    for _ in map_tasks(partial(join, sides, runs, side), range(1 << sides.num_partition_bits)):
         pass
-    twins = texts["large" if cut == "small" else "small"]
-    return {
-        found.text: tuple(Cut(start, end, twins[twin].name) for start, end, twin in found.ranges)
-        for batch in map_tasks(partial(verify, sides, cut), runs[cut])
-        for found in batch
-    }
+    return list(map_tasks(partial(verify, sides, side), runs[side]))
 
 
 def num_partition_bits(num_tokens: int) -> int:
     return min(14, (num_tokens // PARTITION_TOKENS).bit_length())
 
 
-class _Texts(NamedTuple):
-    """A run's texts one after the other: one look at all costs a tenth of one at each, where files are small."""
-
-    ids: Ids
-    edges: Positions
-    """Where each begins, and the end."""
-    numbers: Positions
-    """Of the texts, ascending."""
-
-    @classmethod
-    def of(cls, sides: Sides, side: SideName, numbers: npt.ArrayLike) -> "_Texts":
-        texts = list(sides.texts(side, numbers))
-        return cls(np.concatenate(texts), np.cumsum([0, *map(len, texts)]), np.asarray(numbers, np.int64))
-
-    def ids_of(self, number: int) -> Ids:
-        index = int(np.searchsorted(self.numbers, number))
-        return self.ids[self.edges[index] : self.edges[index + 1]]
-
-    def places_of(self, numbers: Records, starts: Records) -> Positions:
-        """Among all ids, where it is that far into these texts."""
-        return self.edges[np.searchsorted(self.numbers, numbers)] + starts
-
-    def inside(self, starts: Positions, num_tokens: int) -> Positions:
-        """Those from which so many tokens belong to one text."""
-        ends = self.edges[np.searchsorted(self.edges, starts, "right")]
-        return starts[starts + num_tokens <= ends]
-
-    def block_starts(self) -> Positions:
-        """Every 26th token. That they are counted over the texts does not matter: 26 neighbours still hold one."""
-        return self.inside(np.arange(0, len(self.ids), BLOCK_STEP), BLOCK_TOKENS)
-
-    def spans_around(self, blocks: Positions) -> Records:
-        starts = self.inside(spans_around(blocks, len(self.ids)), SPAN_TOKENS)
-        text = np.searchsorted(self.edges, starts, "right") - 1
-        spans = np.empty(len(starts), SPAN)
-        spans["key"], spans["text"], spans["start"] = (
-            span_keys(self.ids, starts),
-            self.numbers[text],
-            starts - self.edges[text],
-        )
-        return spans
-
-
 def note(sides: Sides, run: Run) -> BlockKeys:
-    texts = _Texts.of(sides, "small", range(run.first, run.end))
+    texts = Texts.of(sides, "small", range(run.first, run.end))
     return gram_keys(texts.ids)[texts.block_starts()]
 
 
 def probe(sides: Sides, run: Run) -> Positions:
     """Writes down the 50-grams that may be shared; answers which noted 25-grams are there."""
     blocks = Blocks(sides.load("keys"), sides.load("table"))
-    texts = _Texts.of(sides, "large", range(run.first, run.end))
+    texts = Texts.of(sides, "large", range(run.first, run.end))
     positions, numbers = blocks.hits_in(texts.ids)
     sides.write_spans("large", run, texts.spans_around(positions))
     return np.flatnonzero(np.bincount(numbers))
@@ -215,17 +115,16 @@ def probe(sides: Sides, run: Run) -> Positions:
 
 def mark(sides: Sides, run: Run) -> None:
     keys, is_hit = sides.load("keys"), sides.load("hits")
-    texts = _Texts.of(sides, "small", range(run.first, run.end))
+    texts = Texts.of(sides, "small", range(run.first, run.end))
     starts = texts.block_starts()
     is_found = is_hit[np.searchsorted(keys, gram_keys(texts.ids)[starts])]
     sides.write_spans("small", run, texts.spans_around(starts[is_found]))
 
 
-def join(sides: Sides, runs: dict[SideName, list[Run]], cut: SideName, partition: int) -> None:
+def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
     """Keys on both sides; of several texts on the other side that have it, the first is the twin."""
-    other: SideName = "large" if cut == "small" else "small"
-    ours = sides.read_spans(cut, runs[cut], partition)
-    theirs = sides.read_spans(other, runs[other], partition)
+    ours = sides.read_spans(side, runs[side], partition)
+    theirs = sides.read_spans(OTHER_SIDE[side], runs[OTHER_SIDE[side]], partition)
     theirs = theirs[may_hold(table_of(ours["key"]), theirs["key"])]  # few are left to sort
     order = np.argsort(theirs["key"], kind="stable")
     theirs = theirs[order]
@@ -236,43 +135,61 @@ def join(sides: Sides, runs: dict[SideName, list[Run]], cut: SideName, partition
     matches = np.empty(len(ours), MATCH)
     matches["text"], matches["start"] = ours["text"], ours["start"]
     matches["twin"], matches["twin_start"] = twins["text"], twins["start"]
-    sides.save(f"matches-{partition:05d}", matches)
+    sides.save(_matches_name(side, partition), matches)
 
 
-def verify(sides: Sides, cut: SideName, run: Run) -> list[Found]:
+def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
     """Equal keys are equal spans but for one chance in 2 ** 64; here that chance is taken away."""
-    matches = _matches_of(sides, run)
-    texts = _Texts.of(sides, cut, range(run.first, run.end))
-    matches = matches[_is_equal(texts, matches, sides, "large" if cut == "small" else "small")]
+    matches = _matches_of(sides, side, run)
+    texts = Texts.of(sides, side, range(run.first, run.end))
+    matches = matches[_is_equal(texts, matches, sides, OTHER_SIDE[side])]
+    min_distinct = MIN_DISTINCT_IDS if side == "small" else 1
     found: list[Found] = []
     numbers, edges = np.unique(matches["text"], return_index=True)
     for number, own in zip(numbers.tolist(), np.split(matches, edges[1:]), strict=False):
         twin_at = dict(zip(own["start"].tolist(), own["twin"].tolist(), strict=True))
-        ids = texts.ids_of(number)
-        ranges = [(start, end, twin_at[start]) for start, end in ranges_of(ids, own["start"].astype(np.int64))]
+        ranges = ranges_of(texts.ids_of(number), own["start"].astype(np.int64), min_distinct)
         if ranges:
-            found.append(Found(number, ranges))
+            found.append(Found(number, [(start, end, twin_at[start]) for start, end in ranges]))
     return found
 
 
-def _matches_of(sides: Sides, run: Run) -> Records:
+def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
+    """Of a run's 50-grams of the small side, only those in its ranges stay."""
+    run, found = task
+    spans = sides.read_spans("small", [run])
+    is_counted = np.zeros(len(spans), np.bool_)
+    for number, ranges in found:
+        first, end = np.searchsorted(spans["text"], [number, number + 1])
+        own = spans["start"][first:end].astype(np.int64)
+        starts, ends, _ = np.array(ranges, np.int64).T
+        at = np.searchsorted(starts, own, "right") - 1
+        is_counted[first:end] = (at >= 0) & (own + SPAN_TOKENS <= ends[at])
+    sides.write_spans("small", run, spans[is_counted])
+
+
+def _matches_name(side: SideName, partition: int) -> str:
+    return f"{side}-matches-{partition:05d}"
+
+
+def _matches_of(sides: Sides, side: SideName, run: Run) -> Records:
     parts = []
     for partition in range(1 << sides.num_partition_bits):
-        matches = sides.load(f"matches-{partition:05d}")
+        matches = sides.load(_matches_name(side, partition))
         start, end = np.searchsorted(matches["text"], [run.first, run.end])
         parts.append(matches[start:end])
     matches = np.concatenate(parts)
     return matches[np.lexsort((matches["start"], matches["text"]))]
 
 
-def _is_equal(texts: "_Texts", matches: Records, sides: Sides, other: SideName) -> Flags:
+def _is_equal(texts: "Texts", matches: Records, sides: Sides, other: SideName) -> Flags:
     is_equal = np.zeros(len(matches), np.bool_)
     twins = np.unique(matches["twin"])
     sizes = np.cumsum(sides.load(other)["num_tokens"][twins], dtype=np.int64)
     for some in np.split(twins, np.flatnonzero(np.diff(sizes // RUN_TOKENS)) + 1):
         if len(some):
             chosen = np.flatnonzero((matches["twin"] >= some[0]) & (matches["twin"] <= some[-1]))
-            theirs = _Texts.of(sides, other, some)
+            theirs = Texts.of(sides, other, some)
             starts = texts.places_of(matches["text"][chosen], matches["start"][chosen])
             twin_starts = theirs.places_of(matches["twin"][chosen], matches["twin_start"][chosen])
             is_equal[chosen] = _spans_equal(texts.ids, starts, theirs.ids, twin_starts)
@@ -298,20 +215,3 @@ def _compared(ids: Ids, starts: Positions, twin_ids: Ids, twin_starts: Positions
     for at in range(0, len(starts), COMPARED_AT_ONCE):
         some = slice(at, at + COMPARED_AT_ONCE)
         yield (ids[starts[some, None] + steps] == twin_ids[twin_starts[some, None] + steps]).all(axis=1)
-
-
-def _places(texts: Sequence[StoredText], shards: Sequence[str]) -> Records:
-    number_of = {shard: number for number, shard in enumerate(shards)}
-    rows = [(number_of[text.shard], text.shard_offset, text.num_tokens) for text in texts]
-    return np.array(rows, PLACE)
-
-
-def _runs(texts: Sequence[StoredText]) -> Iterator[Run]:
-    run, first, num_tokens = 0, 0, 0
-    for number, text in enumerate(texts):
-        if number > first and num_tokens + text.num_tokens > RUN_TOKENS:
-            yield Run(run, first, number)
-            run, first, num_tokens = run + 1, number, 0
-        num_tokens += text.num_tokens
-    if texts:
-        yield Run(run, first, len(texts))

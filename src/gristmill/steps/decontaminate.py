@@ -11,11 +11,12 @@ from gristmill.intake.benchmarks import Benchmark
 from gristmill.manifest import BenchmarkFacts, Decontamination
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, Drop, DropReason, PreparedDocument, Split, StoredText
-from gristmill.steps.compare import SideName, Sides, compare, num_partition_bits
+from gristmill.steps.compare import compare, num_partition_bits
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.rows import measured
 from gristmill.steps.shards import read_blocks, write_ids
+from gristmill.steps.sides import SideName, Sides
 
 DOCUMENTS_AT_ONCE = 64
 BENCHMARK_SHARD = "benchmarks.ids"

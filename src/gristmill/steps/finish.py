@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 import gristmill
 from gristmill.config import SplitConfig, fingerprint
+from gristmill.filestable import FileRow
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, write_atomically
 from gristmill.manifest import (
@@ -40,70 +41,70 @@ FILES_NAMED = 5
 
 
 def write_files_table(path: Path, decision: Decision, drops: Sequence[Drop]) -> None:
-    """Kept and dropped together, in path order, every row with the same columns."""
-    rows = [
-        *((document.key, _kept_row(document, decision)) for document in decision.kept),
-        *(((drop.repo, drop.path), _dropped_row(drop)) for drop in drops),
-    ]
-    rows.sort(key=lambda row: row[0])
-    write_atomically(path, b"".join(msgspec.json.encode(row) + b"\n" for _, row in rows))
+    """Kept and dropped together, in path order."""
+    rows = [*(_kept_row(document, decision) for document in decision.kept), *map(_dropped_row, drops)]
+    rows.sort(key=lambda row: row.key)
+    write_atomically(path, msgspec.json.Encoder().encode_lines(rows))
 
 
-def _kept_row(document: PreparedDocument, decision: Decision) -> dict[str, Any]:
-    return {
-        "repo": document.repo,
-        "path": document.path,
-        "status": "kept",
-        "split": decision.split_of[document.key],
-        "group": decision.group_of[document.key],
-        "language": document.language,
-        "encoding": document.encoding,
-        "bytes": document.size,
-        "lines": document.num_lines,
-        "tokens": document.num_tokens,
-        "cut_tokens": document.num_cut_tokens,
-        "windows": document.num_windows,
-        "sha256": document.sha256,
-        "license": document.license,
-        "license_from": document.license_from,
-        "moved_from": decision.moved_from.get(document.key),
-        "reason": None,
-        "detail": None,
-        "twin": None,
-        "similarity": None,
-        "measures": _raw(document.measures),
-        "redactions": document.redactions,
-        "cuts": document.cuts,
-    }
+def _kept_row(document: PreparedDocument, decision: Decision) -> FileRow:
+    return FileRow(
+        repo=document.repo,
+        path=document.path,
+        status="kept",
+        split=decision.split_of[document.key],
+        group=decision.group_of[document.key],
+        language=document.language,
+        encoding=document.encoding,
+        bytes=document.size,
+        lines=document.num_lines,
+        tokens=document.num_tokens,
+        cut_tokens=document.num_cut_tokens,
+        windows=document.num_windows,
+        sha256=document.sha256,
+        license=document.license,
+        license_from=document.license_from,
+        moved_from=decision.moved_from.get(document.key),
+        reason=None,
+        detail=None,
+        twin=None,
+        similarity=None,
+        measures=_measures(document.measures),
+        redactions=document.redactions,
+        cuts=document.cuts,
+    )
 
 
-def _dropped_row(drop: Drop) -> dict[str, Any]:
-    return {
-        "repo": drop.repo,
-        "path": drop.path,
-        "status": "dropped",
-        "split": drop.split,
-        "group": drop.group,
-        "language": drop.language,
-        "encoding": None,
-        "bytes": drop.size,
-        **dict.fromkeys(("lines", "tokens", "cut_tokens", "windows")),
-        "sha256": drop.sha256,
-        "license": drop.license,
-        "license_from": drop.license_from,
-        "moved_from": None,
-        "reason": drop.reason,
-        "detail": drop.detail,
-        "twin": drop.twin,
-        "similarity": drop.similarity,
-        "measures": _raw(drop.measures),
-        "redactions": (),
-        "cuts": (),
-    }
+def _dropped_row(drop: Drop) -> FileRow:
+    return FileRow(
+        repo=drop.repo,
+        path=drop.path,
+        status="dropped",
+        split=drop.split,
+        group=drop.group,
+        language=drop.language,
+        encoding=None,
+        bytes=drop.size,
+        lines=None,
+        tokens=None,
+        cut_tokens=None,
+        windows=None,
+        sha256=drop.sha256,
+        license=drop.license,
+        license_from=drop.license_from,
+        moved_from=None,
+        reason=drop.reason,
+        detail=drop.detail,
+        twin=drop.twin,
+        similarity=drop.similarity,
+        measures=_measures(drop.measures),
+        redactions=(),
+        cuts=(),
+    )
 
 
-def _raw(json: bytes | None) -> msgspec.Raw | None:
-    return None if json is None else msgspec.Raw(json)
+def _measures(json: bytes | None) -> dict[str, float | str | None] | None:
+    return None if json is None else msgspec.json.decode(json)
 
 
 class Outcome(NamedTuple):

@@ -1,0 +1,46 @@
+"""A row of files.jsonl: what became of one file that was found."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gristmill.records import Cut, DropReason, Redaction, Split
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
+class FileRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Every row has every column; what does not apply is null."""
+
+    repo: str
+    path: str
+    status: Literal["kept", "dropped"]
+    split: Split | None
+    """Of a dropped file: where it would be, if it was dropped after the splits were made."""
+    group: str | None
+    language: str | None
+    encoding: str | None
+    bytes: Count | None
+    lines: Count | None
+    tokens: Count | None
+    cut_tokens: Count | None
+    windows: Count | None
+    sha256: str | None
+    license: str | None
+    license_from: str | None
+    moved_from: Split | None
+    reason: DropReason | None
+    detail: str | None
+    twin: str | None
+    similarity: float | None
+    measures: dict[str, float | str | None] | None
+    redactions: tuple[Redaction, ...]
+    cuts: tuple[Cut, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.repo, self.path
+
+    @property
+    def name(self) -> str:
+        return f"{self.repo}/{self.path}"
