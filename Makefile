@@ -8,6 +8,7 @@ STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib
 
 demo: $(VENV)/.demo
 	$(BIN)/gristmill build "$(STDLIB)" --out demo
+	$(BIN)/gristmill check demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest

@@ -23,16 +23,18 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         dataset = f"{folder}/dataset"
-        build = [GRISTMILL, "build", options.source, "--quiet", "--out"]
-        seconds_of([*build, dataset])
+        build = [GRISTMILL, "build", options.source, "--quiet", "--fresh-splits", "--out"]
+        plain = ("--config", str(HERE / "plain.toml"))  # what floor and peer do: no cleaning, nothing compared
+        seconds_of([*build, dataset, *plain])
         peers = {
             name: [sys.executable, str(HERE / name), dataset, options.source] for name in ("floor.py", "hf_way.py")
         }
         commands = {
             "floor: read, encode, write": [*peers["floor.py"], f"{folder}/floor"],
-            "gristmill, 1 worker": [*build, f"{folder}/one", "--workers", "1"],
-            "gristmill, auto": [*build, f"{folder}/auto"],
-            "gristmill, auto, --compress zstd": [*build, f"{folder}/zstd", "--compress", "zstd"],
+            "gristmill, no cleaning, 1 worker": [*build, f"{folder}/one", "--workers", "1", *plain],
+            "gristmill, no cleaning": [*build, f"{folder}/plain", *plain],
+            "gristmill": [*build, f"{folder}/auto"],
+            "gristmill --compress zstd": [*build, f"{folder}/zstd", "--compress", "zstd"],
         }
         measured = medians(commands, options.runs)
         measured |= medians({"datasets.map + to_json": [*peers["hf_way.py"], f"{folder}/hf"]}, options.hf_runs)
@@ -40,7 +42,7 @@ def main() -> None:
         manifest = read_manifest(Path(dataset))
         sizes = [_data_mb(read_manifest(Path(folder, name))) for name in ("auto", "zstd")]
     floor = measured["floor: read, encode, write"].seconds
-    auto = measured["gristmill, auto"].seconds
+    peer = measured["datasets.map + to_json"].seconds
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     print("# How fast is a build\n")
     print(
@@ -48,15 +50,22 @@ def main() -> None:
     )
     print(f"\n{machine('gristmill', 'gigatoken', 'orjson', 'tokenizers', 'datasets')}.\n")
     print(
-        f"The Python standard library: {manifest.counts.kept:,} files kept, {manifest.run.source_bytes / 1e6:.1f} MB, "
+        f"The Python standard library: {manifest.counts.kept:,} files, {manifest.run.source_bytes / 1e6:.1f} MB, "
+        f"{tokens:,} tokens."
     )
-    print(f"{tokens:,} tokens, {sizes[0]:.1f} MB of rows, {sizes[1]:.1f} MB with `--compress zstd`.\n")
+    print(
+        "Floor, peer and `no cleaning` (benchmarks/plain.toml) write windows of all of them; a default build also cleans,"
+    )
+    print(f"compares and cuts, and writes {sizes[0]:.1f} MB of rows, {sizes[1]:.1f} MB with `--compress zstd`.\n")
     print("| what | seconds | times the floor | peak memory, all processes |")
     print("| --- | --- | --- | --- |")
     for name, (seconds, peak_mb) in measured.items():
         print(f"| {name} | {seconds:.2f} | {seconds / floor:.2f} | {peak_mb:.0f} MB |")
-    times = measured["datasets.map + to_json"].seconds / auto
-    print(f"\n{times:.0f} times as fast as `datasets.map` + `to_json`. `gristmill --help`: {helped.seconds:.2f} s.")
+    same, default = peer / measured["gristmill, no cleaning"].seconds, peer / measured["gristmill"].seconds
+    print(
+        f"\nFor the same rows `datasets.map` + `to_json` takes {same:.0f} times as long, {default:.1f} times as long as a default"
+    )
+    print(f"build. `gristmill --help`: {helped.seconds:.2f} s.")
 
 
 def _data_mb(manifest: Manifest) -> float:
