@@ -7,7 +7,7 @@ import zstandard
 from pyarrow import parquet
 
 from gristmill.errors import InputError, MissingExtraError
-from gristmill.intake.benchmarks import read_benchmark
+from gristmill.intake.benchmarks import read_benchmark, read_benchmarks
 
 ROWS = [{"task_id": "t/1", "prompt": "def f(x):\n", "solution": "    return x\n", "tests": ["assert f(1)"], "n": 3}]
 
@@ -20,11 +20,12 @@ def test_a_row_is_one_text_of_all_its_strings(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines(ROWS) + b"\n")
     found = read_benchmark(str(tmp_path / "b.jsonl"))
     assert found.name == "b.jsonl"
-    assert found.texts[0] == b"t/1def f(x):\n    return x\nassert f(1)"
-    assert b"t/1\ndef f(x):" in found.texts[1]
+    ((joined, with_line_feeds),) = found.texts
+    assert joined == b"t/1def f(x):\n    return x\nassert f(1)"
+    assert with_line_feeds.startswith(b"t/1\ndef f(x):")
 
 
-@pytest.mark.parametrize("name", ["b.jsonl.gz", "b.jsonl.zst", "b.json", "b.parquet"])
+@pytest.mark.parametrize("name", ["b.jsonl.gz", "b.jsonl.zst", "b.json", "b.parquet", "B.JSONL"])
 def test_the_same_in_other_files(tmp_path, name):
     (tmp_path / "b.jsonl").write_bytes(lines(ROWS))
     path = tmp_path / name
@@ -32,6 +33,8 @@ def test_the_same_in_other_files(tmp_path, name):
         path.write_bytes(gzip.compress(lines(ROWS)))
     elif name.endswith(".zst"):
         path.write_bytes(zstandard.compress(lines(ROWS)))
+    elif name == "B.JSONL":
+        path.write_bytes(lines(ROWS))
     elif name.endswith(".json"):
         path.write_text(json.dumps(ROWS))
     else:
@@ -41,18 +44,26 @@ def test_the_same_in_other_files(tmp_path, name):
 
 def test_anything_else_is_one_plain_text(tmp_path):
     (tmp_path / "b.py").write_bytes(b"def f(): pass\n\xff")
-    assert read_benchmark(str(tmp_path / "b.py")).texts == ["def f(): pass\n\ufffd".encode()]
+    assert read_benchmark(str(tmp_path / "b.py")).texts == [("def f(): pass\n\ufffd".encode(),)]
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("b.jsonl", b"{"), ("b.jsonl", b'{"n": 1}\n'), ("b.txt", b""), ("b.jsonl.gz", b"no"), ("b.jsonl.zst", b"no"),
+    [("b.jsonl", b"{"), ("b.jsonl", b'{"n": 1}\n'), ("b.txt", b""), ("b.jsonl.gz", b"no"), ("b.jsonl.zst", b"no"), ("b.txt.zst", zstandard.compress(b"words " * 999)[:-9]),
      ("b.parquet", b"no"), ("b.json", b"[" * 100_000), ("b.jsonl", b"\xff\xfe")],
 )  # fmt: skip
 def test_what_cannot_be_understood_is_said(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=name):
         read_benchmark(str(tmp_path / name))
+
+
+def test_two_of_one_name_are_told_apart(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "b.txt").write_text(folder)
+    found = read_benchmarks([str(tmp_path / folder / "b.txt") for folder in ("one", "two")])
+    assert [benchmark.name for benchmark in found] == ["b.txt", "b.txt~2"]
 
 
 def test_a_missing_file_is_said():

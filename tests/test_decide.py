@@ -74,7 +74,7 @@ def test_a_named_file_outranks_the_folders(tmp_path):
 
 
 def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):
-    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": None, "sha256": "x"}])
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": None, "text_sha256": "x"}])
     assert decided([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
 
 

@@ -1,18 +1,14 @@
 from documents import document
-from gristmill.grouping.duplicates import drop_exact_duplicates
-from gristmill.records import DropReason
+from gristmill.grouping.duplicates import exact_duplicates
 
 
-def test_the_first_in_path_order_stays():
-    first, other, again = document("a.py", text="x"), document("b.py", text="y"), document("c.py", text="x")
-    kept, drops = drop_exact_duplicates([first, other, again])
-    assert kept == [first, other]
-    assert [(drop.path, drop.reason, drop.detail) for drop in drops] == [
-        ("c.py", DropReason.EXACT_DUPLICATE, "same text as repo/a.py")
-    ]
-    assert drops[0].sha256 == again.sha256
+def test_the_first_in_path_order_stays_and_the_others_know_it():
+    files = [document(path, text=text) for path, text in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "x"))]
+    kept, twins = exact_duplicates(files)
+    assert [one.path for one in kept] == ["a", "b"]
+    assert [(one.path, twin.path) for one, twin in twins] == [("c", "a"), ("d", "a")]
 
 
-def test_the_text_counts_not_its_encoding():
-    plain, marked = document("a.py", text="x"), document("b.py", text="x", sha256="other bytes")
-    assert drop_exact_duplicates([plain, marked])[0] == [plain]
+def test_the_text_decides_not_the_bytes_of_the_file():
+    kept, _ = exact_duplicates([document("a", text="x"), document("b", text="x", sha256="of another encoding")])
+    assert [one.path for one in kept] == ["a"]

@@ -111,6 +111,10 @@ def test_what_lies_in_a_folder_that_was_left_out_is_found_through_it(dataset):
         ("nowhere/at/all.rs", "was found when this dataset was built"),
         ("py", "was found when this dataset was built"),
         ("", "was found"),
+        ("nowhere/node_modules/x.js", "was found when this dataset was built"),
+        ("header.py:99", "has 2 lines: there is no line 99"),
+        ("header.py:0", "there is no line 0"),
+        ("header.py:" + "9" * 5000, "was found when this dataset was built"),
     ],
 )
 def test_an_unknown_file_gets_a_hint(dataset, path, said):
@@ -124,6 +128,34 @@ def test_an_ambiguous_name_lists_the_choices(tmp_path):
     with pytest.raises(InputError, match=r"one of 2 files: repo/a/x\.py, repo/b/x\.py"):
         explain(tmp_path / "out", "x.py")
     assert explain(tmp_path / "out", "b/x.py").file.path == "b/x.py"
+
+
+def test_the_whole_name_wins_over_the_end_of_another(tmp_path):
+    one = write_tree(tmp_path / "src", {"a.py": "x = 1\n", "src/a.py": "y = 2\n"})
+    other = write_tree(tmp_path / "other", {"src/a.py": "z = 3\n"})
+    build(Config(sources=[str(one), str(other)], out=str(tmp_path / "out")))
+    found = explain(tmp_path / "out", "src/a.py").file
+    assert (found.repo, found.path) == ("src", "a.py")
+
+
+def test_a_name_is_found_as_it_is_printed_and_as_the_system_has_it(tmp_path):
+    import os
+
+    repo = write_tree(tmp_path / "repo", {"back\\slash.py": "x = 1\n"})
+    (repo / os.fsdecode(b"caf\xe9.py")).write_text("y = 2\n")
+    build(Config(sources=[str(repo)], out=str(tmp_path / "out")))
+    for name in (r"caf\xe9.py", os.fsdecode(b"caf\xe9.py"), r"back\\slash.py", r"back\slash.py"):
+        assert explain(tmp_path / "out", name).file.status == "kept"
+
+
+@pytest.mark.parametrize("damage", [{"lines": [1]}, {"start": "x"}, {"input_ids": 5}, {"lines": None}])
+def test_a_damaged_row_is_said(tmp_path, damage):
+    repo = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
+    build(Config(sources=[str(repo)], out=str(tmp_path / "out")))
+    row = json.loads((tmp_path / "out/train.jsonl").read_text())
+    (tmp_path / "out/train.jsonl").write_text(json.dumps({**row, **damage}, separators=(",", ":")) + "\n")
+    with pytest.raises(DatasetError, match="train:0 is damaged"):
+        explain_row(tmp_path / "out", "train", 0)
 
 
 def test_the_commit_is_told_and_terminal_escapes_are_not_sent(tmp_path):
@@ -156,6 +188,7 @@ def test_on_the_command_line(dataset):
 
     assert "status   kept" in run("header.py").stdout
     assert json.loads(run("header.py", "--json").stdout)["file"]["license"] == "ISC"
+    assert json.loads(run("--json", "header.py").stdout)["file"]["license"] == "ISC"
     assert "row train:0" in run("--row", "train:0").stdout
     assert run().returncode == 2
     assert run("header.py", "--row", "train:0").returncode == 2

@@ -20,6 +20,7 @@ from gristmill.cleaning.licenses import (
     identify_license,
     is_license_name,
     license_of,
+    named_license,
 )
 from gristmill.errors import ConfigError
 
@@ -29,6 +30,10 @@ COMMONS_CLAUSE = """“Commons Clause” License Condition v1.0
 
 The Software is provided to you by the Licensor under the License, as defined below, subject to the following condition.
 """
+
+
+def folder_licenses(texts):
+    return FolderLicenses({path: identify_license(text) if text is not None else None for path, text in texts.items()})
 
 
 def installed_license_files():
@@ -311,7 +316,7 @@ def test_other_names(name):
 
 
 def test_the_nearest_folder_decides():
-    folders = FolderLicenses({"LICENSE": MIT, "lib/COPYING": GPL3, "lib/deep/er/LICENSE": APACHE})
+    folders = folder_licenses({"LICENSE": MIT, "lib/COPYING": GPL3, "lib/deep/er/LICENSE": APACHE})
     assert folders.of("a.py") == License("MIT", "LICENSE")
     assert folders.of("src/b/c.py") == License("MIT", "LICENSE")
     assert folders.of("lib/a.c") == License("GPL-3.0", "lib/COPYING")
@@ -322,7 +327,7 @@ def test_the_nearest_folder_decides():
 
 @pytest.mark.parametrize("unknown", [None, "", "Ask us first."])
 def test_an_unknown_licence_near_by_is_not_covered_by_a_known_one_above(unknown):
-    folders = FolderLicenses({"LICENSE": MIT, "vendor/x/LICENSE": unknown})
+    folders = folder_licenses({"LICENSE": MIT, "vendor/x/LICENSE": unknown})
     assert folders.of("vendor/x/src/a.c") == License(NOASSERTION, "vendor/x/LICENSE")
     assert folders.of("vendor/a.c") == License("MIT", "LICENSE")
 
@@ -343,13 +348,60 @@ def test_an_unknown_licence_near_by_is_not_covered_by_a_known_one_above(unknown)
     ],
 )
 def test_several_files_in_one_folder(files, expected):
-    assert FolderLicenses(files).of("a.py") == expected
+    assert folder_licenses(files).of("a.py") == expected
 
 
 def test_a_header_goes_before_the_folder():
-    folders = FolderLicenses({"LICENSE": MIT})
-    assert license_of("a.py", "ISC", folders) == License("ISC", "header")
-    assert license_of("a.py", None, folders) == License("MIT", "LICENSE")
+    folders = folder_licenses({"LICENSE": MIT})
+    assert license_of("a.py", "ISC", None, folders) == License("ISC", "header")
+    assert license_of("a.py", None, None, folders) == License("MIT", "LICENSE")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (
+            b"# This program is free software under the terms of the GNU General\n# Public License version 2.\n",
+            NOASSERTION,
+        ),
+        (b"/* Licensed under the Apache License, Version 2.0 */\n", NOASSERTION),
+        (b"// PROPRIETARY AND CONFIDENTIAL\n", NOASSERTION),
+        (b"# Public domain\n", "MIT"),
+        (b"", "MIT"),
+    ],
+)
+def test_a_file_that_names_another_licence_than_its_folders_is_open(header, expected):
+    folders = folder_licenses({"LICENSE": MIT})
+    assert license_of("a.py", None, named_license(header), folders).spdx == expected
+    apache = folder_licenses({"LICENSE": APACHE})
+    assert license_of("a.py", None, named_license(b"# Licensed under the Apache License"), apache).spdx == "Apache-2.0"
+
+
+@pytest.mark.timeout(20)
+def test_blank_lines_and_brackets_do_not_make_a_licence_slow():
+    for piece in ("\n", "( ", "(\n", " \n", "a. "):
+        assert identify_license("x" + piece * 40_000 + "y") is None
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "Copyright (c) 2020 ACME. Companies excluded.",
+        "Copyright (c) 2020 ACME. Free for students, others pay.",
+        "Copyright (c) 2020 ACME. Military application banned.",
+        "(c) ACME - distribution to third parties is a crime",
+    ],
+)
+def test_a_notice_that_says_more_than_names_is_not_taken_for_one(notice):
+    assert identify_license(re.sub(r"Copyright .*", notice, MIT)) is None
+    assert identify_license(re.sub(r"Copyright .*", "Copyright (c) 2007 Free Software Foundation, Inc.", MIT)) == "MIT"
+
+
+@pytest.mark.parametrize("name", ["LICENSE-ACME.txt", "LICENSE_ACME", "LICENSE.html", "LICENSE.rtf"])
+def test_somebodys_own_licence_is_seen_by_its_name(name):
+    assert is_license_name(name)
+    found = folder_licenses({"LICENSE": MIT, f"sub/{name}": "Ask."}).of("sub/a.py")
+    assert found == License(NOASSERTION, f"sub/{name}")
 
 
 def test_every_id_in_the_table_is_spdx_and_every_digest_has_one_id():

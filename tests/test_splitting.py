@@ -106,13 +106,13 @@ def test_new_files_make_up_for_what_a_split_lacks():
 def test_content_counts_before_the_name():
     """Files renamed in a chain, m2 to m3 and m1 to m2: what was held out stays held out."""
     renamed = document("m2.py", text="once in m1")
-    previous = PreviousSplit({("repo", "m2.py"): Split.TRAIN}, {renamed.sha256: Split.TEST})
+    previous = PreviousSplit({("repo", "m2.py"): Split.TRAIN}, {renamed.text_sha256: Split.TEST})
     assert assign_splits(single_groups([renamed]), DEFAULT, 0, previous) == {"repo/m2.py": Split.TEST}
 
 
 def test_a_moved_file_is_known_by_its_content():
     moved = document("new/place.py", text="same")
-    previous = PreviousSplit({}, {moved.sha256: Split.TEST})
+    previous = PreviousSplit({}, {moved.text_sha256: Split.TEST})
     assert assign_splits(single_groups([moved]), DEFAULT, 0, previous) == {"repo/new/place.py": Split.TEST}
 
 

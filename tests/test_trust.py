@@ -107,7 +107,7 @@ def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
 @pytest.mark.parametrize("how", ["cut", "drop", "train"])
 def test_same_bytes_for_any_workers_and_batches(leaky, tmp_path, how):
     expected = None
-    for workers, batch_files in ((1, None), (2, 3), (3, 50)):
+    for workers, batch_files in ((1, 1000), (2, 3), (3, 50)):
         out = tmp_path / f"{workers}"
         make(leaky, out, split=SplitConfig(decontaminate=how), run=RunConfig(workers=workers, batch_files=batch_files))
         found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "manifest.json"}
@@ -157,7 +157,7 @@ def test_benchmark_texts_are_taken_out_of_train(leaky, tmp_path):
     assert holds_some(tmp_path / "before", "train")
     assert not holds_some(tmp_path / "out", "train")
     (facts,) = manifest.decontamination.against
-    assert (facts.name, facts.texts, facts.texts_too_short) == ("bench.jsonl", 3, 1)
+    assert (facts.name, facts.texts, facts.texts_too_short) == ("bench.jsonl", 2, 1)
     assert facts.tokens_cut > 0
     cuts = [cut for row in table(tmp_path / "out").values() for cut in row["cuts"]]
     assert {cut[2] for cut in cuts} <= {"bench.jsonl/#0", "bench.jsonl/#1"}
@@ -417,3 +417,104 @@ def test_no_text_makes_a_build_slow_or_fail(tmp_path, text):
     files["ok.py"] = "y = 1\n" * 5
     manifest = make(write_tree(tmp_path / "repo", files), tmp_path / "out", secrets=SecretsConfig(emails=True))
     assert manifest.counts.found == 6
+
+
+def rebuilt_splits(tmp_path, first, second):
+    """Path -> (split, moved_from) after a build of one tree and then of another into the same folder."""
+    repo = write_tree(tmp_path / "repo", first)
+    settings = {"split": SplitConfig(shares="40/30/30", decontaminate="off")}
+    make(repo, tmp_path / "out", **settings)
+    before = table(tmp_path / "out")
+    shutil.rmtree(repo)
+    make(write_tree(repo, second), tmp_path / "out", **settings)
+    return before, table(tmp_path / "out")
+
+
+@pytest.mark.parametrize("ending", ["", "\nchanged = 1\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_an_exact_duplicate_remembers_the_split_of_the_file_that_stood_for_it(tmp_path, mark, ending):
+    rng = random.Random(3)
+    texts = [prose(rng, 60) for _ in range(12)]
+    first = {f"b{number:02d}.py": text for number, text in enumerate(texts)}
+    first |= {f"z{number:02d}.py": mark + text for number, text in enumerate(texts)}
+    second = {f"z{number:02d}.py": mark + text + ending for number, text in enumerate(texts)}
+    before, after = rebuilt_splits(tmp_path, first, second)
+    assert {path: row["split"] for path, row in after.items()} == {
+        path: before["b" + path[1:]]["split"] for path in second
+    }
+
+
+def test_a_notebook_run_again_under_another_name_stays_in_its_split(tmp_path):
+    rng = random.Random(4)
+
+    def notebook(code, output):
+        cells = [{"cell_type": "code", "source": code, "outputs": [{"text": output}]}]
+        return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+    codes = [prose(rng, 60) for _ in range(12)]
+    first = {f"a{number:02d}.ipynb": notebook(code, "one") for number, code in enumerate(codes)}
+    second = {f"b{number:02d}.ipynb": notebook(code, "two") for number, code in enumerate(codes)}
+    before, after = rebuilt_splits(tmp_path, first, second)
+    assert [row["split"] for row in after.values()] == [row["split"] for row in before.values()]
+
+
+def test_a_move_that_comes_with_a_drop_is_listed(tmp_path):
+    rng = random.Random(5)
+    first = {f"{number:02d}.py": prose(rng, 100) for number in range(20)}
+    repo = write_tree(tmp_path / "repo", first)
+    make(repo, tmp_path / "out", split=SplitConfig(shares="50/25/25"))
+    before = table(tmp_path / "out")
+    in_train = next(path for path, row in before.items() if row["split"] == "train")
+    in_test = next(path for path, row in before.items() if row["split"] == "test" and path > in_train)
+    write_tree(repo, {in_train: first[in_test] + "\nmore = 1\n"})
+    manifest = make(repo, tmp_path / "out", split=SplitConfig(shares="50/25/25"))
+    row = table(tmp_path / "out")[in_test]
+    assert (row["reason"], row["split"], row["moved_from"]) == ("near_duplicate", "train", "test")
+    assert manifest.previous_splits.num_files_moved == 1
+    assert any(f"{in_test} from test" in warning for warning in manifest.warnings)
+
+
+def test_a_licence_outside_of_the_source_is_not_read(tmp_path):
+    """A crafted index lists /…/LICENSE."""
+    import hashlib
+
+    outside = tmp_path / "LICENSE"
+    outside.write_text(MIT)
+    name = "x" * len(str(outside))
+    repo = write_tree(tmp_path / "repo", {name.replace("/", "x"): "text", "a.py": "x = 1\n"})
+    git(repo, "init", "-q")
+    git(repo, "add", ".")
+    index = (repo / ".git/index").read_bytes()[:-20].replace(name.encode(), str(outside).encode())
+    (repo / ".git/index").write_bytes(index + hashlib.sha1(index).digest())
+    make(repo, tmp_path / "out")
+    rows = table(tmp_path / "out")
+    assert rows["a.py"]["license"] == "NOASSERTION"
+    assert rows["a.py"]["license_from"] is None
+
+
+def test_a_language_that_does_not_exist_is_said(tmp_path):
+    repo = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
+    with pytest.raises(ConfigError, match="Did you mean 'python'"):
+        make(repo, tmp_path / "out", rules=RulesConfig(languages={"pyhton": {"longest_line": 1}}))
+
+
+def test_a_file_that_a_benchmark_takes_whole_is_counted(tmp_path):
+    rng = random.Random(9)
+    text = prose(rng, 80)
+    files = {f"{number:02d}.py": prose(rng, 90) for number in range(10)}
+    repo = write_tree(tmp_path / "repo", {**files, "whole.py": text})
+    (tmp_path / "bench.txt").write_text(text)
+    shares = SplitConfig(shares="100/0/0", against=[str(tmp_path / "bench.txt")])
+    manifest = make(repo, tmp_path / "out", split=shares)
+    row = table(tmp_path / "out")["whole.py"]
+    assert row["reason"] == "contaminated"
+    assert row["cuts"][0][:3] == [0, row["tokens"], "bench.txt/#0"]
+    assert manifest.decontamination.against[0].tokens_cut == row["tokens"]
+
+
+def test_the_digest_of_a_file_that_was_dropped_before_the_look_for_secrets_is_not_recorded(tmp_path):
+    source = f'// Code generated by x. DO NOT EDIT.\nvar token = "{canary()}"\n'
+    repo = write_tree(tmp_path / "repo", {"gen.go": source, "a.py": "x = 1\n"})
+    make(repo, tmp_path / "out")
+    row = table(tmp_path / "out")["gen.go"]
+    assert (row["reason"], row["sha256"], row["text_sha256"]) == ("generated", None, None)

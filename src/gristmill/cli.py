@@ -23,6 +23,7 @@ from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable
 
 ANSWER_IS_NO = 1
+LONGEST_ROW_DIGITS = 18
 INTERRUPTED = 130
 OUR_FAULT = 70
 
@@ -148,7 +149,6 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "N",
             "files that a worker takes at a time, at most",
             int,
-            default="no limit",
         ),
     ),
 }
@@ -225,7 +225,7 @@ def explain(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--row", metavar="SPLIT:N", help="a row by its number, counted from 0, like test:123")
     _add_output_options(parser, "the explanation")
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     if (given.path is None) == (given.row is None):
         raise ConfigError("explain takes a PATH or a --row. Try 'gristmill explain --help'.")
     with _signals_held("gristmill.explaining"):
@@ -234,7 +234,7 @@ def explain(arguments: Sequence[str]) -> int:
         explained = gristmill.explain(given.folder, given.path)
     else:
         split, _, number = given.row.partition(":")
-        if not number.isdecimal():
+        if not number.isascii() or not number.isdecimal() or len(number) > LONGEST_ROW_DIGITS:
             raise ConfigError(f"--row takes a split and a number, like test:123, got {given.row!r}.")
         explained = explain_row(given.folder, split, int(number))
     if not given.quiet:

@@ -142,8 +142,8 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Pinned dependencies, by name."""
     generated: bool = True
     """Written by a program: it says so in its first lines, by its name, or is a source map."""
-    minified: bool = True
-    """Made small for a browser: by name, or JavaScript and CSS in a few long lines."""
+    minified: bool | float = True
+    """Made small for a browser: by name, or few lines of more than this many bytes on average."""
     one_line: bool | float = True
     """All in one line, and longer than this many bytes."""
     encoded_data: bool | float = True
@@ -171,7 +171,7 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
                 if _field(f"rules.{name}").type is bool and not isinstance(value, bool):
                     raise ConfigError(f"{place}.{name} has no limit: it takes true or false, got {value!r}.")
                 if not isinstance(value, bool) and not 0 <= value < float("inf"):
-                    raise ConfigError(f"{place}.{name} must be at least 0, got {value!r}.")
+                    raise ConfigError(f"{place}.{name} must be a number from 0 on, or false for off, got {value!r}.")
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,16 +210,15 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
     batch_bytes: int = MIB
     """Source bytes that are read and tokenized in one go."""
-    batch_files: int | None = None
-    """At most this many files in one go; default: no limit but batch_bytes."""
+    batch_files: int = 1000
+    """At most this many files in one go."""
 
     def __post_init__(self) -> None:
         _check_types(self, "run.")
         _at_least(1, "run.batch_bytes", self.batch_bytes)
         if self.workers != "auto":
             _at_least(1, "run.workers", self.workers, most=1024)
-        if self.batch_files is not None:
-            _at_least(1, "run.batch_files", self.batch_files)
+        _at_least(1, "run.batch_files", self.batch_files)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from gristmill.cleaning.licenses import NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
 from gristmill.config import RulesConfig
 from gristmill.dataset import Dataset, open_dataset
-from gristmill.errors import DatasetError, InputError
+from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest
@@ -24,6 +24,7 @@ from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, Cut, DropReason, Redaction, Split
 
 NAMES_LISTED = 10
+LONGEST_LINE_DIGITS = 12
 WINDOWS_LISTED = 12
 
 
@@ -76,13 +77,11 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
         raise InputError(f"{split} has {len(rows):,} rows, counted from 0: there is no row {number}.")
     window = rows[number]
     table = _read_table(dataset.folder)
-    try:
-        row = table[window["repo"], window["path"]]
-        place = _place(split, number, window)
-    except (LookupError, TypeError):
-        raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.") from None
+    row = table.get((str(window.get("repo")), str(window.get("path"))))
+    if row is None:
+        raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.")
     explained = _explain(dataset, table, row, None)
-    return msgspec.structs.replace(explained, windows=[place])
+    return msgspec.structs.replace(explained, windows=[_place(split, number, window)])
 
 
 def _read_table(folder: Path) -> dict[tuple[str, str], FileRow]:
@@ -97,25 +96,34 @@ def _read_table(folder: Path) -> dict[tuple[str, str], FileRow]:
 
 
 def _find(asked: str, table: dict[tuple[str, str], FileRow]) -> tuple[FileRow, int | None]:
-    """By its whole name, by its path, by the end of its path; else the folder that was left out as a whole."""
+    """By its whole name, its path, the end of its path; else by the folder that was left out as a whole."""
     path, _, digits = asked.rpartition(":")
-    choices = [(asked, None), (path, int(digits))] if path and digits.isdecimal() else [(asked, None)]
+    is_line = bool(path) and digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_LINE_DIGITS
+    choices = [(asked, None), (path, int(digits))] if is_line else [(asked, None)]
     for name, line in choices:
-        wanted = path_text(name).removeprefix("./")
-        ways = (
-            [row for row in table.values() if wanted in {row.path, row.name}],
-            [row for row in table.values() if wanted and f"/{row.path}".endswith(f"/{wanted}")],
-            [row for row in table.values() if row.path.endswith("/") and f"/{wanted}".find(f"/{row.path}") >= 0],
-        )
-        found = next((rows for rows in ways if rows), [])
+        found = _named(name.removeprefix("./"), table) or _named(path_text(name).removeprefix("./"), table)
         if len(found) > 1:
             listed = ", ".join(row.name for row in found[:NAMES_LISTED])
             raise InputError(f"{name!r} may be one of {len(found)} files: {listed}. Give more of its path.")
+        if found and line is not None and not 1 <= line <= (found[0].lines or line):
+            raise InputError(f"{found[0].name} has {found[0].lines:,} lines: there is no line {line}.")
         if found:
             return found[0], line
     near = difflib.get_close_matches(choices[-1][0], [row.path for row in table.values()], n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "What a .gitignore hides is not found either."
     raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
+
+
+def _named(wanted: str, table: dict[tuple[str, str], FileRow]) -> list[FileRow]:
+    """The best way in which this names any file."""
+    ways: tuple[Callable[[FileRow], bool], ...] = (
+        lambda row: row.name == wanted,
+        lambda row: row.path == wanted,
+        lambda row: f"/{row.path}".endswith(f"/{wanted}"),
+        lambda row: row.path.endswith("/") and wanted.startswith((row.path, row.name)),
+    )
+    found = ([row for row in table.values() if way(row)] for way in ways)
+    return next((rows for rows in found if rows), []) if wanted else []
 
 
 def _explain(dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileRow, line: int | None) -> Explanation:
@@ -140,7 +148,10 @@ def _explain(dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileR
 def _rules(row: FileRow, manifest: Manifest) -> Iterator[RuleResult]:
     if row.measures is None or row.language is None:
         return
-    limits = Limits.of(msgspec.convert(manifest.settings["rules"], RulesConfig))
+    try:
+        limits = Limits.of(msgspec.convert(manifest.settings["rules"], RulesConfig))
+    except (KeyError, msgspec.ValidationError, ConfigError) as error:
+        raise DatasetError(f"the manifest is damaged: settings.rules: {error}. Build the dataset again.") from None
     for rule in RULES:
         if rule.name in row.measures:
             yield RuleResult(
@@ -163,11 +174,11 @@ def _windows(dataset: Dataset, row: FileRow) -> Iterator[WindowPlace]:
 
 
 def _place(split: str, number: int, window: dict[str, Any]) -> WindowPlace:
-    first, last = window["lines"]
-    num_ids = len(window["input_ids"])
-    return WindowPlace(
-        row=f"{split}:{number}", lines=(first, last), start=window["start"], num_ids=num_ids, fresh=window["fresh"]
-    )
+    try:
+        place = {"row": f"{split}:{number}", "num_ids": len(window["input_ids"])}
+        return msgspec.convert({**window, **place}, WindowPlace)
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise DatasetError(f"row {split}:{number} is damaged: {error}. `gristmill check` tells more.") from None
 
 
 def explanation_json(explained: Explanation) -> str:
@@ -181,7 +192,7 @@ def explanation_text(explained: Explanation) -> str:
         ("", _facts(file)),
         ("status", _status(file)),
         *_part("licence", [_license(file)] if file.license else []),
-        *_part("rules", [_rule(result) for result in explained.rules]),
+        *_part("rules", [_rule(result, file.detail) for result in explained.rules]),
         *_part("group", _listed([f"with {name}" for name in explained.group_members])),
         *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.near_duplicates])),
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
@@ -225,10 +236,11 @@ def _license(file: FileRow) -> str:
     return f"{file.license}, by {file.license_from}"
 
 
-def _rule(result: RuleResult) -> str:
+def _rule(result: RuleResult, detail: str | None) -> str:
     value = "-" if result.value is None else result.value if isinstance(result.value, str) else f"{result.value:g}"
     limit = "" if result.limit is None else f"limit {result.limit:g}"
-    return f"{result.rule:<14} {value:>12}  {limit:<14} {'FAILED' if result.is_defect else 'ok'}"
+    verdict = f"FAILED: {detail}" if result.is_defect else "ok"
+    return f"{result.rule:<14} {value:>12}  {limit:<14} {verdict}"
 
 
 def _redaction(one: Redaction) -> str:

@@ -26,6 +26,8 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     cut_tokens: Count | None
     windows: Count | None
     sha256: str | None
+    """Of the file's bytes; null where secrets were taken out, since it would confirm a guess."""
+    text_sha256: str | None
     license: str | None
     license_from: str | None
     moved_from: Split | None

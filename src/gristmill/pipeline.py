@@ -9,10 +9,10 @@ from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 
-from gristmill.cleaning.licenses import AllowList, is_license_name
+from gristmill.cleaning.licenses import AllowList, identify_license, is_license_name
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
-from gristmill.intake.benchmarks import read_benchmark
+from gristmill.intake.benchmarks import read_benchmarks
 from gristmill.intake.languages import check_languages
 from gristmill.intake.licensing import read_license_files
 from gristmill.intake.sources import resolve_sources
@@ -42,10 +42,10 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     progress.seconds.clear()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
-    check_languages(config.scan.languages)
+    check_languages((*config.scan.languages, *config.rules.languages))
     if config.licenses.allow:
         AllowList.of(config.licenses.allow)
-    benchmarks = [read_benchmark(path) for path in config.split.against]
+    benchmarks = read_benchmarks(config.split.against)
     try:
         work = Workspace(config.out)
         sources = resolve_sources(config.sources)
@@ -62,7 +62,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
             with progress.phase("scan") as step:
                 found = scan(config.sources, config.scan, leave_out=(work.target, work.folder))
                 step.advance(len(found.files))
-                licenses = read_license_files(sources, found, is_license_name)
+                licenses = read_license_files(sources, found, is_license_name, identify_license)
             source_bytes = sum(file.size for file in found.files)
             with LocalRunner(num_workers(config.run.workers, source_bytes)) as runner:
                 documents, drops = _prepare(context, found, runner, progress)

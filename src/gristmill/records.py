@@ -98,31 +98,6 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int
 
 
-class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    repo: str
-    path: str
-    reason: DropReason
-    detail: str
-    size: int | None = None
-    language: str | None = None
-    sha256: str | None = None
-    group: str | None = None
-    split: Split | None = None
-    """Where it would be, if it was dropped after the splits were made: a later build keeps to it."""
-    twin: str | None = None
-    similarity: float | None = None
-    measures: bytes | None = None
-    license: str | None = None
-    license_from: str | None = None
-
-    @classmethod
-    def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
-        if isinstance(file, PreparedDocument):
-            names = ("language", "sha256", "measures", "license", "license_from")
-            more = {**{name: getattr(file, name) for name in names}, **more}
-        return cls(repo=file.repo, path=file.path, reason=reason, detail=detail, size=file.size, **more)
-
-
 class Redaction(msgspec.Struct, frozen=True, gc=False):
     """A secret that was taken out: never its value."""
 
@@ -146,6 +121,35 @@ class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The lines on which its first and last token begin; 0 until that is known."""
 
 
+class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    repo: str
+    path: str
+    reason: DropReason
+    detail: str
+    size: int | None = None
+    language: str | None = None
+    sha256: str | None = None
+    text_sha256: str | None = None
+    group: str | None = None
+    split: Split | None = None
+    """Where it would be, if it was dropped after the splits were made: a later build keeps to it."""
+    moved_from: Split | None = None
+    twin: str | None = None
+    similarity: float | None = None
+    num_tokens: int | None = None
+    cuts: tuple[Cut, ...] = ()
+    measures: bytes | None = None
+    license: str | None = None
+    license_from: str | None = None
+
+    @classmethod
+    def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
+        if isinstance(file, PreparedDocument):
+            names = ("language", "sha256", "text_sha256", "num_tokens", "cuts", "measures", "license", "license_from")
+            more = {**{name: getattr(file, name) for name in names}, **more}
+        return cls(repo=file.repo, path=file.path, reason=reason, detail=detail, size=file.size, **more)
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     file: SourceFile
     text: bytes
@@ -155,9 +159,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     language: str
     size: int
     """Of the file as it was read, in bytes."""
-    sha256: str
-    """Of the file's bytes, as `sha256sum` prints it; of the redacted text where secrets were taken out of it, since the
-    digest of a text with one hole in it would confirm a guess of what was in the hole."""
+    sha256: str | None
+    """Of the file's bytes, as `sha256sum` prints it; None where secrets were taken out, since the digest of a text with
+    one hole in it would confirm a guess of what was in the hole."""
     measures: bytes | None = None
     """What the cleaning rules measured, as JSON."""
     redactions: tuple[Redaction, ...] = ()
@@ -182,9 +186,10 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
 
     language: str
     size: int
-    sha256: str
+    sha256: str | None
     """As the Document's."""
     text_sha256: str
+    """Of what was tokenized: by it a file is known again, whatever its encoding, its name or a notebook's outputs."""
     encoding: str
     num_lines: int
     num_windows: int
@@ -202,6 +207,9 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
     measures: bytes | None = None
     redactions: tuple[Redaction, ...] = ()
     header_license: str | None = None
+    """By an SPDX tag."""
+    named_license: str | None = None
+    """A family of licences that its first lines name in words."""
     license: str | None = None
     license_from: str | None = None
     cuts: tuple[Cut, ...] = ()

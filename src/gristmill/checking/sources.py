@@ -66,7 +66,8 @@ def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, 
         yield f"its source cannot be read again: {type(error).__name__}"
         return
     redacted = _redacted(text, file)
-    if hashlib.sha256(redacted if file.redactions else raw).hexdigest() != file.sha256:
+    sha256 = None if file.redactions else hashlib.sha256(raw).hexdigest()
+    if (sha256, hashlib.sha256(redacted).hexdigest()) != (file.sha256, file.text_sha256):
         yield "its sha256 is not that of the source"
     elif spelling.is_exact:
         yield from _wrong_places(run, redacted, spelling)
@@ -139,7 +140,11 @@ def _joined(source: Any) -> str:
 
 
 def _language(notebook: Any, cells: Any) -> str:
-    metadata = notebook.get("metadata") or {}
-    named = [metadata.get("kernelspec", {}).get("language"), metadata.get("language_info", {}).get("name")]
-    named += [cell.get("language") for cell in cells]
-    return next((name.lower().rstrip("0123456789") for name in named if name), "")
+    metadata = _as_dict(notebook.get("metadata"))
+    kernel, info = _as_dict(metadata.get("kernelspec")), _as_dict(metadata.get("language_info"))
+    named = [kernel.get("language"), info.get("name"), *(cell.get("language") for cell in cells)]
+    return next((name.lower().rstrip("0123456789") for name in named if name and isinstance(name, str)), "")
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -32,7 +32,8 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Count
     cut_tokens: Count
     windows: Count
-    sha256: str
+    sha256: str | None
+    text_sha256: str
     license: str | None
     redactions: tuple[Redaction, ...]
     cuts: tuple[Cut, ...]

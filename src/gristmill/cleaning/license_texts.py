@@ -23,7 +23,10 @@ MAX_NOTICE_CHARACTERS = 200
 MAX_NAME_WORDS = 12
 
 WORD = re.compile(r"[^\W_]+")
-LIST_NUMBER = re.compile(r"\(\s*[a-z0-9]{1,3}\s*\)|^\s*(?:\d{1,2}|[a-z])[.)](?=\s)", re.MULTILINE)
+BLANK = r"[^\S\n]"
+LIST_NUMBER = re.compile(
+    rf"\({BLANK}{{0,3}}[a-z0-9]{{1,3}}{BLANK}{{0,3}}\)|^{BLANK}*(?:\d{{1,2}}|[a-z])[.)](?=\s)", re.MULTILINE
+)
 END_OF_TERMS = "end of terms and conditions"
 
 # A line of these alone is a title, whatever their order; none of them can add a condition.
@@ -49,7 +52,10 @@ CONDITION = (
     r"|confidential|proprietary|noncommercial|evaluat|educational|academic|internal)\w*|grant(?:s|ed|ing)"
     r"|must|shall|may|not|non|only|use|uses|used|using|usage|sell|terms?|secret|purposes?)\b"
 )
-NOTICE_CONDITION = re.compile(CONDITION)
+NOTICE_CONDITION = re.compile(
+    CONDITION + r"|\b(?:(?:exclu|distribut|student|militar)\w*|is|are|be|been|cannot|if|unless|others?|pay|paid"
+    r"|free(?! software)|banned|crime|illegal)\b"
+)
 
 NAME = rf"(?!{CONDITION})[^\W_]+(?: (?!{CONDITION})[^\W_]+){{0,{MAX_NAME_WORDS - 1}}}?"
 FSF_ADDRESS = (

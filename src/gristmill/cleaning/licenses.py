@@ -23,7 +23,19 @@ HEADER = "header"
 
 HEADER_BYTES = 4096
 HEADER_LINES = 30
-TAG = b"SPDX-License-Identifier:"
+TAG = re.compile(rb"SPDX-License-Identifier[ \t]{0,4}:", re.IGNORECASE)
+FAMILIES = {
+    b"gnu affero general public license": "AGPL",
+    b"gnu lesser general public license": "LGPL",
+    b"gnu library general public license": "LGPL",
+    b"gnu general public license": "GPL",
+    b"apache license": "Apache",
+    b"mozilla public license": "MPL",
+    b"eclipse public license": "EPL",
+    b"confidential and proprietary": "proprietary",
+    b"proprietary and confidential": "proprietary",
+}
+"""What a header may name in words, and how the ids of that family begin."""
 # Before the tag, no quote may come after a letter: in `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data, while
 # a docstring, a Vim comment and troff's `.\"` begin with a quote.
 BEFORE_TAG = re.compile(rb"[^A-Za-z]*+[^\"'`]*+")
@@ -42,6 +54,7 @@ FILE_QUALIFIERS = frozenset(
     code docs commercial proprietary enterprise ee
     """.split()  # noqa: SIM905 - a table
 )
+TEXT_SUFFIXES = frozenset({"txt", "text", "md", "markdown", "rst", "adoc", "html", "htm", "rtf"})
 LAYOUTS = frozenset({"txt", "text", "md", "markdown", "rst", "adoc"})
 OTHER_TERMS = frozenset(
     {*("commercial", "proprietary", "enterprise", "ee"), *("gnu", "gpl", "lgpl", "agpl", "lesser", "lib")}
@@ -59,8 +72,21 @@ class License(NamedTuple):
     """`header`, or the licence file relative to the source; for NOASSERTION the files that left it open, or None."""
 
 
-def license_of(path: str, header: str | None, folders: "FolderLicenses") -> License:
-    return License(header, HEADER) if header is not None else folders.of(path)
+def license_of(path: str, header: str | None, named: str | None, folders: "FolderLicenses") -> License:
+    """By its SPDX tag; else by its folder, unless the file itself names something else."""
+    if header is not None:
+        return License(header, HEADER)
+    found = folders.of(path)
+    return License(NOASSERTION, HEADER) if named is not None and not found.spdx.startswith(named) else found
+
+
+def named_license(text: bytes) -> str | None:
+    """The family that a file's first lines name in words, as ids of it begin; `proprietary` for none that is free."""
+    head = text[:HEADER_BYTES].lower()
+    if b"public" not in head and b"apache" not in head and b"proprietary" not in head:
+        return None
+    words = b" ".join(re.findall(rb"[a-z]+", head))
+    return next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
 
 
 def header_license(text: bytes) -> str | None:
@@ -69,13 +95,17 @@ def header_license(text: bytes) -> str | None:
     Several tags in one file all apply, as REUSE has it: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
     One of them not being SPDX leaves the whole unknown.
     """
-    if text.find(TAG, 0, HEADER_BYTES) < 0:
+    if b"spdx-" not in text[:HEADER_BYTES].lower():
         return None
     lines = text[:HEADER_BYTES].splitlines()
     if len(text) > HEADER_BYTES:
         lines.pop()  # cut off anywhere, GPL-2.0-or-later would be GPL-2.0
-    parts = [line.partition(TAG) for line in lines[:HEADER_LINES]]
-    tags = [after.decode("utf-8", "replace") for before, tag, after in parts if tag and BEFORE_TAG.fullmatch(before)]
+    found_tags = [(line, TAG.search(line)) for line in lines[:HEADER_LINES]]
+    tags = [
+        line[tag.end() :].decode("utf-8", "replace")
+        for line, tag in found_tags
+        if tag is not None and BEFORE_TAG.fullmatch(line[: tag.start()])
+    ]
     found = [canonical_expression(_without_comment_end(tag)) for tag in tags]
     expressions = [expression for expression in dict.fromkeys(found) if expression is not None]
     if not found:
@@ -117,7 +147,12 @@ def _id_by_digest() -> dict[str, str]:
 
 def is_license_name(name: str) -> bool:
     words, others = _words_of(name)
-    return len(others) < len(words) and all(word in FILE_QUALIFIERS or VERSION.fullmatch(word) for word in others)
+    if len(others) == len(words):
+        return False
+    if all(word in FILE_QUALIFIERS or VERSION.fullmatch(word) for word in others):
+        return True
+    # Somebody's own: LICENSE-ACME.txt. It is not known, and that is worth knowing.
+    return name.startswith(("LICENSE", "LICENCE", "COPYING")) and (name.isupper() or words[-1] in TEXT_SUFFIXES)
 
 
 def _words_of(name: str) -> tuple[list[str], list[str]]:
@@ -130,11 +165,11 @@ class FolderLicenses:
     """The licence files of one source, asked by path."""
 
     def __init__(self, license_files: Mapping[str, str | None]) -> None:
-        """From each licence file's path, relative to the source, to its text; None where it could not be read."""
+        """From each licence file's path, relative to the source, to the id of its text; None for an unknown one."""
         ids_by_folder: dict[str, dict[str, str | None]] = {}
-        for path, text in sorted(license_files.items()):
+        for path, spdx in sorted(license_files.items()):
             folder = path.rpartition("/")[0]
-            ids_by_folder.setdefault(folder, {})[path] = identify_license(text) if text is not None else None
+            ids_by_folder.setdefault(folder, {})[path] = spdx
         self._by_folder = {folder: _one_license(ids) for folder, ids in ids_by_folder.items()}
 
     def of(self, path: str) -> License:

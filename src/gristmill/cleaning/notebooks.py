@@ -12,6 +12,7 @@ Code stays as it is written, magics too. Outputs, attachments, raw cells and cel
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -49,16 +50,6 @@ class _Notebook(msgspec.Struct):
     cells: list[_Cell] | None = None
     worksheets: list[_Worksheet] | None = None
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Language(msgspec.Struct):
-    language: str = ""
-    name: str = ""
-
-
-class _Metadata(msgspec.Struct):
-    kernelspec: _Language = msgspec.field(default_factory=_Language)
-    language_info: _Language = msgspec.field(default_factory=_Language)
 
 
 def cells_of(text: bytes) -> bytes | str:
@@ -111,13 +102,23 @@ def _cells(notebook: _Notebook) -> list[_Cell] | None:
 
 
 def _language(notebook: _Notebook, cells: list[_Cell]) -> str:
-    """`c++` for a C++17 kernel; metadata of any other shape says nothing."""
+    """`c++` for a C++17 kernel; whatever in the metadata has another shape says nothing."""
     try:
-        metadata = msgspec.json.decode(notebook.metadata, type=_Metadata)
+        metadata = msgspec.json.decode(notebook.metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        metadata = _Metadata()
-    named = (metadata.kernelspec.language, metadata.language_info.name, *(cell.language for cell in cells))
+        metadata = None
+    named = (
+        _text_at(metadata, "kernelspec", "language"),
+        _text_at(metadata, "language_info", "name"),
+        *(cell.language for cell in cells),
+    )
     return next((name.lower().rstrip("0123456789") for name in named if name), "")
+
+
+def _text_at(tree: Any, *names: str) -> str:
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, str) else ""
 
 
 def _percent(cells: list[_Cell], sign: str) -> Iterator[str]:

@@ -1,17 +1,19 @@
-"""Exact duplicates: the first in path order stays, the others are dropped with its name."""
+"""Exact duplicates, by what is tokenized: the first in path order stays, the others go with its name."""
 
 from collections.abc import Iterable
 
-from gristmill.records import Drop, DropReason, PreparedDocument
+from gristmill.records import PreparedDocument
+
+Twins = list[tuple[PreparedDocument, PreparedDocument]]
+"""One that goes, and the one that stays for it."""
 
 
-def drop_exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], list[Drop]]:
-    """`documents` in path order."""
+def exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Twins]:
+    """Those that stay, and those that go; `documents` in path order."""
     first: dict[str, PreparedDocument] = {}
-    drops: list[Drop] = []
+    twins: Twins = []
     for document in documents:
         twin = first.setdefault(document.text_sha256, document)
         if twin is not document:
-            detail = f"same text as {twin.name}"
-            drops.append(Drop.of(document, DropReason.EXACT_DUPLICATE, detail, twin=twin.name, similarity=1.0))
-    return list(first.values()), drops
+            twins.append((document, twin))
+    return list(first.values()), twins

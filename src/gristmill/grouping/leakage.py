@@ -28,6 +28,7 @@ MIN_DISTINCT_IDS = 8
 BASE = 0x5851F42D4C957F2D
 INVERSE_BASE = pow(BASE, -1, 1 << 64)
 TABLE_SLOTS_PER_KEY = 8
+MAX_TABLE_BITS = 28
 PART_TOKENS = 1 << 16
 """Of a long document at a time: the tables of powers stay in the processor's cache."""
 
@@ -62,7 +63,9 @@ class Blocks(NamedTuple):
     @classmethod
     def of(cls, keys: BlockKeys) -> "Blocks":
         keys = distinct(keys)
-        return cls(keys, table_of(keys))
+        table = empty_table(len(keys))
+        note_keys(table, keys)
+        return cls(keys, table)
 
     def hits_in(self, ids: Ids) -> tuple[Positions, Positions]:
         """Where in these ids a noted 25-gram begins, and which of the keys it is."""
@@ -76,12 +79,13 @@ class Blocks(NamedTuple):
         return positions[is_hit], found[is_hit]
 
 
-def table_of(keys: AnyKeys) -> Flags:
+def empty_table(num_keys: int) -> Flags:
     """By leading bits: whether there is a key that begins so."""
-    num_bits = min(30, max(8, (len(keys) * TABLE_SLOTS_PER_KEY).bit_length()))
-    table = np.zeros(1 << num_bits, np.bool_)
-    table[_leading(keys, num_bits)] = True
-    return table
+    return np.zeros(1 << min(MAX_TABLE_BITS, max(8, (num_keys * TABLE_SLOTS_PER_KEY).bit_length())), np.bool_)
+
+
+def note_keys(table: Flags, keys: AnyKeys) -> None:
+    table[_leading(keys, len(table).bit_length() - 1)] = True
 
 
 def may_hold(table: Flags, keys: AnyKeys) -> Flags:

@@ -15,6 +15,8 @@ NUM_PERMUTATIONS = 256
 NUM_BANDS = 32
 GRAM_TOKENS = 5
 SEED = 0
+DOCUMENTS_AT_ONCE = 128
+"""Signatures come out of rensa as lists of numbers, ten kilobytes a document."""
 
 Keys = npt.NDArray[np.uint64]
 Ids = npt.NDArray[Any]
@@ -52,10 +54,13 @@ def grams_of(ids: Ids) -> Keys:
 
 def band_keys(documents: Sequence[Ids]) -> Keys:
     """One row of 32 keys per document."""
+    parts = [_band_keys(documents[at : at + DOCUMENTS_AT_ONCE]) for at in range(0, len(documents), DOCUMENTS_AT_ONCE)]
+    return np.concatenate([np.zeros((0, NUM_BANDS), np.uint64), *parts])
+
+
+def _band_keys(documents: Sequence[Ids]) -> Keys:
     from rensa import RMinHash  # noqa: PLC0415 - only where near-duplicates are looked for
 
-    if not documents:
-        return np.zeros((0, NUM_BANDS), np.uint64)
     grams = [grams_of(ids) for ids in documents]
     offsets = np.zeros(len(grams) + 1, np.uint64)
     np.cumsum([len(one) for one in grams], out=offsets[1:])

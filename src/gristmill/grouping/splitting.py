@@ -32,10 +32,11 @@ class PreviousSplit(NamedTuple):
     """Where an earlier build put its files: by content, so that none crosses over by being moved; else by name."""
 
     by_key: Mapping[FileKey, Split]
-    by_sha256: Mapping[str, Split]
+    by_text: Mapping[str, Split]
+    """By text_sha256."""
 
     def of(self, document: PreparedDocument) -> Split | None:
-        return self.by_sha256.get(document.sha256) or self.by_key.get(document.key)
+        return self.by_text.get(document.text_sha256) or self.by_key.get(document.key)
 
 
 NOTHING_BEFORE = PreviousSplit({}, {})

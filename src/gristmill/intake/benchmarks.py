@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +19,26 @@ from gristmill.errors import InputError, MissingExtraError
 
 class Benchmark(NamedTuple):
     name: str
-    """The file's name, without its folder."""
+    """The file's name, without its folder; the second of a name is `name~2`."""
     sha256: str
-    texts: list[bytes]
+    texts: list[tuple[bytes, ...]]
+    """Each with its ways of being written."""
+
+
+def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
+    benchmarks: list[Benchmark] = []
+    for path in paths:
+        benchmark = read_benchmark(path)
+        number = 1 + sum(one.name.partition("~")[0] == benchmark.name for one in benchmarks)
+        benchmarks.append(benchmark if number == 1 else benchmark._replace(name=f"{benchmark.name}~{number}"))
+    return benchmarks
 
 
 def read_benchmark(path: str) -> Benchmark:
     file = Path(os.path.expanduser(path))
     try:
         raw = file.read_bytes()
-        texts = list(dict.fromkeys(text.encode("utf-8", "replace") for text in _texts(file, raw) if text))
+        texts = list(dict.fromkeys(filter(None, _texts(file, raw))))
     except OSError as error:
         raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}.") from None
     except (ValueError, zstandard.ZstdError, EOFError, RecursionError) as error:
@@ -38,28 +48,40 @@ def read_benchmark(path: str) -> Benchmark:
     return Benchmark(file.name, hashlib.sha256(raw).hexdigest(), texts)
 
 
-def _texts(file: Path, raw: bytes) -> Iterator[str]:
-    if file.suffix == ".parquet":
+def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:
+    name = file.name.lower()
+    if name.endswith(".parquet"):
         rows: Any = _parquet_rows(file)
     else:
-        if file.suffix == ".gz":
+        if name.endswith(".gz"):
             raw = gzip.decompress(raw)
-        elif file.suffix == ".zst":
-            with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as reader:
-                raw = reader.read()
-        name = file.name.removesuffix(".gz").removesuffix(".zst")
+        elif name.endswith(".zst"):
+            raw = b"".join(_zstd_frames(raw))
+        name = name.removesuffix(".gz").removesuffix(".zst")
         if name.endswith((".jsonl", ".ndjson")):
             rows = [json.loads(line) for line in raw.splitlines() if line.strip()]
         elif name.endswith(".json"):
             tree = json.loads(raw)
             rows = tree if isinstance(tree, list) else [tree]
         else:
-            yield raw.decode("utf-8", "replace")
+            yield _ways(raw.decode("utf-8", "replace"))
             return
     for row in rows:
         strings = list(_strings(row))
-        yield "".join(strings)
-        yield "\n".join(strings)
+        yield _ways("".join(strings), "\n".join(strings))
+
+
+def _ways(*texts: str) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(text.encode("utf-8", "replace") for text in texts if text))
+
+
+def _zstd_frames(raw: bytes) -> Iterator[bytes]:
+    while raw:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(raw)
+        if not frame.eof:
+            raise ValueError("it is cut short")
+        raw = frame.unused_data
 
 
 def _strings(value: Any) -> Iterator[str]:

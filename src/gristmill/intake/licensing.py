@@ -1,4 +1,4 @@
-"""The licence files of a scan, read: path -> text. Whether a file is wanted as source does not matter here."""
+"""The licence files of a scan: path -> the licence of its text, whether the file is wanted as source or not."""
 
 import os
 from collections import defaultdict
@@ -8,28 +8,35 @@ from gristmill.intake.decoding import decode
 from gristmill.intake.reading import read_bytes
 from gristmill.intake.sources import Source
 from gristmill.intake.trees import Scan
-from gristmill.records import Drop, SourceFile
+from gristmill.records import Drop, DropReason, SourceFile
 
-MAX_LICENSE_BYTES = 1 << 18
+MAX_LICENSE_BYTES = 1 << 17
+# Inside the source, and a file: whatever else a drop stands for is not opened.
+STILL_A_LICENSE = frozenset({DropReason.EXCLUDED_BY_USER, DropReason.NOT_INCLUDED})
 
 
 def read_license_files(
-    sources: Sequence[Source], scan: Scan, is_license_name: Callable[[str], bool]
+    sources: Sequence[Source], scan: Scan, is_license_name: Callable[[str], bool], identify: Callable[[str], str | None]
 ) -> dict[str, dict[str, str | None]]:
-    """By source, then by path; None for one that cannot be read."""
+    """By source, then by path; None for one that is not known or cannot be read."""
     roots = {source.repo: source.root for source in sources}
     found = {(file.repo, file.path): file.location for file in scan.files}
     for drop in scan.drops:
-        found.setdefault((drop.repo, drop.path), os.path.join(roots[drop.repo], drop.path))
+        if drop.reason in STILL_A_LICENSE and not drop.path.endswith("/"):
+            found.setdefault((drop.repo, drop.path), os.path.join(roots[drop.repo], drop.path))
     for source in sources:
         if source.only is not None:  # files named one by one: the scan has not looked beside them
             beside = os.listdir(source.root)
             found |= {(source.repo, name): os.path.join(source.root, name) for name in beside}
-    texts: dict[str, dict[str, str | None]] = defaultdict(dict)
+    licenses: dict[str, dict[str, str | None]] = defaultdict(dict)
     for (repo, path), location in sorted(found.items()):
         if is_license_name(path.rpartition("/")[2]):
-            file = SourceFile(repo=repo, path=path, location=location, size=0)
-            raw = read_bytes(file, MAX_LICENSE_BYTES)
-            decoded = decode(raw) if not isinstance(raw, Drop) else None
-            texts[repo][path] = None if decoded is None or isinstance(decoded, str) else decoded.text.decode()
-    return dict(texts)
+            text = _read(SourceFile(repo=repo, path=path, location=location, size=0))
+            licenses[repo][path] = identify(text) if text is not None else None
+    return dict(licenses)
+
+
+def _read(file: SourceFile) -> str | None:
+    raw = read_bytes(file, MAX_LICENSE_BYTES)
+    decoded = decode(raw) if not isinstance(raw, Drop) else None
+    return None if decoded is None or isinstance(decoded, str) else decoded.text.decode()

@@ -1,6 +1,5 @@
 """A document as it was read -> what of it may be learned from: cells of a notebook, rules, secrets out; or a Drop."""
 
-import hashlib
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ KINDS_NAMED = 3
 
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
     file, text, language = document.file, document.text, document.language
-    facts: dict[str, Any] = {"language": language, "sha256": document.sha256}
+    facts: dict[str, Any] = {"language": language}  # no digest: whether it holds a secret is not known yet
     if language == NOTEBOOK and config.scan.notebooks == "cells":
         cells = cells_of(text)
         if isinstance(cells, str):
@@ -47,7 +46,7 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
     return msgspec.structs.replace(
         document,
         text=redacted.text,
-        sha256=hashlib.sha256(redacted.text).hexdigest(),
+        sha256=None,
         measures=measures,
         redactions=redacted.redactions,
     )

@@ -24,21 +24,33 @@ from gristmill.grouping.leakage import (
     Blocks,
     Flags,
     Positions,
+    empty_table,
     gram_keys,
     may_hold,
+    note_keys,
     ranges_of,
-    table_of,
 )
 from gristmill.grouping.signatures import Ids
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, StoredText
-from gristmill.steps.sides import RUN_TOKENS, Records, Run, SideName, Sides, Texts, places_of_texts, runs_of
+from gristmill.steps.sides import (
+    MATCH,
+    RUN_TOKENS,
+    SPAN,
+    Records,
+    Run,
+    SideName,
+    Sides,
+    Texts,
+    places_of_texts,
+    runs_of,
+)
 
 PARTITION_TOKENS = 1 << 22
 """Tokens of both sides for each partition of the keys; on real code a tenth of them have a key written down."""
 COMPARED_AT_ONCE = 1 << 14
+JOINED_AT_ONCE = 1 << 20
 
-MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
 OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
 Runs = dict[SideName, list[Run]]
 
@@ -122,20 +134,44 @@ def mark(sides: Sides, run: Run) -> None:
 
 
 def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
-    """Keys on both sides; of several texts on the other side that have it, the first is the twin."""
-    ours = sides.read_spans(side, runs[side], partition)
-    theirs = sides.read_spans(OTHER_SIDE[side], runs[OTHER_SIDE[side]], partition)
-    theirs = theirs[may_hold(table_of(ours["key"]), theirs["key"])]  # few are left to sort
-    order = np.argsort(theirs["key"], kind="stable")
-    theirs = theirs[order]
+    """Keys on both sides; of several texts on the other side that have it, the first is the twin.
+
+    Run by run: a corpus that repeats one span without end has all of its records in one partition.
+    """
+    table = empty_table(sides.num_spans(side, runs[side], partition))
+    for run in runs[side]:
+        note_keys(table, sides.read_spans(side, run, partition)["key"])
+    theirs = np.zeros(0, SPAN)
+    waiting: list[Records] = []
+    for run in runs[OTHER_SIDE[side]]:
+        spans = sides.read_spans(OTHER_SIDE[side], run, partition)
+        waiting.append(spans[may_hold(table, spans["key"])])
+        if sum(map(len, waiting)) > max(len(theirs), JOINED_AT_ONCE):
+            theirs, waiting = _first_of_each_key([theirs, *waiting]), []
+    theirs = _first_of_each_key([theirs, *waiting])
+    for run in runs[side]:
+        sides.add_matches(side, partition, _matched(sides.read_spans(side, run, partition), theirs))
+
+
+def _first_of_each_key(parts: list[Records]) -> Records:
+    spans = np.concatenate(parts)
+    spans = spans[np.argsort(spans["key"], kind="stable")]
+    is_first = np.ones(len(spans), np.bool_)
+    is_first[1:] = spans["key"][1:] != spans["key"][:-1]
+    return spans[is_first]
+
+
+def _matched(ours: Records, theirs: Records) -> Records:
+    if not len(theirs):
+        return np.zeros(0, MATCH)
     at = np.searchsorted(theirs["key"], ours["key"])
     at[at == len(theirs)] = 0
-    is_shared = theirs["key"][at] == ours["key"] if len(theirs) else np.zeros(len(ours), np.bool_)
+    is_shared = theirs["key"][at] == ours["key"]
     ours, twins = ours[is_shared], theirs[at[is_shared]]
     matches = np.empty(len(ours), MATCH)
     matches["text"], matches["start"] = ours["text"], ours["start"]
     matches["twin"], matches["twin_start"] = twins["text"], twins["start"]
-    sides.save(_matches_name(side, partition), matches)
+    return matches
 
 
 def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
@@ -147,17 +183,17 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
     found: list[Found] = []
     numbers, edges = np.unique(matches["text"], return_index=True)
     for number, own in zip(numbers.tolist(), np.split(matches, edges[1:]), strict=False):
-        twin_at = dict(zip(own["start"].tolist(), own["twin"].tolist(), strict=True))
         ranges = ranges_of(texts.ids_of(number), own["start"].astype(np.int64), min_distinct)
+        twins = own["twin"][np.searchsorted(own["start"], [start for start, _ in ranges])].tolist()
         if ranges:
-            found.append(Found(number, [(start, end, twin_at[start]) for start, end in ranges]))
+            found.append(Found(number, [(*one, twin) for one, twin in zip(ranges, twins, strict=True)]))
     return found
 
 
 def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
     """Of a run's 50-grams of the small side, only those in its ranges stay."""
     run, found = task
-    spans = sides.read_spans("small", [run])
+    spans = sides.read_spans("small", run)
     is_counted = np.zeros(len(spans), np.bool_)
     for number, ranges in found:
         first, end = np.searchsorted(spans["text"], [number, number + 1])
@@ -168,14 +204,10 @@ def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
     sides.write_spans("small", run, spans[is_counted])
 
 
-def _matches_name(side: SideName, partition: int) -> str:
-    return f"{side}-matches-{partition:05d}"
-
-
 def _matches_of(sides: Sides, side: SideName, run: Run) -> Records:
     parts = []
     for partition in range(1 << sides.num_partition_bits):
-        matches = sides.load(_matches_name(side, partition))
+        matches = sides.matches(side, partition)
         start, end = np.searchsorted(matches["text"], [run.first, run.end])
         parts.append(matches[start:end])
     matches = np.concatenate(parts)

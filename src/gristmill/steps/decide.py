@@ -13,7 +13,7 @@ import numpy as np
 from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster, find_clusters
-from gristmill.grouping.duplicates import drop_exact_duplicates
+from gristmill.grouping.duplicates import exact_duplicates
 from gristmill.grouping.signatures import NUM_BANDS, Ids, Keys
 from gristmill.grouping.splitting import NOTHING_BEFORE, FileKey, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
@@ -52,44 +52,51 @@ class _PreviousRow(msgspec.Struct, frozen=True):
     repo: str
     path: str
     split: Split | None = None
-    sha256: str | None = None
+    text_sha256: str | None = None
 
 
 def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
     """Duplicates, groups and splits; `documents` in path order."""
     config = context.config
-    distinct, drops = drop_exact_duplicates(documents)
+    distinct, exact_twins = exact_duplicates(documents)
     clusters = [] if config.duplicates.near == "keep" else _clusters(context, distinct)
-    twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
+    near_twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
     members = [(cluster.first, *(twin.member for twin in cluster.others)) for cluster in clusters]
-    groups = make_groups(distinct, members, twins, config.split.by)
+    groups = make_groups(distinct, members, near_twins, config.split.by)
     before, digest = read_previous_splits(config)
     split_of_group = assign_splits(
         groups, config.split.fractions(), config.split.seed, before, train_wins=config.duplicates.near == "group"
     )
     group_of = {document.key: group.name for group in groups for document in (*group.documents, *group.dropped)}
     split_of = {key: split_of_group[name] for key, name in group_of.items()}
-    for number, (first, jaccard) in twins.items():
-        twin = distinct[first]
-        detail = f"{jaccard:.3f} of the 5-grams are also in {twin.name}, limit {MIN_JACCARD}"
-        drop = Drop.of(
-            distinct[number], DropReason.NEAR_DUPLICATE, detail, twin=twin.name, similarity=round(jaccard, 6)
-        )
-        drops.append(msgspec.structs.replace(drop, group=group_of[twin.key], split=split_of[twin.key]))
-    kept = [document for number, document in enumerate(distinct) if number not in twins]
-    was = {document.key: split for document in kept if (split := before.of(document))}
-    moved_from = {key: split for key, split in was.items() if split is not split_of[key]}
+    moved_from = {
+        document.key: split
+        for document in distinct
+        if (split := before.of(document)) and split is not split_of[document.key]
+    }
+
+    def drop(document: PreparedDocument, twin: PreparedDocument, reason: DropReason, detail: str, like: float) -> Drop:
+        place = {"group": group_of[twin.key], "split": split_of[twin.key], "moved_from": moved_from.get(document.key)}
+        return Drop.of(document, reason, detail, **place, twin=twin.name, similarity=round(like, 6))
+
+    drops = [drop(one, twin, DropReason.EXACT_DUPLICATE, f"same text as {twin.name}", 1.0) for one, twin in exact_twins]
+    for number, (first, jaccard) in near_twins.items():
+        detail = f"{jaccard:.3f} of the 5-grams are also in {distinct[first].name}, limit {MIN_JACCARD}"
+        drops.append(drop(distinct[number], distinct[first], DropReason.NEAR_DUPLICATE, detail, jaccard))
+    kept = [document for number, document in enumerate(distinct) if number not in near_twins]
+    num_known = sum(before.of(document) is not None for document in kept)
+    num_kept_in_place = num_known - sum(document.key in moved_from for document in kept)
     return Decision(
         kept=kept,
         drops=drops,
         group_of=group_of,
         split_of=split_of,
         previous=PreviousSplits(
-            sha256=digest, num_files_kept_in_place=len(was) - len(moved_from), num_files_moved=len(moved_from)
+            sha256=digest, num_files_kept_in_place=num_kept_in_place, num_files_moved=len(moved_from)
         )
         if digest
         else None,
-        near_duplicates=NearDuplicates(clusters=len(clusters), files=sum(map(len, members)), dropped=len(twins)),
+        near_duplicates=NearDuplicates(clusters=len(clusters), files=sum(map(len, members)), dropped=len(near_twins)),
         moved_from=moved_from,
     )
 
@@ -142,8 +149,8 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
             f"{str(path)!r} is no files.jsonl of an earlier build: {error}. Use --fresh-splits to do without."
         ) from None
     by_key = {(row.repo, row.path): row.split for row in rows if row.split}
-    by_sha256 = {row.sha256: row.split for row in rows if row.sha256 and row.split}
-    return PreviousSplit(by_key, by_sha256), hashlib.sha256(content).hexdigest()
+    by_text = {row.text_sha256: row.split for row in rows if row.text_sha256 and row.split}
+    return PreviousSplit(by_key, by_text), hashlib.sha256(content).hexdigest()
 
 
 def lay_out(

@@ -41,7 +41,9 @@ def decontaminate(
             key = train[number].key
             cuts[key] = _merged((*cuts.get(key, ()), *ranges))
     kept, drops = _apply(context, decision, cuts, map_tasks)
-    facts = msgspec.structs.replace(_facts(decision, kept, how), against=_benchmark_facts(benchmarks, texts, kept))
+    all_cuts = [cut for document in kept for cut in document.cuts]
+    all_cuts += [cut for drop in drops for cut in drop.cuts]
+    facts = msgspec.structs.replace(_facts(decision, kept, how), against=_benchmark_facts(benchmarks, texts, all_cuts))
     return msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops]), facts
 
 
@@ -64,17 +66,19 @@ def _tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[Stored
     tokenizer = context.tokenizer
     with (context.prepared / BENCHMARK_SHARD).open("wb") as shard:
         for benchmark in benchmarks:
-            for number, text in enumerate(benchmark.texts):
-                ids = tokenizer.encode(text).ids
-                stored = StoredText(
-                    repo=benchmark.name,
-                    path=f"#{number}",
-                    num_tokens=len(ids),
-                    shard=BENCHMARK_SHARD,
-                    shard_offset=shard.tell(),
-                )
-                write_ids(shard, ids, tokenizer.vocab_size)
-                texts.append(stored)
+            for number, ways in enumerate(benchmark.texts):
+                for text in ways:
+                    ids = tokenizer.encode(text).ids
+                    texts.append(
+                        StoredText(
+                            repo=benchmark.name,
+                            path=f"#{number}",
+                            num_tokens=len(ids),
+                            shard=BENCHMARK_SHARD,
+                            shard_offset=shard.tell(),
+                        )
+                    )
+                    write_ids(shard, ids, tokenizer.vocab_size)
     return texts
 
 
@@ -113,7 +117,10 @@ def _apply(
             continue
         detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
         split, group = decision.split_of[document.key], decision.group_of[document.key]
-        drops.append(Drop.of(document, DropReason.CONTAMINATED, detail, split=split, group=group))
+        moved_from = decision.moved_from.get(document.key)
+        drops.append(
+            Drop.of(document, DropReason.CONTAMINATED, detail, split=split, group=group, moved_from=moved_from)
+        )
     return kept, drops
 
 
@@ -135,13 +142,15 @@ def _facts(decision: Decision, kept: Sequence[PreparedDocument], how: str) -> De
 
 
 def _benchmark_facts(
-    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], kept: Sequence[PreparedDocument]
+    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], cuts: Iterable[Cut]
 ) -> list[BenchmarkFacts]:
-    num_short = Counter(text.repo for text in texts if text.num_tokens < SPAN_TOKENS)
+    long_enough = {text.name for text in texts if text.num_tokens >= SPAN_TOKENS}
+    num_short = Counter(
+        text.repo for text in {text.name: text for text in texts}.values() if text.name not in long_enough
+    )
     num_cut: Counter[str] = Counter()
-    for document in kept:
-        for cut in document.cuts:
-            num_cut[cut.shared_with.rpartition("/#")[0]] += cut.end - cut.start
+    for cut in cuts:
+        num_cut[cut.shared_with.rpartition("/#")[0]] += cut.end - cut.start
     return [
         BenchmarkFacts(
             name=benchmark.name,

@@ -8,20 +8,21 @@ from gristmill.cleaning.licenses import AllowList, FolderLicenses, license_of
 from gristmill.config import LicensesConfig
 from gristmill.records import Drop, DropReason, PreparedDocument
 
-LicenseTexts = Mapping[str, Mapping[str, str | None]]
-"""By source, then by path; None for one that cannot be read."""
+LicenseFiles = Mapping[str, Mapping[str, str | None]]
+"""By source, then by path: the id of its text; None for one that is not known or cannot be read."""
 
 
 def license_documents(
-    documents: Sequence[PreparedDocument], texts: LicenseTexts, config: LicensesConfig
+    documents: Sequence[PreparedDocument], license_files: LicenseFiles, config: LicensesConfig
 ) -> tuple[list[PreparedDocument], list[Drop]]:
-    folders = {repo: FolderLicenses(files) for repo, files in texts.items()}
+    folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
     nothing = FolderLicenses({})
     allowed = AllowList.of(config.allow) if config.allow else None
     kept: list[PreparedDocument] = []
     drops: list[Drop] = []
     for document in documents:
-        found = license_of(document.path, document.header_license, folders.get(document.repo, nothing))
+        folder = folders.get(document.repo, nothing)
+        found = license_of(document.path, document.header_license, document.named_license, folder)
         licensed = msgspec.structs.replace(document, license=found.spdx, license_from=found.found_in)
         if allowed is None or allowed.allows(found.spdx):
             kept.append(licensed)

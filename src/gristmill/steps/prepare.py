@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from gristmill.cleaning.licenses import header_license
+from gristmill.cleaning.licenses import header_license, named_license
 from gristmill.cleaning.rules import Limits
 from gristmill.config import RunConfig
 from gristmill.grouping.signatures import Ids, band_keys
@@ -105,6 +105,7 @@ def _prepare_document(
         measures=document.measures,
         redactions=document.redactions,
         header_license=header_license(text),
+        named_license=named_license(text),
     )
     shard.write(content)
     return measured(context, prepared, block), block

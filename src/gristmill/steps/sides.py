@@ -20,6 +20,7 @@ RUN_TOKENS = 1 << 20
 """Tokens that one task looks at; memory per worker is some forty bytes for each."""
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
+MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
 PLACE = np.dtype([("shard", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
 
 SideName = Literal["small", "large"]
@@ -64,22 +65,34 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         order = np.argsort(partitions, kind="stable")
         edges = np.searchsorted(partitions[order], np.arange((1 << self.num_partition_bits) + 1))
         with self._spans_file(side, run).open("wb") as stream:
-            stream.write(edges.astype(np.uint64).tobytes())
+            stream.write(edges.astype(np.int64).tobytes())
             stream.write(records[order].tobytes())
 
-    def read_spans(self, side: SideName, runs: Sequence[Run], partition: int | None = None) -> Records:
+    def num_spans(self, side: SideName, runs: Sequence[Run], partition: int) -> int:
+        return sum(int(np.diff(self._edges(side, run)[partition : partition + 2])[0]) for run in runs)
+
+    def read_spans(self, side: SideName, run: Run, partition: int | None = None) -> Records:
         """By text and start; of one partition of the keys, or all."""
-        parts = [np.zeros(0, SPAN)]
-        num_edges = (1 << self.num_partition_bits) + 1
-        for run in runs:
-            with self._spans_file(side, run).open("rb") as stream:
-                edges = np.frombuffer(stream.read(8 * num_edges), np.uint64)
-                first, end = (0, num_edges - 1) if partition is None else (partition, partition + 1)
-                start, stop = int(edges[first]), int(edges[end])
-                stream.seek(8 * num_edges + start * SPAN.itemsize)
-                parts.append(np.frombuffer(stream.read((stop - start) * SPAN.itemsize), SPAN))
-        spans = np.concatenate(parts)
+        edges = self._edges(side, run)
+        start, end = (0, edges[-1]) if partition is None else edges[partition : partition + 2]
+        offset = edges.nbytes + int(start) * SPAN.itemsize
+        spans = np.fromfile(self._spans_file(side, run), SPAN, int(end) - int(start), offset=offset)
         return spans if partition is not None else spans[np.lexsort((spans["start"], spans["text"]))]
+
+    def add_matches(self, side: SideName, partition: int, matches: Records) -> None:
+        with self._matches_file(side, partition).open("ab") as stream:
+            stream.write(matches.tobytes())
+
+    def matches(self, side: SideName, partition: int) -> Records:
+        """By text."""
+        path = self._matches_file(side, partition)
+        return np.asarray(np.memmap(path, MATCH, "r")) if path.stat().st_size else np.zeros(0, MATCH)
+
+    def _edges(self, side: SideName, run: Run) -> Positions:
+        return np.fromfile(self._spans_file(side, run), np.int64, (1 << self.num_partition_bits) + 1)
+
+    def _matches_file(self, side: SideName, partition: int) -> Path:
+        return self.folder / f"{side}-{partition:05d}.matches"
 
     def _partition_of(self, keys: Keys) -> npt.NDArray[np.uint16]:
         if not self.num_partition_bits:
