@@ -52,10 +52,10 @@ FILES_COLUMNS = {
     "tokens": "of the whole file, after redaction and before any cut",
     "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
     "windows": "how many rows it has",
-    "sha256": "of the file; of the redacted text where secrets were taken out, since the digest of the original would "
-    "confirm a guess",
+    "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the text "
+    "that was tokenized, by which a file is known again in a rebuild",
     "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the licence file's path",
-    "moved_from": "the split that an earlier build had it in, where it had to move",
+    "moved_from": "the split that an earlier build had it in, where it (or what stands for it) had to move",
     "reason, detail": "why it was dropped, and what was measured",
     "twin, similarity": "of a duplicate: the file that stays, and the share of 5-grams they have in common",
     "measures": "what each rule measured; null: nothing found, or switched off",
