@@ -518,3 +518,14 @@ def test_the_digest_of_a_file_that_was_dropped_before_the_look_for_secrets_is_no
     make(repo, tmp_path / "out")
     row = table(tmp_path / "out")["gen.go"]
     assert (row["reason"], row["sha256"], row["text_sha256"]) == ("generated", None, None)
+
+
+def test_a_secret_in_a_name_gets_out_nowhere(tmp_path):
+    value = canary()
+    files = {f"dir-{value}/a.py": "x = 1\n", f"b {value}.py": "y = 2\n", f"{value}.png": "z", "ok.py": "w = 3\n"}
+    make(write_tree(tmp_path / "repo", files), tmp_path / "out", scan=ScanConfig(exclude=[f"b {value}.py"]))
+    for path in (tmp_path / "out").iterdir():
+        assert value not in path.read_text().replace(f'"exclude": [\n        "b {value}.py"', "")
+    rows = table(tmp_path / "out")
+    assert sum("SECRET" in path for path in rows) == 3
+    assert [path for path, row in rows.items() if row["status"] == "kept"] == ["ok.py"]

@@ -23,6 +23,7 @@ from gristmill.naming import printable
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument
 from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.steps.clean import without_secrets
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece, decide, lay_out
 from gristmill.steps.decontaminate import decontaminate
@@ -80,6 +81,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
                 work.require_space(0 if config.output.compress == "zstd" else num_bytes)
                 data_files = _shape(context, pieces, runner, progress)
             with progress.phase("finish"):
+                drops = [without_secrets(drop, config.secrets) for drop in drops]
                 write_files_table(work.dataset / FILES, decision, drops)
             run = Run(
                 started_at=started_at,

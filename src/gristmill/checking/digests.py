@@ -1,27 +1,31 @@
 """`digests`: every file that the manifest names is there as it says, and no data file beside them."""
 
 import hashlib
+import re
 from pathlib import Path
 
+import msgspec
+
+from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
-from gristmill.layout import MANIFEST, TOKENIZER
+from gristmill.layout import FILES, MANIFEST, TOKENIZER, data_file_name
 from gristmill.manifest import Manifest
+from gristmill.records import Split
 
 CHECK = "digests"
+DATA_FILE = re.compile(rf"({'|'.join(Split)})(?:-[0-9]{{5,}}-of-[0-9]{{5,}})?\.jsonl(\.zst)?")
 
 
 def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
     for name, facts in manifest.files.items():
         try:
-            with (folder / name).open("rb") as stream:
+            with open_plain(folder / name) as stream:
                 size = stream.seek(0, 2)
                 stream.seek(0)
                 sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             faults.add(CHECK, f"cannot be read: {error.strerror}", file=name)
             continue
-        if facts.split is not None and not name.startswith(facts.split):
-            faults.add(CHECK, f"the manifest says it is of {facts.split}", file=name)
         if size != facts.bytes:
             faults.add(CHECK, f"{size} bytes, the manifest says {facts.bytes}", file=name)
         if sha256 != facts.sha256:
@@ -32,3 +36,34 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
     tokenizer = manifest.files.get(TOKENIZER)
     if tokenizer is None or tokenizer.sha256 != manifest.tokenizer.sha256:
         faults.add(CHECK, f"two digests for {TOKENIZER}, or none", file=MANIFEST)
+    _check_names(manifest, faults)
+
+
+def _check_names(manifest: Manifest, faults: Faults) -> None:
+    """A data file's name says its split, and which of how many it is."""
+    counts = dict.fromkeys(Split, 0)
+    for facts in manifest.files.values():
+        if facts.split is not None:
+            counts[facts.split] += 1
+    names = {
+        data_file_name(split, index, count, compressed=compressed): split
+        for split, count in counts.items()
+        for index in range(count)
+        for compressed in (False, True)
+    }
+    for name, facts in manifest.files.items():
+        if facts.split is not None and names.get(name) is not facts.split:
+            what = f"not the name of one of {counts[facts.split]} files of {facts.split}"
+            faults.add(CHECK, what, file=name)
+        if facts.split is None and DATA_FILE.fullmatch(name):
+            faults.add(CHECK, "the manifest does not say of which split it is", file=name)
+
+
+def check_fingerprint(manifest: Manifest, tokenizer_key: str, faults: Faults) -> None:
+    """It is made of the settings, the tokenizer, the version and the table of files."""
+    files = manifest.files.get(FILES)
+    inputs = [manifest.settings, tokenizer_key, manifest.gristmill, files.sha256 if files is not None else ""]
+    encoded = msgspec.json.encode(inputs, order="deterministic")
+    if hashlib.sha256(encoded).hexdigest() != manifest.fingerprint:
+        what = f"its fingerprint is not that of its settings, tokenizer, version and {FILES}"
+        faults.add(CHECK, what, file=MANIFEST)

@@ -60,11 +60,13 @@ class _Comparison:
         all_keys = [np.concatenate([one.spans for one in keys]), np.concatenate([one.grams for one in keys])]
         self._spans, self._grams = threads.map(KeyTable.of, all_keys)
         self._is_gram_found = np.zeros(len(self._grams.keys), np.bool_)
-        # Batch and place in one number: two threads that write at the same time must not mix theirs.
+        # Batch and place in one number.
         self._train_place = np.full(len(self._spans.keys), -1, np.int64)
 
     def run(self) -> Iterator[Shared]:
-        list(self._threads.map(self._look_up, range(len(self._train))))
+        # Threads only find; one writes, in the order of the batches, so that every run notes the same places.
+        for numbers, places in self._threads.map(self._look_up, range(len(self._train))):
+            self._train_place[numbers] = places
         numbers = np.flatnonzero(self._train_place >= 0)
         candidates = Candidates(KeyTable.of(self._spans.keys[numbers]), numbers)
         grams = KeyTable.of(self._grams.keys[self._is_gram_found])
@@ -72,12 +74,12 @@ class _Comparison:
             self._threads.map(lambda batch: self._count(batch, candidates, grams), self._held_out)
         )
 
-    def _look_up(self, batch: int) -> None:
-        """Notes which held-out keys are in this batch of train, and where."""
+    def _look_up(self, batch: int) -> tuple[Positions, Positions]:
+        """Which held-out 50-grams are in this batch of train, and where; its 13-grams are marked, in any order."""
         keys = keys_of(_joined(self._train[batch], TRAIN_MARK))
         self._is_gram_found[self._grams.find(keys.grams)[1]] = True
         places, numbers = self._spans.find(keys.spans)
-        self._train_place[numbers] = (batch << PLACE_BITS) + places
+        return numbers, (batch << PLACE_BITS) + places
 
     def _count(self, batch: Sequence[Ids], candidates: "Candidates", grams: "KeyTable") -> list[Shared]:
         joined = _joined(batch, HELD_OUT_MARK)

@@ -6,8 +6,8 @@ import msgspec
 
 from gristmill.cleaning.notebooks import cells_of
 from gristmill.cleaning.rules import Limits, Page, judge
-from gristmill.cleaning.secrets import redact
-from gristmill.config import Config
+from gristmill.cleaning.secrets import find_secrets, redact
+from gristmill.config import Config, SecretsConfig
 from gristmill.records import Document, Drop, DropReason
 
 NOTEBOOK = "jupyter"
@@ -16,6 +16,8 @@ KINDS_NAMED = 3
 
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
     file, text, language = document.file, document.text, document.language
+    if config.secrets.action != "keep" and find_secrets(file.path.encode(), emails=config.secrets.emails):
+        return Drop.of(file, DropReason.HOLDS_SECRET, "in its name", language=language)
     facts: dict[str, Any] = {"language": language}  # no digest: whether it holds a secret is not known yet
     if language == NOTEBOOK and config.scan.notebooks == "cells":
         cells = cells_of(text)
@@ -50,3 +52,22 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
         measures=measures,
         redactions=redacted.redactions,
     )
+
+
+def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:
+    """A file's name may hold one: what is recorded of a dropped file does not."""
+    if config.action == "keep":
+        return drop
+    path, detail = (_redacted(text, config) for text in (drop.path, drop.detail))
+    return (
+        drop if (path, detail) == (drop.path, drop.detail) else msgspec.structs.replace(drop, path=path, detail=detail)
+    )
+
+
+def _redacted(text: str, config: SecretsConfig) -> str:
+    """With the short hash behind it, so that two names stay two."""
+    redacted = redact(text.encode(), "text", config)
+    if redacted is None:
+        return "a name with a secret in it"
+    hashes = "".join(f" #{redaction.hash}" for redaction in redacted.redactions)
+    return redacted.text.decode() + hashes
