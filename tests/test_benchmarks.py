@@ -20,7 +20,7 @@ def test_a_row_is_one_text_of_all_its_strings(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines(ROWS) + b"\n")
     found = read_benchmark(str(tmp_path / "b.jsonl"))
     assert found.name == "b.jsonl"
-    ((joined, with_line_feeds),) = found.texts
+    ((joined, with_line_feeds),) = found.texts.values()
     assert joined == b"t/1def f(x):\n    return x\nassert f(1)"
     assert with_line_feeds.startswith(b"t/1\ndef f(x):")
 
@@ -44,7 +44,7 @@ def test_the_same_in_other_files(tmp_path, name):
 
 def test_anything_else_is_one_plain_text(tmp_path):
     (tmp_path / "b.py").write_bytes(b"def f(): pass\n\xff")
-    assert read_benchmark(str(tmp_path / "b.py")).texts == [("def f(): pass\n\ufffd".encode(),)]
+    assert read_benchmark(str(tmp_path / "b.py")).texts == {0: ("def f(): pass\n\ufffd".encode(),)}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,11 @@ def test_what_cannot_be_understood_is_said(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=name):
         read_benchmark(str(tmp_path / name))
+
+
+def test_texts_go_by_their_row(tmp_path):
+    (tmp_path / "b.jsonl").write_bytes(lines([{"n": 1}, {"a": "x"}, {"a": "x"}, {"a": "y"}]))
+    assert read_benchmark(str(tmp_path / "b.jsonl")).texts == {1: (b"x",), 3: (b"y",)}
 
 
 def test_two_of_one_name_are_told_apart(tmp_path):

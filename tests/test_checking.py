@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import string
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -30,8 +31,8 @@ from gristmill.checking.result import report_text
 from gristmill.checking.secrets import secrets_in
 from gristmill.checking.sources import location_of
 from gristmill.checking.windows import Shape, expected_windows
-from gristmill.cleaning.secrets import find_secrets
-from gristmill.config import SecretsConfig
+from gristmill.cleaning.secrets import find_secrets, redact
+from gristmill.config import DuplicatesConfig, SecretsConfig
 from gristmill.records import Cut
 
 
@@ -92,6 +93,40 @@ def test_a_good_dataset_passes(source, tmp_path, changed):
     assert report["source"].summary.split()[0] == report["source"].summary.split()[2]
 
 
+CELLS = (
+    {
+        "cell_type": "markdown",
+        "source": ["# Half a pair \\ud83d", "\\ude00 in each string, a whole one 😀 \\ud83d\\ude00\n"],
+    },
+    {"cell_type": "code", "source": ["import os\n", "print(os.getcwd(), 'and more of the same')\n"], "outputs": []},
+)
+ODD_METADATA = (
+    {"kernelspec": None},
+    {"kernelspec": "python"},
+    [1],
+    None,
+    "python",
+    {"language_info": {"name": 5}},
+    {"language_info": {"name": "C++17"}},
+    {"kernelspec": {"language": None}, "language_info": {"name": "rust"}},
+)
+
+
+def test_notebooks_with_odd_metadata_pass(source, tmp_path):
+    root = tmp_path / "repo"
+    for number, metadata in enumerate(ODD_METADATA):
+        cells = [*CELLS, {"cell_type": "code", "source": f"value_{number} = {number} * {list(range(number * 20))}"}]
+        content = json.dumps({"cells": cells, "metadata": metadata, "number": 0}, ensure_ascii=False)
+        path = root / f"{number}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content.replace("\\\\u", "\\u").replace('"number": 0', f'"number": {"9" * 5000}'))
+    settings = {"duplicates": DuplicatesConfig(near="keep"), "split": SplitConfig(decontaminate="off")}
+    build(Config(sources=[str(root)], out=str(tmp_path / "out"), **settings))
+    report = check(tmp_path / "out", [str(root)], workers=1)
+    assert _failed(report) == {}
+    assert report["source"].summary == f"{len(ODD_METADATA)} of {len(ODD_METADATA)} files compared"
+
+
 @pytest.mark.parametrize(
     "kind", [made.byte_level, made.sentence_piece_bpe, made.unigram, made.word_piece, made.word_piece_on_spaces]
 )
@@ -104,6 +139,27 @@ def test_other_tokenizers(source, tmp_path, kind):
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert _failed(report) == {}
     assert (report["secrets"].status == "ok") == (kind in {made.byte_level, made.sentence_piece_bpe})
+
+
+def test_secrets_are_looked_for_in_the_texts_where_the_ids_do_not_spell_them(source, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(made.unigram())
+    settings = {
+        "tokenizer": TokenizerConfig(name=str(tmp_path / "tokenizer.json")),
+        "output": OutputConfig(with_text=True),
+    }
+    build(Config(sources=[str(source)], out=str(tmp_path / "out"), **settings))
+    report = check(tmp_path / "out", workers=1)
+    assert _failed(report) == {}
+    assert report["secrets"].status == "ok"
+    path = tmp_path / "out" / "train.jsonl"
+    rows = path.read_text().splitlines()
+    number = next(number for number, row in enumerate(rows) if "SECRET:github-token" in row)
+    token = "".join(random.Random(2).choices(string.ascii_letters + string.digits, k=36))
+    rows[number] = rows[number].replace("<SECRET:github-token>", f"ghp_{token}")
+    path.write_text("\n".join(rows) + "\n")
+    report = check(tmp_path / "out", workers=1)
+    assert report["secrets"].examples == [f"train.jsonl row {number + 1} (repo/secret.py): github-token in line 2"]
+    assert token not in (tmp_path / "out" / "check.json").read_text()
 
 
 def test_the_report(built, tmp_path):
@@ -181,6 +237,14 @@ def test_any_damage_is_told_and_none_raises(source, tmp_path, compress):
             assert "digests" in _failed(check(folder, workers=1))
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("content", [b"\n" * 30_000_000, b"x" * 80_000_000], ids=["lines", "line"])
+def test_millions_of_lines_and_a_line_of_millions_are_no_rows(built, tmp_path, content):
+    folder = shutil.copytree(built[0], tmp_path / "copy")
+    (folder / "train.jsonl").write_bytes(content)
+    assert "cannot be read" in check(folder, workers=1)["schema"].examples[0]
+
+
 # What is measured, against references that are slow and obvious.
 
 stretches = st.lists(st.lists(st.integers(0, 11), max_size=180), max_size=4)
@@ -229,6 +293,25 @@ def test_many_batches_are_one(monkeypatch):
     arrays = [[np.array(ids, np.uint32) for ids in side] for side in (held_out, train)]
     assert [tuple(one) for one in spans.shared_with_train(*arrays, num_threads=3)] == expected
     assert sum(num_tokens for num_tokens, _, _ in expected) > 1000
+
+
+def test_threads_change_nothing(monkeypatch):
+    """Many batches have the same 50-grams, and under one key stand others: every run must note the same places."""
+    dice = random.Random(6)
+    shared = [dice.randrange(9) for _ in range(200)]
+    train = [np.array(shared + [dice.randrange(900) for _ in range(60)], np.uint16) for _ in range(60)]
+    held_out = [np.array(shared[number:] + shared[:number], np.uint16) for number in range(0, 100, 9)]
+    own = spans.keys_of
+    few = lambda ids: spans.GramKeys(own(ids).spans >> np.uint64(58) << np.uint64(58), own(ids).grams)  # noqa: E731
+    monkeypatch.setattr(spans, "BATCH_TOKENS", 300)
+    monkeypatch.setattr(spans, "keys_of", few)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        results = [spans.shared_with_train(held_out, train, threads) for threads in (1, 2, 4) for _ in range(12)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(result == results[0] for result in results)
 
 
 def test_a_collision_of_keys_is_no_leak(monkeypatch):
@@ -282,23 +365,40 @@ def test_expected_windows_show_what_they_should(num_tokens, sizes, tail, edges, 
         assert len(shown) + num_tail == num_tokens
 
 
+def _values(dice):
+    def word(length):
+        return "".join(dice.choices(string.ascii_letters + string.digits, k=length))
+
+    return [
+        "ghp_" + word(36),
+        "AKIA" + "".join(dice.choices(string.ascii_uppercase + string.digits, k=16)),
+        f"api_key = '{word(40)}'",
+        f"postgres://admin:{word(14)}@db.internal/x",
+        "mail: jane.doe@company.org",
+        f'user@config.password = "{word(24)}"',
+        f"'x@{word(4)}.token': '{word(30)}'",
+    ]
+
+
 def test_the_two_searches_for_secrets_agree(stdlib):
     """On real files with real shapes in them: the check must never cry wolf, nor miss what the build finds."""
     dice = random.Random(9)
-    values = [
-        "ghp_" + "".join(dice.choices(string.ascii_letters + string.digits, k=36)),
-        "AKIA" + "".join(dice.choices(string.ascii_uppercase + string.digits, k=16)),
-        "api_key = '" + "".join(dice.choices(string.ascii_letters + string.digits, k=40)) + "'",
-        "postgres://admin:" + "".join(dice.choices(string.ascii_letters + string.digits, k=14)) + "@db.internal/x",
-        "mail: jane.doe@company.org",
-    ]
+    values = _values(dice)
     for number, path in enumerate(sorted(stdlib.glob("*.py"))):
         text = path.read_bytes()
         place = dice.randrange(len(text) + 1)
         text = text[:place] + b"\n" + values[number % len(values)].encode() + b"\n" + text[place:]
         for emails in (False, True):
-            kinds = [one.kind for one in find_secrets(text, emails=emails)]
-            assert sorted({one.kind for one in secrets_in(text, emails=emails)}) == sorted(set(kinds))
+            kinds = {one.kind for one in find_secrets(text, emails=emails)}
+            assert kinds <= {one.kind for one in secrets_in(text, emails=emails)}
+            redacted = redact(text, "python", SecretsConfig(emails=emails))
+            assert redacted is None or not list(secrets_in(redacted.text, emails=emails))
+
+
+@pytest.mark.parametrize("emails", [False, True])
+def test_an_address_hides_no_other_secret(emails):
+    text = _values(random.Random(3))[5].encode()
+    assert "assigned-secret" in {one.kind for one in secrets_in(text, emails=emails)}
 
 
 def test_a_source_that_is_not_there_is_said(built):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.grouping.clusters import MIN_JACCARD, UnionFind, find_clusters
+from gristmill.grouping import clusters as clusters_module
+from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, UnionFind, find_clusters
 from gristmill.grouping.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
 
 
@@ -110,11 +111,20 @@ def test_a_hundred_thousand_tiny_files_are_no_trouble():
     assert sum(1 + len(cluster.others) for cluster in clusters) > 50_000
 
 
-def test_unlike_documents_under_one_key_do_not_cost_each_with_each():
+def test_unlike_documents_under_one_key_do_not_cost_each_with_each(monkeypatch):
     """Keys that lie: a thousand unlike documents in one bucket of every band."""
     rng = random.Random(4)
     arrays = [np.array(text(rng, 30), np.uint16) for _ in range(1000)]
+    compared = set()
+    jaccard_of = clusters_module._GramSets.jaccard
+
+    def counting(self, one, other):
+        compared.add((one, other))
+        return jaccard_of(self, one, other)
+
+    monkeypatch.setattr(clusters_module._GramSets, "jaccard", counting)
     assert find_clusters(np.zeros((1000, NUM_BANDS), np.uint64), arrays.__getitem__) == []
+    assert len(compared) <= 1000 * MAX_REPRESENTATIVES
 
 
 def test_keys_do_not_depend_on_the_neighbours_in_a_batch():

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gristmill.grouping.leakage import MIN_DISTINCT_IDS, SPAN_TOKENS
 from gristmill.records import StoredText
-from gristmill.steps import sides as module
+from gristmill.steps import compare as compare_module
+from gristmill.steps import sides as sides_module
 from gristmill.steps.compare import compare
 from gristmill.steps.shards import write_ids
 from gristmill.steps.sides import Sides
@@ -92,7 +93,9 @@ def made_up(rng):
 def test_equals_the_slow_search(tmp_path_factory, seed, cut, num_partition_bits, run_tokens):
     small, large = made_up(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "RUN_TOKENS", run_tokens)
+        patch.setattr(sides_module, "RUN_TOKENS", run_tokens)
+        for name in ("TWIN_TOKENS_AT_ONCE", "JOINED_AT_ONCE", "COMPARED_AT_ONCE"):
+            patch.setattr(compare_module, name, run_tokens)
         found = found_by_compare(tmp_path_factory.mktemp("compare"), small, large, cut, num_partition_bits)
     ours, theirs = (small, large) if cut == "small" else (large, small)
     for number, ids in enumerate(ours):
@@ -175,3 +178,14 @@ def test_long_texts_are_done_in_parts_with_the_same_result(tmp_path, monkeypatch
     finally:
         leakage._powers.cache_clear()
     assert [(one.start, one.end) for one in whole[0]] == [(100, 190), (300, 700)]
+
+
+def test_keys_that_collide_cut_nothing_that_is_not_shared(tmp_path, monkeypatch):
+    """With one key for all spans, only what is equal token by token is cut."""
+    rng = random.Random(2)
+    small = [[rng.randrange(VOCAB_SIZE) for _ in range(120)] for _ in range(3)]
+    large = [small[0][10:35] + [rng.randrange(VOCAB_SIZE) for _ in range(100)], [*small[1]]]
+    monkeypatch.setattr(sides_module, "span_keys", lambda ids, starts: np.zeros(len(starts), np.uint64))
+    for cuts in found_by_compare(tmp_path, small, large, "small").values():
+        for one in cuts:
+            assert small[1][one.start : one.end] == large[1][one.start : one.end]

@@ -3,7 +3,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.naming import path_text, printable
+from gristmill.naming import path_text, printable, system_path
 
 
 def test_plain_names_are_themselves():
@@ -25,3 +25,9 @@ def test_no_two_names_become_one(left, right):
 
 def test_a_terminal_is_shown_nothing_that_moves_it():
     assert printable("a\x1b[31mb\nc\u202e") == r"a\x1b[31mb\nc\u202e"
+
+
+@given(st.binary(min_size=1).filter(lambda raw: b"\0" not in raw))
+def test_the_escape_can_be_undone(raw):
+    path = os.fsdecode(raw)
+    assert system_path(path_text(path)) == path

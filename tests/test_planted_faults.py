@@ -3,14 +3,21 @@ it is the check that looks at the content, and it says where."""
 
 import hashlib
 import json
+import os
 import random
 import shutil
 import string
+import tracemalloc
 
+import msgspec
 import pytest
+import zstandard
 
-from gristmill import Config, SplitConfig, WindowConfig, build, open_dataset
+from gristmill import Config, DatasetError, SplitConfig, WindowConfig, build, open_dataset
 from gristmill.checking.check import check
+from gristmill.checking.result import report_text
+from gristmill.formats.zstd import Frame, read_table, table_of
+from gristmill.tokenizing.definition import Definition
 
 SHARED = "".join(
     f"def shared_{word}(first, second):\n    return first.{word} + second[{word!r}]\n\n" for word in "abcdefgh"
@@ -76,9 +83,20 @@ class Planted:
         for split, rows in self.rows.items():
             self._write(f"{split}.jsonl", rows)
         self._write("files.jsonl", self.files)
+        self.manifest["fingerprint"] = self._fingerprint()
         (self.folder / "manifest.json").write_text(json.dumps(self.manifest))
         report = check(self.folder, workers=1, **options)
         return {one.name: one.examples for one in report.checks if one.status == "failed"}
+
+    def _fingerprint(self):
+        key = Definition.read(self.folder).key
+        inputs = [
+            self.manifest["settings"],
+            key,
+            self.manifest["gristmill"],
+            self.manifest["files"]["files.jsonl"]["sha256"],
+        ]
+        return hashlib.sha256(msgspec.json.encode(inputs, order="deterministic")).hexdigest()
 
     def _write(self, name, rows):
         lines = [row if isinstance(row, str) else json.dumps(row, separators=(",", ":")) for row in rows]
@@ -126,7 +144,9 @@ def test_the_suffix_is_missing(planted):
 def test_a_control_token_inside(planted):
     row = planted.long_file()[0]
     row["input_ids"][100] = 2
-    named(planted.check(), "special_tokens", row)
+    failed = planted.check()
+    assert set(failed) == {"special_tokens", "ids"}
+    assert row["path"] in failed["special_tokens"][0]
 
 
 def test_padding_where_none_was_asked_for(planted):
@@ -153,7 +173,7 @@ def test_a_start_that_is_off_by_one(planted):
     row = planted.long_file()[2]
     row["start"] += 1
     failed = planted.check()
-    assert set(failed) == {"windows", "fresh"}
+    assert set(failed) == {"windows", "fresh", "ids"}
     assert row["path"] in failed["windows"][0]
 
 
@@ -366,15 +386,60 @@ def test_lines_that_go_back(planted):
 def test_lines_that_are_not_the_sources(planted, source):
     row = planted.long_file()[4]
     row["lines"][0] += 1
-    assert planted.check() == {}
-    named(planted.check(sources=[str(source)]), "source", row)
+    named(planted.check(), "windows", row)
+    assert set(planted.check(sources=[str(source)])) == {"windows", "source"}
+
+
+def test_lines_behind_a_cut_that_begin_too_early(planted):
+    file = planted.cut_file()
+    after = next(row for row in planted.windows_of(file["path"], file["split"]) if row["start"] == file["cuts"][0][1])
+    after["lines"][0] = 1
+    assert "windows" in planted.check()
+
+
+def test_a_file_with_more_lines_than_line_feeds(planted):
+    row = planted.long_file()[-1]
+    planted.file_of(row)["lines"] += 1
+    named(planted.check(), "windows", row)
 
 
 def test_a_token_that_is_not_the_sources(planted, source):
     row = planted.long_file()[0]
     row["input_ids"][5] += 1
-    assert planted.check() == {}
-    named(planted.check(sources=[str(source)]), "source", row)
+    named(planted.check(), "ids", row)
+    assert set(planted.check(sources=[str(source)])) == {"ids", "source"}
+
+
+@pytest.mark.parametrize(
+    ("digest", "check_name"), [("0" * 64, "ids"), ("nonsense", "files_table"), ("A" * 64, "files_table")]
+)
+def test_a_digest_that_is_not_the_texts(planted, digest, check_name):
+    file = planted.file_of(planted.long_file()[0])
+    file["text_sha256"] = digest
+    assert any(file["path"] in example for example in planted.check()[check_name])
+
+
+def test_another_tokenizer_of_the_same_size(planted):
+    path = planted.folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    vocab = tokenizer["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    path.write_text(json.dumps(tokenizer))
+    content = path.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    planted.manifest["files"]["tokenizer.json"] |= {"bytes": len(content), "sha256": sha256}
+    planted.manifest["tokenizer"]["sha256"] = sha256
+    assert "ids" in planted.check()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("bytes", 1), ("lines", 3), ("encoding", "utf-8-sig"), ("encoding", "latin-1")]
+)
+def test_a_fact_that_is_not_the_sources(planted, source, column, value):
+    file = planted.file_of(planted.long_file()[0])
+    file[column] = value
+    failed = planted.check(sources=[str(source)])
+    assert f"has {column} {value}" in failed["source"][0]
 
 
 def test_a_source_that_has_changed(planted, source, tmp_path):
@@ -470,7 +535,7 @@ def test_plain_damage_is_in_the_digests(good, tmp_path, name):
     (folder / name).write_bytes(content)
     report = check(folder, workers=1)
     assert not report.ok
-    assert report["digests"].examples == [f"{name}: its sha256 is not the manifest's"]
+    assert report["digests"].examples[-1] == f"{name}: its sha256 is not the manifest's"
 
 
 def test_missing_cut_and_unknown_files(good, tmp_path):
@@ -485,3 +550,213 @@ def test_missing_cut_and_unknown_files(good, tmp_path):
     for name in ("test.jsonl: cannot be read", "extra.jsonl: the manifest does not name it", "train.jsonl: "):
         assert name in said
     assert report["secrets"].status == "skipped"
+
+
+# Names, shapes and sizes that no build makes.
+
+
+def test_two_splits_that_have_changed_names(planted):
+    planted.rows["train"], planted.rows["test"] = planted.rows["test"], planted.rows["train"]
+    files = planted.manifest["files"]
+    files["train.jsonl"]["split"], files["test.jsonl"]["split"] = "test", "train"
+    assert list(planted.check()) == ["digests"]
+
+
+@pytest.mark.parametrize("name", ["train-00000-of-00002.jsonl", "train2.jsonl", "trains.jsonl", "a\0b", "files"])
+def test_a_data_file_of_another_name(planted, name):
+    files = planted.manifest["files"]
+    planted.check()
+    (planted.folder / "manifest.json").write_text(json.dumps(planted.manifest | {"files": _renamed(files, name)}))
+    if "\0" not in name:
+        (planted.folder / "train.jsonl").rename(planted.folder / name)
+    assert check(planted.folder, workers=1)["digests"].status == "failed"
+
+
+def _renamed(files, name):
+    return {name if one == "train.jsonl" else one: facts for one, facts in files.items()}
+
+
+def test_a_data_file_without_a_split(planted):
+    del planted.manifest["files"]["train.jsonl"]["split"]
+    assert any("of which split" in example for example in planted.check()["digests"])
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.timeout(20)
+def test_a_folder_or_a_fifo_is_refused_at_once(good, tmp_path, name, make):
+    folder = shutil.copytree(good, tmp_path / "dataset")
+    (folder / name).unlink()
+    make(folder / name)
+    report = check(folder, workers=1)
+    assert f"{name}: cannot be read: not an ordinary file" in report["digests"].examples
+
+
+@pytest.mark.timeout(20)
+def test_a_manifest_that_is_a_fifo(tmp_path):
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(DatasetError, match="not an ordinary file"):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize("column", ["path", "repo", "language", "lines", "start", "fresh", "input_ids"])
+def test_a_column_that_is_missing_everywhere(planted, column):
+    planted.manifest["columns"].remove(column)
+    for rows in planted.rows.values():
+        for row in rows:
+            del row[column]
+    assert f"about {column}" in planted.check()["schema"][0]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("tokens", [None, 1 << 40])
+def test_a_cut_beyond_all_bounds_is_not_laid_out(planted, tokens):
+    file = planted.file_of(planted.rows["train"][0])
+    file["cuts"] = [[1 << 40, 1 << 41, "x", 1, 1]]
+    file["tokens"] = tokens or file["tokens"]
+    assert any("beyond its tokens" in example for example in planted.check()["files_table"])
+
+
+def test_a_report_that_cannot_be_written(good, tmp_path):
+    folder = shutil.copytree(good, tmp_path / "dataset")
+    assert check(folder, workers=1).written
+    (folder / "check.json").unlink()
+    (folder / "check.json").mkdir()
+    report = check(folder, workers=1)
+    assert report.ok
+    assert not report.written
+    assert "check.json could not be written" in report_text(report)
+
+
+def test_lines_end_with_a_line_feed_alone(planted):
+    planted.rows["train"][3] = json.dumps(planted.rows["train"][3], separators=(",", ":")) + "\r"
+    assert "carriage return" in planted.check()["schema"][0]
+
+
+def test_a_last_line_without_an_end(planted):
+    planted.check()
+    for name, check_name in (("train.jsonl", "schema"), ("files.jsonl", "files_table")):
+        path = planted.folder / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-1])
+        assert check(planted.folder, workers=1)[check_name].status == "failed"
+        path.write_bytes(content)
+    assert check(planted.folder, workers=1).ok
+
+
+def test_files_that_are_not_in_path_order(planted):
+    first = planted.rows["train"][0]["path"]
+    planted.rows["train"].sort(key=lambda row: row["path"] == first)
+    assert any("not in path order" in example for example in planted.check()["windows"])
+
+
+def test_a_table_that_is_not_in_path_order(planted):
+    planted.files.reverse()
+    assert any("not in path order" in example for example in planted.check()["files_table"])
+
+
+@pytest.mark.parametrize("name", ["tokens_cut", "tokens_before", "files_cut", "how"])
+def test_a_wrong_fact_about_decontamination(planted, name):
+    facts = planted.manifest["decontamination"]
+    facts[name] = "off" if name == "how" else facts[name] | {"train": 77}
+    failed = planted.check()
+    assert list(failed) == ["files_table"]
+    assert f"decontamination.{name}" in failed["files_table"][0]
+
+
+def test_a_wrong_number_of_near_duplicates(planted):
+    planted.manifest["near_duplicates"]["dropped"] += 1
+    assert "near_duplicates.dropped" in planted.check()["files_table"][0]
+
+
+@pytest.mark.parametrize("change", [{"twin": "repo/nowhere.py"}, {"twin": None}, {"similarity": 0.3}])
+def test_a_twin_that_is_none(planted, change):
+    file = next(file for file in planted.files if file["status"] == "dropped")
+    planted.manifest["counts"]["dropped_by_reason"] = {"exact_duplicate": 1}
+    file |= {"reason": "exact_duplicate", "twin": planted.files[0]["repo"] + "/" + planted.files[0]["path"]}
+    file |= {"similarity": 1.0, "sha256": None} | change
+    assert set(planted.check()) == {"files_table"}
+
+
+def test_a_fingerprint_of_something_else(planted):
+    planted.check()
+    planted.manifest["fingerprint"] = "0" * 64
+    (planted.folder / "manifest.json").write_text(json.dumps(planted.manifest))
+    assert "fingerprint" in check(planted.folder, workers=1)["digests"].examples[0]
+
+
+# Compressed files: what stands between the frames that the table names, or inside of one, is seen.
+
+
+@pytest.fixture(scope="module")
+def good_zstd(source, tmp_path_factory):
+    return _built(source, tmp_path_factory, {"output": _output(compress="zstd")})
+
+
+class PlantedFrames:
+    def __init__(self, folder):
+        self.path = folder / "train.jsonl.zst"
+        self.frames = read_table(self.path)
+        self.bytes = self.path.read_bytes()[: sum(frame.num_compressed for frame in self.frames)]
+
+    def check(self):
+        content = self.bytes + table_of(self.frames)
+        self.path.write_bytes(content)
+        manifest = json.loads((self.path.parent / "manifest.json").read_text())
+        facts = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        manifest["files"][self.path.name] |= facts
+        (self.path.parent / "manifest.json").write_text(json.dumps(manifest))
+        report = check(self.path.parent, workers=1)
+        assert report["digests"].status == "ok" or "rows, the manifest says" in report["digests"].examples[0]
+        return report["schema"].examples
+
+
+@pytest.fixture
+def frames(good_zstd, tmp_path):
+    frames = PlantedFrames(shutil.copytree(good_zstd, tmp_path / "dataset"))
+    assert frames.check() == []
+    assert len(frames.frames) > 1
+    return frames
+
+
+def test_a_frame_behind_the_last(frames):
+    frames.bytes += zstandard.compress(b'{"input_ids":[1]}\n')
+    assert "stand before it" in frames.check()[0]
+
+
+@pytest.mark.parametrize("more", [zstandard.compress(b'{"input_ids":[1]}\n'), b"\x50\x2a\x4d\x18\x01\0\0\0x", b"x"])
+def test_more_than_a_frame_in_an_entry(frames, more):
+    last = frames.frames[-1]
+    frames.bytes += more
+    frames.frames[-1] = last._replace(num_compressed=last.num_compressed + len(more))
+    assert "not one frame" in frames.check()[0]
+
+
+def test_a_frame_that_is_skipped(frames):
+    hidden = b"\x50\x2a\x4d\x18\x01\0\0\0x"
+    frames.bytes += hidden
+    frames.frames.append(Frame(len(hidden), 0, 0))
+    assert frames.check()
+
+
+def test_rows_that_are_counted_in_another_frame(frames):
+    first, second, *rest = frames.frames
+    frames.frames = [
+        first._replace(num_rows=first.num_rows + 1),
+        second._replace(num_rows=second.num_rows - 1),
+        *rest,
+    ]
+    assert "whole rows, the table says" in frames.check()[0]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("num_bytes", [50_000_000, 500_000_000])
+def test_a_frame_of_nothing_but_line_feeds(frames, num_bytes):
+    more = zstandard.compress(b"\n" * num_bytes)
+    frames.bytes += more
+    frames.frames.append(Frame(len(more), num_bytes, num_bytes))
+    tracemalloc.start()
+    assert frames.check()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200_000_000

@@ -3,10 +3,12 @@ import base64
 import hashlib
 import json
 import random
+import re
 import string
 import sysconfig
 import uuid
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, settings
@@ -39,14 +41,20 @@ TOKENS = {
     "pypi-token": [("pypi-" + "AgEIcHlwaS5vcmc", URL64, 150)],
     "anthropic-key": [("sk-" + "ant-api03-", URL64, 95)],
     "openrouter-key": [("sk-" + "or-v1-", HEX, 64)],
-    "openai-key": [("sk-" + "proj-", URL64, 120), ("sk-", WORD, 48), ("sk-", HEX, 32)],
+    "openai-key": [
+        ("sk-" + "proj-", URL64, 120),
+        ("sk-" + "svcacct-", URL64, 120),
+        ("sk-" + "None-", URL64, 60),
+        ("sk-", WORD, 48),
+        ("sk-", HEX, 32),
+    ],
     "huggingface-token": [("h" + "f_", string.ascii_letters, 34)],
     "replicate-token": [("r" + "8_", WORD, 37)],
     "groq-key": [("gs" + "k_", WORD, 52)],
     "xai-key": [("xa" + "i-", WORD, 80)],
     "twilio-key": [("S" + "K", HEX, 32)],
     "digitalocean-token": [("dop" + "_v1_", HEX, 64)],
-    "docker-token": [("dckr" + "_pat_", URL64, 27)],
+    "docker-token": [("dckr" + "_pat_", URL64, 27), ("dckr" + "_oat_", URL64, 32)],
     "databricks-token": [("da" + "pi", HEX, 32)],
     "shopify-token": [("shp" + "at_", HEX, 32)],
     "square-token": [("sq0" + "atp-", URL64, 22), ("sq0" + "csp-", URL64, 43)],
@@ -54,6 +62,11 @@ TOKENS = {
     "linear-key": [("lin_" + "api_", WORD, 40)],
     "vault-token": [("hv" + "s.", URL64, 90)],
     "newrelic-key": [("NR" + "AK-", UPPER, 27)],
+    "google-oauth-token": [("ya" + "29.", URL64, 120), ("1/" + "/0", URL64, 90)],
+    "rubygems-key": [("ruby" + "gems_", HEX, 48)],
+    "pulumi-token": [("pu" + "l-", HEX, 40)],
+    "sentry-token": [("snt" + "rys_", WORD, 120)],
+    "bedrock-key": [("AB" + "SK", WORD, 128)],
 }
 
 
@@ -84,6 +97,9 @@ def canary(kind, rng):  # noqa: C901, PLR0912
         case "discord-webhook":
             before = f"https://discord.com/api/webhooks/{drawn(rng, string.digits, 18)}/"
             value = drawn(rng, URL64, 67) + "a"
+        case "discord-token":
+            identity = base64.b64encode(drawn(rng, string.digits, rng.choice([18, 19])).encode()).decode().rstrip("=")
+            value = f"{identity}.{drawn(rng, URL64, 6)}.{drawn(rng, URL64, 37)}a"
         case "sendgrid-key":
             value = "S" + f"G.{drawn(rng, URL64, 22)}.{drawn(rng, URL64, 43)}"
         case "grafana-token":
@@ -132,6 +148,14 @@ def private_key(rng, label="RSA PRIVATE KEY", num_lines=12):
     return [f"-----BEGIN {label}" + "-----", *lines, f"-----END {label}" + "-----"]
 
 
+def escaped(sign, code):
+    return lambda key: json.dumps({"private_key": "\n".join(key)}).replace(sign, code) + "\n"
+
+
+def prefixed(write):
+    return lambda key: "".join(f"{write(number)}{line}\n" for number, line in enumerate(key, start=98)) + "done\n"
+
+
 def python_lines(key):
     return "KEY = (\n" + "".join(f'    "{line}\\n"\n' for line in key) + ")\n"
 
@@ -152,6 +176,30 @@ KEY_FORMS = {
     "one_line": ("dotenv", lambda key: 'KEY="' + " ".join(key) + '"\n'),
     "cut_off": ("text", lambda key: "\n".join(key[:-1])),
     "cut_off_in_line": ("python", lambda key: 'KEY = """' + "\n".join(key)[:400]),
+    "escaped_slash": ("json", escaped("/", "\\/")),
+    "escaped_plus": ("json", escaped("+", "\\u002B")),
+    "escaped_equals": ("json", escaped("=", "\\u003d")),
+    "java": ("java", lambda key: "String key = " + "\n    + ".join(f'"{line}\\n"' for line in key) + ";\n"),
+    "javascript": ("javascript", lambda key: "const key = " + " +\n  ".join(f'"{line}"' for line in key) + ";\n"),
+    "bytes": ("python", lambda key: "KEY = (\n" + "".join(f'    b"{line}\\n"\n' for line in key) + ")\n"),
+    "array": ("javascript", lambda key: "const key = [" + ", ".join(f"'{line}'" for line in key) + "].join('\\n');\n"),
+    "visual_basic": ("vb", lambda key: "key = " + " & vbCrLf & _\n  ".join(f'"{line}"' for line in key) + "\n"),
+    "appended": ("java", lambda key: "".join(f'    text.append("{line}\\n");\n' for line in key)),
+    "log": ("text", prefixed(lambda number: f"2024-01-02 03:04:{number} INFO mill: ")),
+    "numbered": ("text", prefixed(lambda number: f"{number:>5}  ")),
+    "numbered_tight": ("text", prefixed(lambda number: f"{number}:")),
+    "hex_escape": ("python", lambda key: "KEY = '" + "\\x0a".join(key) + "'\n"),
+    "percent": ("text", lambda key: "key=" + quote("\n".join(key), safe="/+") + "\n"),
+    "all_percent": ("text", lambda key: "key=" + quote("\n".join(key), safe="") + "\n"),
+    "form": ("text", lambda key: "key=" + quote_plus("\r\n".join(key)) + "\n"),
+    "entities": ("xml", lambda key: '<a key="' + "&#10;".join(key) + '"/>\n'),
+    "base64": ("yaml", lambda key: "tls.key: " + base64.b64encode("\n".join(key).encode()).decode() + "\nmore: 1\n"),
+    "base64_lines": (
+        "yaml",
+        lambda key: "key: |\n" + base64.encodebytes("\n".join(key).encode()).decode() + "more: 1\n",
+    ),
+    "cut_off_then_code": ("text", lambda key: "\n".join(key[:-1]) + "\n\ndef mill(grist):\n    return\n"),
+    "cut_off_in_quotes": ("python", lambda key: 'KEY = """' + "\n".join(key[:-1]) + '\n"""\n\nmain()\n'),
     "followed_by_code": (
         "python",
         lambda key: 'KEY = """' + "\n".join(key[:-2]) + '\n"""\ndef mill(grist):\n    return\n',
@@ -212,6 +260,7 @@ def test_private_keys_are_found_in_every_form(form, label):
         for line in key[1:-1]:
             # What may stay of a line is a `/` in front, as in a comment.
             assert line.lstrip("/").encode()[:30] not in redacted.text
+            assert not [piece for piece in re.findall("[A-Za-z0-9]{6,}", line) if piece.encode() in redacted.text]
         assert {one.kind for one in redacted.redactions} == {"private-key"}
         if language == "python" and not form.startswith("cut_off"):
             ast.parse(redacted.text)
@@ -221,7 +270,7 @@ def test_private_keys_are_found_in_every_form(form, label):
 
 def test_a_key_in_one_piece_is_one_redaction():
     key = private_key(random.Random(0))
-    for form in ("pem", "crlf", "escaped", "triple_quoted", "yaml_block", "cut_off"):
+    for form in ("pem", "crlf", "escaped", "escaped_slash", "percent", "triple_quoted", "yaml_block", "cut_off"):
         language, write = KEY_FORMS[form]
         assert len(checked(write(key), language).redactions) == 1
 
@@ -236,7 +285,7 @@ def test_headers_of_a_key_stay():
     for lines in (key, key[:-1]):
         text = checked("\n".join(lines), "text").text.decode()
         assert text.splitlines()[:4] == key[:4]
-        assert text.splitlines()[4] == "<SECRET:private-key>"
+        assert text.splitlines()[4] == "__SECRET:private-key__"
 
 
 def test_code_between_the_marks_of_a_key_stays():

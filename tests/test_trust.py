@@ -1,6 +1,7 @@
 """End to end: what a build promises about cleanliness, checked on what it wrote with slow, obvious means."""
 
 import json
+import os
 import random
 import shutil
 
@@ -105,9 +106,13 @@ def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["cut", "drop", "train"])
-def test_same_bytes_for_any_workers_and_batches(leaky, tmp_path, how):
+def test_same_bytes_for_any_workers_batches_runs_and_partitions(leaky, tmp_path, monkeypatch, how):
+    from gristmill.steps import compare, sides
+
     expected = None
-    for workers, batch_files in ((1, 1000), (2, 3), (3, 50)):
+    for workers, batch_files, tokens in ((1, 1000, 1 << 20), (2, 3, 20_000), (3, 50, 70_000)):
+        monkeypatch.setattr(sides, "RUN_TOKENS", tokens)
+        monkeypatch.setattr(compare, "PARTITION_TOKENS", tokens)
         out = tmp_path / f"{workers}"
         make(leaky, out, split=SplitConfig(decontaminate=how), run=RunConfig(workers=workers, batch_files=batch_files))
         found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "manifest.json"}
@@ -122,7 +127,7 @@ def test_most_of_a_split_going_is_said_with_the_files(tmp_path):
     for number in range(60):
         files[f"{number}.py"] = "\n".join([*rng.sample(shared, 6), prose(rng, 60)])
     manifest = make(write_tree(tmp_path / "repo", files), tmp_path / "out")
-    (warning,) = [text for text in manifest.warnings if "validation's tokens are also in train" in text]
+    (warning,) = [text for text in manifest.warnings if "validation's tokens were cut" in text]
     assert "repo/" in warning
 
 
@@ -488,6 +493,7 @@ def test_a_licence_outside_of_the_source_is_not_read(tmp_path):
     (repo / ".git/index").write_bytes(index + hashlib.sha1(index).digest())
     make(repo, tmp_path / "out")
     rows = table(tmp_path / "out")
+    assert rows[str(outside)]["reason"] == "outside_source"
     assert rows["a.py"]["license"] == "NOASSERTION"
     assert rows["a.py"]["license_from"] is None
 
@@ -529,3 +535,34 @@ def test_a_secret_in_a_name_gets_out_nowhere(tmp_path):
     rows = table(tmp_path / "out")
     assert sum("SECRET" in path for path in rows) == 3
     assert [path for path, row in rows.items() if row["status"] == "kept"] == ["ok.py"]
+
+
+def test_what_is_recorded_of_a_secret_holds_nothing_of_it(tmp_path):
+    value = canary()
+    files = {
+        "gen.py": f"# generated with {value}, do not edit\nx = 1\n",
+        f"LICENSE-{value}.txt": "Ask first.",
+        "a.py": "y = 2\n",
+    }
+    make(write_tree(tmp_path / "repo", files), tmp_path / "out")
+    for path in (tmp_path / "out").iterdir():
+        assert value not in path.read_text()
+    assert "SECRET" in table(tmp_path / "out")["a.py"]["license_from"]
+
+
+def test_a_copy_made_before_the_original_takes_its_split(tmp_path):
+    rng = random.Random(15)
+    first = {f"m{number:02d}.py": prose(rng, 60) for number in range(12)}
+    changed = {path: text + "\nedited = 1\n" for path, text in first.items()}
+    second = {**changed, **{f"a_{path}": text for path, text in changed.items()}}
+    before, after = rebuilt_splits(tmp_path, first, second)
+    assert {path: after[f"a_{path}"]["split"] for path in first} == {path: before[path]["split"] for path in first}
+
+
+def test_licences_in_folders_with_odd_names_and_beside_single_files(tmp_path):
+    repo = write_tree(tmp_path / "repo", {"od\\d/LICENSE": MIT, "od\\d/a.py": "x = 1\n", "one.py": "y = 1\n"})
+    make(repo, tmp_path / "out", scan=ScanConfig(include=["*.py"]))
+    assert table(tmp_path / "out")["od\\\\d/a.py"]["license"] == "MIT"
+    (repo / os.fsdecode(b"LICENSE-\xe9.txt")).write_text("Ask.")
+    make(repo / "one.py", tmp_path / "single")
+    assert table(tmp_path / "single")["one.py"]["license_from"] == "LICENSE-\\xe9.txt"

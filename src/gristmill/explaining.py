@@ -4,6 +4,7 @@ explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123
 """
 
 import difflib
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from gristmill.filestable import FileRow
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest
 from gristmill.naming import path_text, printable
-from gristmill.records import DROP_REASONS, Cut, DropReason, Redaction, Split
+from gristmill.records import DROP_REASONS, Cut, Redaction, Split
 
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
@@ -52,9 +53,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None
     rules: list[RuleResult]
     group_members: list[str]
-    """Other files that must be in the same split."""
-    near_duplicates: list[tuple[str, float]]
-    """Files that were dropped in favour of this one, and how similar they are."""
+    """Other kept files that must be in the same split."""
+    duplicates: list[tuple[str, float]]
+    """Files that were dropped in favour of this one, and how similar they are; 1: the same text."""
     windows: list[WindowPlace]
     """All, or those that show the line."""
 
@@ -128,19 +129,19 @@ def _named(wanted: str, table: dict[tuple[str, str], FileRow]) -> list[FileRow]:
 
 def _explain(dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileRow, line: int | None) -> Explanation:
     commits = {source.repo: source.commit for source in dataset.manifest.sources}
-    members = [other.name for other in table.values() if row.group and other.group == row.group and other is not row]
-    dropped = [
-        (other.name, other.similarity or 0.0)
+    members = [
+        other.name
         for other in table.values()
-        if other.twin == row.name and other.reason is DropReason.NEAR_DUPLICATE
+        if row.group and other.group == row.group and other is not row and other.status == "kept"
     ]
+    dropped = [(other.name, other.similarity or 0.0) for other in table.values() if other.twin == row.name]
     return Explanation(
         file=row,
         line=line,
         commit=commits.get(row.repo),
         rules=list(_rules(row, dataset.manifest)),
         group_members=members,
-        near_duplicates=dropped,
+        duplicates=dropped,
         windows=[place for place in _windows(dataset, row) if line is None or place.lines[0] <= line <= place.lines[1]],
     )
 
@@ -149,7 +150,7 @@ def _rules(row: FileRow, manifest: Manifest) -> Iterator[RuleResult]:
     if row.measures is None or row.language is None:
         return
     try:
-        limits = Limits.of(msgspec.convert(manifest.settings["rules"], RulesConfig))
+        limits = Limits(msgspec.convert(manifest.settings["rules"], RulesConfig))
     except (KeyError, msgspec.ValidationError, ConfigError) as error:
         raise DatasetError(f"the manifest is damaged: settings.rules: {error}. Build the dataset again.") from None
     for rule in RULES:
@@ -163,7 +164,7 @@ def _rules(row: FileRow, manifest: Manifest) -> Iterator[RuleResult]:
 
 
 def _is_switch(rule: str) -> bool:
-    return rule in {"vendored", "lock_file", "generated", "minified"}
+    return any(field.name == rule and field.type is bool for field in msgspec.structs.fields(RulesConfig))
 
 
 def _windows(dataset: Dataset, row: FileRow) -> Iterator[WindowPlace]:
@@ -194,7 +195,7 @@ def explanation_text(explained: Explanation) -> str:
         *_part("licence", [_license(file)] if file.license else []),
         *_part("rules", [_rule(result, file.detail) for result in explained.rules]),
         *_part("group", _listed([f"with {name}" for name in explained.group_members])),
-        *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.near_duplicates])),
+        *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.duplicates])),
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
         *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
         *_part("windows", _window_lines(explained)),
@@ -238,7 +239,7 @@ def _license(file: FileRow) -> str:
 
 def _rule(result: RuleResult, detail: str | None) -> str:
     value = "-" if result.value is None else result.value if isinstance(result.value, str) else f"{result.value:g}"
-    limit = "" if result.limit is None else f"limit {result.limit:g}"
+    limit = "" if result.limit is None else "by name" if result.limit == math.inf else f"limit {result.limit:g}"
     verdict = f"FAILED: {detail}" if result.is_defect else "ok"
     return f"{result.rule:<14} {value:>12}  {limit:<14} {verdict}"
 

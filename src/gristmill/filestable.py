@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gristmill.records import Cut, DropReason, Redaction, Split
+from gristmill.records import Cut, DropReason, FileKey, Redaction, Split
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
@@ -40,7 +40,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     cuts: tuple[Cut, ...]
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> FileKey:
         return self.repo, self.path
 
     @property

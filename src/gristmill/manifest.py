@@ -85,7 +85,7 @@ class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     windows: int
     tokens: int
-    """Distinct content tokens: each file's tokens once."""
+    """Distinct content tokens: each file's tokens once, less what was cut."""
     emitted_tokens: int
     """Ids in all rows: overlaps, special tokens and padding count again."""
     share: float

@@ -8,6 +8,7 @@ spaces, newlines or terminal escapes in it, is itself.
 """
 
 import os
+import re
 
 
 def path_text(path: str) -> str:
@@ -16,6 +17,18 @@ def path_text(path: str) -> str:
         return path
     escaped = os.fsencode(path).decode("utf-8", "surrogateescape").replace("\\", "\\\\")
     return "".join(f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else char for char in escaped)
+
+
+def system_path(text: str) -> str:
+    """The way back from `path_text`."""
+    if "\\" not in text:
+        return text
+    raw = re.sub(
+        rb"\\(?:x([0-9a-f]{2})|\\)",
+        lambda match: bytes.fromhex(match[1].decode()) if match[1] else b"\\",
+        text.encode(),
+    )
+    return os.fsdecode(raw)
 
 
 def printable(text: str) -> str:

@@ -68,7 +68,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
             with LocalRunner(num_workers(config.run.workers, source_bytes)) as runner:
                 documents, drops = _prepare(context, found, runner, progress)
                 with progress.phase("decide"):
-                    documents, not_allowed = license_documents(documents, licenses, config.licenses)
+                    documents, not_allowed = license_documents(documents, licenses, config)
                     drops += not_allowed
                     _require_documents(documents, drops, config)
                     decision = decide(context, documents)

@@ -10,6 +10,11 @@ from typing import Any
 
 import msgspec
 
+FileKey = tuple[str, str]
+"""Repo and path."""
+Range = tuple[int, int]
+"""Half-open, of token indices."""
+
 
 class Split(StrEnum):
     TRAIN = "train"
@@ -83,7 +88,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.NO_TOKENS: "the tokenizer makes nothing of it",
     DropReason.CONTROL_TOKEN: "the tokenizer would turn its text into a control token",
     DropReason.EXACT_DUPLICATE: "the same text as a file earlier in path order, which stays",
-    DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its group, which stays",
+    DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its cluster, which stays",
     DropReason.CONTAMINATED: "nearly all of it is in another split too, or in a benchmark",
 }
 
@@ -197,7 +202,7 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
     """Tokens in all its windows, special tokens and padding included."""
     num_tail_tokens_dropped: int
     num_cut_tokens: int = 0
-    """Tokens that no window shows because they are also in another split."""
+    """Tokens that no window shows because of spans that are also in another split, or in a benchmark."""
     num_row_bytes: int
     """Exactly what its rows will take in the output, so that every piece knows its place before it is written."""
     shard_bytes: int
@@ -217,9 +222,9 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
     """Instead of cutting the ranges out."""
 
     @property
-    def num_shown_tokens(self) -> int:
+    def num_uncut_tokens(self) -> int:
         return self.num_tokens - self.num_cut_tokens
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> FileKey:
         return self.repo, self.path

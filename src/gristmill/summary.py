@@ -74,7 +74,8 @@ def _cut_lines(facts: Decontamination) -> list[str]:
         if cut:
             share = cut / facts.tokens_before[split]
             elsewhere = "held out or in a benchmark" if split is Split.TRAIN else "in train"
-            lines.append(f"{cut:,} tokens ({share:.1%}) of {facts.files_cut[split]:,} {split} files, also {elsewhere}")
+            files = f"{facts.files_cut[split]:,} {split} files"
+            lines.append(f"{cut:,} tokens ({share:.1%}) of {files}, for spans that are also {elsewhere}")
     return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
 
 

@@ -18,10 +18,12 @@ from typing import Literal
 import msgspec
 
 import gristmill
+from gristmill.checking.counts import check_counts
 from gristmill.checking.digests import check_digests
 from gristmill.checking.files import (
     Rows,
     check_duplicates,
+    check_order,
     check_rows_against_table,
     check_split_facts,
     check_windows,
@@ -31,11 +33,11 @@ from gristmill.checking.reading import read_data_files
 from gristmill.checking.result import Faults, Report, Verdict, Verdicts, result_of
 from gristmill.checking.settings import Settings
 from gristmill.checking.sources import folders_by_repo
-from gristmill.checking.tables import FilesTable, check_counts, check_groups, read_files_table
+from gristmill.checking.tables import FilesTable, check_groups, read_files_table
 from gristmill.checking.texts import Texts
-from gristmill.errors import OutputError
-from gristmill.layout import CHECK, write_atomically
-from gristmill.manifest import read_manifest
+from gristmill.errors import DatasetError
+from gristmill.layout import CHECK, MANIFEST, write_atomically
+from gristmill.manifest import Manifest, read_manifest
 from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
@@ -58,7 +60,7 @@ def check(
     started_at = time.perf_counter()
     progress = progress or Progress()
     path = Path(os.path.expanduser(folder))
-    manifest = read_manifest(path)
+    manifest = _read_manifest(path)
     faults = Faults()
     settings = Settings.of(path, manifest, faults)
     folders = folders_by_repo(sources)
@@ -83,13 +85,21 @@ def check(
         bytes=num_bytes,
         seconds=round(time.perf_counter() - started_at, 3),
     )
-    _write(path, report)
+    report.written = _write(path, report)
     return report
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is not an ordinary file.")
+    return read_manifest(folder)
 
 
 def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:
     manifest = settings.manifest
     check_rows_against_table(rows, table, faults)
+    check_order(rows, faults)
     check_counts(table, manifest, faults)
     check_groups(table, faults)
     drops_touched = settings.decontaminate == "drop"
@@ -115,9 +125,10 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     }
 
 
-def _write(folder: Path, report: Report) -> None:
+def _write(folder: Path, report: Report) -> bool:
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     try:
         write_atomically(folder / CHECK, content)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(folder / CHECK)!r}: {error.strerror}.") from None
+    except OSError:
+        return False
+    return True

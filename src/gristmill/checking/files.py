@@ -73,6 +73,16 @@ def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> N
             )
 
 
+def check_order(rows: Rows, faults: Faults) -> None:
+    """A split's files stand in path order."""
+    last: dict[Split, FileKey] = {}
+    for key, runs in rows.by_file.items():
+        before = last.setdefault(runs[0].split, key)
+        if key < before:
+            _add("windows", 0, f"behind {'/'.join(before)}: not in path order", runs[0], faults)
+        last[runs[0].split] = key
+
+
 def check_windows(rows: Rows, table: FilesTable, shape: Shape, faults: Faults, *, drops_touched: bool) -> int:
     """Each kept file's windows lie where they must; the tokens that --tail drop left out of them."""
     num_tail_tokens = 0

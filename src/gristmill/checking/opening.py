@@ -2,11 +2,11 @@
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BufferedReader:
     """Raises OSError for anything else, for a name that cannot be one too."""
     require_plain(path)
     return path.open("rb")

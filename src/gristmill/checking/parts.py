@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-import zstandard
-
+from gristmill.checking.frames import StatedFrame, stated_frames, unpacked
+from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
-from gristmill.checking.rows import Row, read_rows
+from gristmill.checking.rows import HEAD, Row, read_rows
 from gristmill.checking.runs import Run, runs_of
-from gristmill.checking.spelling import Spelling, wrong_texts
-from gristmill.checking.tokens import RowRules
+from gristmill.checking.spelling import wrong_texts
+from gristmill.checking.textcolumn import PartRules, secrets_in_column
 from gristmill.errors import DatasetError
-from gristmill.formats.zstd import read_table
 
 PART_BYTES = 2 << 20
 LINES_AT_ONCE = 64
 """Their ids stay in a core's cache: 64 are read faster than 32 or 256."""
+LARGEST_ROW_BYTES = 32 << 20
+"""Sixteen megabytes is the longest that a window can make; what goes on for longer is not read."""
 
 
 class Part(NamedTuple):
@@ -24,8 +25,8 @@ class Part(NamedTuple):
     start: int
     """Bytes of the file as it lies on disk."""
     end: int
-    frames: tuple[tuple[int, int], ...] | None
-    """Compressed size and size of each, where it is compressed."""
+    frames: tuple[StatedFrame, ...] | None
+    """Where it is compressed."""
 
 
 class PartRows(NamedTuple):
@@ -37,68 +38,84 @@ class PartRows(NamedTuple):
 
 
 def parts_of(path: Path) -> list[Part]:
-    """Raises OSError for a file that is not there, DatasetError for one whose frames are not known."""
-    if path.suffix != ".zst":
-        size = path.stat().st_size
-        return [Part(path, start, min(start + PART_BYTES, size), None) for start in range(0, size, PART_BYTES)]
-    parts: list[Part] = []
-    gathered, start = list[tuple[int, int]](), 0
-    for frame in read_table(path):
-        gathered.append((frame.num_compressed, frame.num_bytes))
-        if sum(size for _, size in gathered) >= PART_BYTES:
-            parts.append(_frames_part(path, start, gathered))
-            gathered, start = [], parts[-1].end
-    return [*parts, _frames_part(path, start, gathered)] if gathered else parts
+    """Raises OSError for a file that is not there, DatasetError for one whose frames are not as its table says."""
+    with open_plain(path) as stream:
+        if path.suffix != ".zst":
+            size = stream.seek(0, 2)
+            return [Part(path, start, min(start + PART_BYTES, size), None) for start in range(0, size, PART_BYTES)]
+        parts: list[Part] = []
+        gathered: list[StatedFrame] = []
+        for frame in stated_frames(stream):
+            gathered.append(frame)
+            if sum(one.num_bytes for one in gathered) >= PART_BYTES:
+                parts.append(_frames_part(path, gathered))
+                gathered = []
+        return [*parts, _frames_part(path, gathered)] if gathered else parts
 
 
-def _frames_part(path: Path, start: int, frames: list[tuple[int, int]]) -> Part:
-    return Part(path, start, start + sum(compressed for compressed, _ in frames), tuple(frames))
+def _frames_part(path: Path, frames: list[StatedFrame]) -> Part:
+    return Part(path, frames[0].start, frames[-1].end, tuple(frames))
 
 
-def read_part(rules: RowRules, spelling: Spelling, part: Part) -> PartRows:
+def read_part(rules: PartRules, part: Part) -> PartRows:
     faults = Faults()
     try:
-        lines = _lines(part)
-    except (OSError, DatasetError, zstandard.ZstdError) as error:
+        lines, has_open_end = _lines(part)
+    except (OSError, DatasetError) as error:
         faults.add("schema", f"bytes {part.start} to {part.end} cannot be read: {error}", file=part.path.name)
         return PartRows(0, part.end - part.start, [], faults)
-    rules = rules._replace(file=part.path.name)
-    runs = runs_of(_rows(lines, rules, spelling, faults), rules.file, faults)
+    rules = rules.of_file(part.path.name)
+    if has_open_end:
+        faults.add("schema", "its last line has no end", file=part.path.name, row=len(lines))
+    runs = runs_of(_rows(lines, rules, faults), rules.rows.file, faults)
     return PartRows(len(lines), part.end - part.start, runs, faults)
 
 
-def _rows(lines: list[bytes], rules: RowRules, spelling: Spelling, faults: Faults) -> Iterator[Row]:
+def _rows(lines: list[bytes], rules: PartRules, faults: Faults) -> Iterator[Row]:
     for at in range(0, len(lines), LINES_AT_ONCE):
-        rows = read_rows(lines[at : at + LINES_AT_ONCE], at + 1, rules, faults)
-        if "text" in rules.columns:
-            wrong_texts(rows, rules.file, spelling, faults)
+        rows = read_rows(lines[at : at + LINES_AT_ONCE], at + 1, rules.rows, faults)
+        if "text" in rules.rows.columns:
+            wrong_texts(rows, rules.rows.file, rules.spelling, faults)
+            secrets_in_column(rows, rules, faults)
         yield from rows
 
 
-def _lines(part: Part) -> list[bytes]:
-    lines = _plain_lines(part) if part.frames is None else _unpacked_bytes(part, part.frames).split(b"\n")
-    return lines if lines[-1] else lines[:-1]
+def _lines(part: Part) -> tuple[list[bytes], bool]:
+    """And whether the last of them ends without a line feed, as none should.
+
+    Raises DatasetError where most are too short to be rows: there may be millions.
+    """
+    has_open_end = False
+    with open_plain(part.path) as stream:
+        if part.frames is None:
+            lines = _plain_content(stream, part).split(b"\n")
+            has_open_end = bool(lines[-1])
+            lines = lines if has_open_end else lines[:-1]
+        else:
+            lines = [line for frame in part.frames for line in _frame_lines(stream, frame)]
+    if len(lines) * len(HEAD) > sum(map(len, lines)) + len(HEAD) * LINES_AT_ONCE:
+        raise DatasetError(f"{len(lines)} lines that are no rows")
+    return lines, has_open_end
 
 
-def _plain_lines(part: Part) -> list[bytes]:
+def _plain_content(stream: BinaryIO, part: Part) -> bytes:
     """The lines that begin in this range, the last of them to its end."""
-    with part.path.open("rb") as stream:
-        if part.start:
-            stream.seek(part.start - 1)
-            stream.readline()
-        lines = stream.read(max(0, part.end - stream.tell())).split(b"\n")
-        lines[-1] += stream.readline().removesuffix(b"\n") if lines[-1] else b""
-        return lines
+    if part.start:
+        stream.seek(part.start - 1)
+        _to_line_end(stream)
+    content = stream.read(max(0, part.end - stream.tell()))
+    return content + _to_line_end(stream) if content and not content.endswith(b"\n") else content
 
 
-def _unpacked_bytes(part: Part, frames: tuple[tuple[int, int], ...]) -> bytes:
-    unpacked: list[bytes] = []
-    with part.path.open("rb") as stream:
-        stream.seek(part.start)
-        for num_compressed, num_bytes in frames:
-            compressed = stream.read(num_compressed)
-            # What a damaged head promises is not allocated.
-            if zstandard.frame_content_size(compressed) != num_bytes:
-                raise DatasetError("a frame is not of the size that the table of frames says")
-            unpacked.append(zstandard.ZstdDecompressor().decompress(compressed))
-    return b"".join(unpacked)
+def _to_line_end(stream: BinaryIO) -> bytes:
+    line = stream.readline(LARGEST_ROW_BYTES)
+    if len(line) == LARGEST_ROW_BYTES:
+        raise DatasetError(f"a line of more than {LARGEST_ROW_BYTES} bytes")
+    return line
+
+
+def _frame_lines(stream: BinaryIO, frame: StatedFrame) -> list[bytes]:
+    content = unpacked(stream, frame)
+    if frame.num_rows * len(HEAD) > len(content):
+        raise DatasetError(f"a frame of {len(content)} bytes with {frame.num_rows} lines: these are no rows")
+    return content.split(b"\n")[:-1]

@@ -10,6 +10,7 @@ from gristmill.checking.parts import Part, PartRows, parts_of, read_part
 from gristmill.checking.result import Faults
 from gristmill.checking.runs import ROW, Run, joined
 from gristmill.checking.settings import Settings
+from gristmill.checking.textcolumn import PartRules
 from gristmill.errors import DatasetError
 from gristmill.manifest import Manifest
 from gristmill.records import Split
@@ -25,9 +26,7 @@ class _DataFile(NamedTuple):
 
 def read_data_files(settings: Settings, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Rows:
     files = list(_data_files(settings.folder, settings.manifest, faults))
-    read = runner.map(
-        partial(read_part, settings.rules, settings.spelling), [part for file in files for part in file.parts]
-    )
+    read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
     num_rows = 0
     for file in files:
@@ -43,8 +42,14 @@ def read_data_files(settings: Settings, runner: LocalRunner, faults: Faults, adv
     return Rows.of(placed, num_rows)
 
 
+def _part_rules(settings: Settings) -> PartRules:
+    secrets = settings.secrets
+    is_needed = secrets.action != "keep" and not settings.spelling.is_close
+    return PartRules(settings.rules, settings.spelling, is_needed, secrets.emails)
+
+
 def _data_files(folder: Path, manifest: Manifest, faults: Faults) -> Iterator[_DataFile]:
-    for name, facts in manifest.files.items():
+    for name, facts in sorted(manifest.files.items()):
         if facts.split is None:
             continue
         try:

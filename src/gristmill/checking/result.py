@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from gristmill.layout import CHECK
 from gristmill.naming import printable
 
 EXAMPLES_SHOWN = 10
@@ -70,6 +71,8 @@ class Report(msgspec.Struct, kw_only=True):
     bytes: int
     """Of all data files."""
     seconds: float
+    written: bool = True
+    """Into the dataset folder; the report is the same where it cannot be."""
 
     def __getitem__(self, name: str) -> CheckResult:
         return next(check for check in self.checks if check.name == name)
@@ -106,6 +109,7 @@ def report_text(report: Report) -> str:
             lines += _worst_files(check.facts.get("worst_files", []))
     num_failed = sum(check.status == "failed" for check in report.checks)
     outcome = f"{num_failed} of {len(report.checks)} checks failed" if num_failed else "no check failed"
+    lines += [] if report.written else ["", f"{CHECK} could not be written into the dataset folder"]
     rate = report.bytes / max(report.seconds, 1e-9) / 1e6
     return "\n".join((*lines, "", f"{outcome}, in {report.seconds:.2f} s ({rate:,.0f} MB/s of data files)"))
 

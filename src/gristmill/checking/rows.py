@@ -7,6 +7,7 @@ in another spelling, or hold what it should not.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ HEAD = b'{"input_ids":['
 TOO_LARGE = 99_999_999
 """Stands for an id of more than eight digits, or below zero: no vocabulary is as large."""
 LARGEST = 1 << 60
+REQUIRED = frozenset({"input_ids", "path", "repo", "language", "lines", "start", "fresh"})
 VALUE_SHOWN = 40
 
 
@@ -103,6 +105,8 @@ def _diagnosed(line: bytes) -> _Line | str:
         return f"not an object: {_shown(row)}"
     if len(names) != len(row):
         return "a column is there twice"
+    if b"\r" in line:
+        return "a carriage return in its line"
     ids = row.get("input_ids")
     if not isinstance(ids, list) or not all(type(index) is int for index in ids):
         return "input_ids is not a list of whole numbers" if "input_ids" in row else "input_ids is missing"
@@ -113,11 +117,19 @@ def _diagnosed(line: bytes) -> _Line | str:
 def _wrong_field(fields: Fields, rules: RowRules) -> str | None:
     if tuple(fields) != rules.columns:
         return f"columns {', '.join(map(_shown, fields))}; the manifest says {', '.join(rules.columns)}"
+    missing = _missing(rules.columns)
+    if missing is not None:
+        return f"without the column {missing}"
     for name, value in fields.items():
         is_right = IS_RIGHT.get(name)
         if is_right is not None and not is_right(value):
             return f"{name} is {_shown(value)}"
     return None
+
+
+@cache
+def _missing(columns: tuple[str, ...]) -> str | None:
+    return min(REQUIRED.difference(columns), default=None)
 
 
 def _is_count(value: Any) -> bool:

@@ -5,13 +5,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from gristmill.checking.digests import check_fingerprint
+from gristmill.checking.opening import require_plain
 from gristmill.checking.result import Faults
+from gristmill.checking.rows import REQUIRED
 from gristmill.checking.spelling import Spelling
 from gristmill.checking.tokens import RowRules
 from gristmill.checking.windows import Shape
 from gristmill.config import OutputConfig, ScanConfig, SecretsConfig, SplitConfig, WindowConfig
 from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
-from gristmill.layout import MANIFEST
+from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import Manifest
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for
@@ -73,10 +76,13 @@ def _tokenizer(
     folder: Path, manifest: Manifest, faults: Faults
 ) -> tuple[Definition | None, Tokenizer | None, str | None]:
     try:
+        for name in (TOKENIZER, TOKENIZER_CONFIG):
+            require_plain(folder / name)
         definition = Definition.read(folder)
-    except TokenizerError as error:
-        faults.add("special_tokens", str(error))
+    except (OSError, TokenizerError) as error:
+        faults.add("special_tokens", f"the tokenizer cannot be read: {error}")
         return None, None, "the tokenizer cannot be read"
+    check_fingerprint(manifest, definition.key, faults)
     said = manifest.tokenizer
     if (said.prefix, said.suffix, said.pad_id) != (*definition.template, definition.pad_id):
         faults.add("special_tokens", "other special tokens than the tokenizer's", file=MANIFEST)
@@ -92,7 +98,7 @@ def _tokenizer(
 
 
 def _check_columns(rules: RowRules, output: OutputConfig, faults: Faults) -> None:
-    wanted = {"attention_mask": output.pad, "text": output.with_text}
+    wanted = {**dict.fromkeys(sorted(REQUIRED), True), "attention_mask": output.pad, "text": output.with_text}
     for column, is_wanted in wanted.items():
         if is_wanted != (column in rules.columns):
             faults.add("schema", f"columns and settings differ about {column}", file=MANIFEST)

@@ -15,10 +15,15 @@ from gristmill.checking.tables import KeptFile
 from gristmill.cleaning.notebooks import SLASH_LANGUAGES
 from gristmill.cleaning.secrets import NO_ANGLE_LANGUAGES
 from gristmill.errors import InputError
+from gristmill.layout import FILES
 from gristmill.naming import path_text
 
 NOTEBOOK = "jupyter"
-UTF16_MARK_BYTES = 2
+UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+NUM_MARK_BYTES = {"utf-8-sig": 3, "utf-16-le": 2, "utf-16-be": 2}
+WINDOWS_ONLY = bytes(range(0x80, 0xA0))
+SURROGATE = re.compile("[\ud800-\udfff]")
+MAX_DIGITS_READ = 18
 DEEPEST_HEADING = 6
 
 
@@ -59,9 +64,10 @@ def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, 
     try:
         with open(location, "rb") as stream:
             raw = stream.read()
-        text = _decoded(raw, file.encoding)
+        encoding = _encoding_of(raw)
+        text = raw[NUM_MARK_BYTES.get(encoding, 0) :].decode(encoding.removesuffix("-sig")).encode()
         if file.language == NOTEBOOK and notebooks == "cells":
-            text = _cells(json.loads(text))
+            text = _cells(json.loads(text, parse_int=_whole_number))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         yield f"its source cannot be read again: {type(error).__name__}"
         return
@@ -69,14 +75,32 @@ def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, 
     sha256 = None if file.redactions else hashlib.sha256(raw).hexdigest()
     if (sha256, hashlib.sha256(redacted).hexdigest()) != (file.sha256, file.text_sha256):
         yield "its sha256 is not that of the source"
-    elif spelling.is_exact:
+        return
+    said_and_found: Sequence[tuple[str, Any, Any]] = (
+        ("bytes", file.bytes, len(raw)),
+        ("lines", file.lines, text.count(b"\n") + (not text.endswith(b"\n"))),
+        ("encoding", file.encoding, encoding),
+        ("lines of redactions", [one.line for one in file.redactions], _redacted_lines(text, file)),
+    )
+    for name, said, found in said_and_found:
+        if said != found:
+            yield f"{FILES} has {name} {said}, the source {found}"
+    if spelling.is_exact:
         yield from _wrong_places(run, redacted, spelling)
 
 
-def _decoded(raw: bytes, encoding: str) -> bytes:
-    if encoding in {"utf-8", "utf-8-sig"}:
-        return raw.removeprefix(b"\xef\xbb\xbf") if encoding == "utf-8-sig" else raw
-    return raw[UTF16_MARK_BYTES if encoding.startswith("utf-16") else 0 :].decode(encoding).encode()
+def _encoding_of(raw: bytes) -> str:
+    """The one that a build takes for text that it has kept."""
+    if raw[:2] in UTF16_MARKS:
+        return UTF16_MARKS[raw[:2]]
+    try:
+        return "utf-8-sig" if raw.decode().startswith("\ufeff") else "utf-8"
+    except UnicodeDecodeError:
+        return "latin-1" if len(raw.translate(None, WINDOWS_ONLY)) == len(raw) else "cp1252"
+
+
+def _redacted_lines(text: bytes, file: KeptFile) -> list[int]:
+    return [1 + text.count(b"\n", 0, one.start) for one in file.redactions]
 
 
 def _redacted(text: bytes, file: KeptFile) -> bytes:
@@ -132,11 +156,18 @@ def _cells(notebook: Any) -> bytes:
             body = f"{'#' * level} {body}" if kind == "heading" else body
             lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
             pages.append("\n".join([f"{sign} %% [markdown]", *(f"{sign} {line}".rstrip(" ") for line in lines)]) + "\n")
-    return "\n".join(pages).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return "\n".join(pages).encode()
 
 
 def _joined(source: Any) -> str:
-    return (source if isinstance(source, str) else "".join(source)).strip("\n")
+    """Half of a surrogate pair is no text, and two halves in two strings are no pair."""
+    strings = [source] if isinstance(source, str) else source
+    return "".join(SURROGATE.sub("\ufffd", string) for string in strings).strip("\n")
+
+
+def _whole_number(digits: str) -> int:
+    """Only levels of headings matter; thousands of digits, in an output, Python would refuse."""
+    return int(digits) if len(digits) <= MAX_DIGITS_READ else 0
 
 
 def _language(notebook: Any, cells: Any) -> str:

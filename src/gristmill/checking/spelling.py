@@ -44,11 +44,21 @@ class Spelling(NamedTuple):
         """Of each token, where it is exact."""
         return _num_bytes_per_id(self).take(ids)
 
+    def num_line_feeds(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """In each token, where it is close."""
+        return _num_line_feeds_per_id(self).take(ids)
+
 
 @cache
 def _num_bytes_per_id(spelling: Spelling) -> npt.NDArray[np.int64]:
     tokenizer = spelling.tokenizer
     return np.array([len(tokenizer.decode([index])) for index in range(tokenizer.vocab_size)], np.int64)
+
+
+@cache
+def _num_line_feeds_per_id(spelling: Spelling) -> npt.NDArray[np.int64]:
+    tokenizer = spelling.tokenizer
+    return np.array([tokenizer.decode([index]).count(b"\n") for index in range(tokenizer.vocab_size)], np.int64)
 
 
 def wrong_texts(rows: Sequence[Row], file: str, spelling: Spelling, faults: Faults) -> None:

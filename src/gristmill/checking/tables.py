@@ -1,20 +1,22 @@
-"""files.jsonl by itself and against the manifest: `files_table` and `groups`."""
+"""files.jsonl by itself: `files_table` and `groups`."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
 from gristmill.filestable import Count, FileRow
 from gristmill.layout import FILES
-from gristmill.manifest import Manifest
-from gristmill.records import Cut, Redaction, Split
+from gristmill.records import Cut, DropReason, Redaction, Split
 
 CHECK = "files_table"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+DUPLICATES = frozenset({DropReason.EXACT_DUPLICATE, DropReason.NEAR_DUPLICATE})
+MIN_SIMILARITY = 0.7
 FileKey = tuple[str, str]
 
 
@@ -59,24 +61,38 @@ def read_files_table(folder: Path, faults: Faults) -> FilesTable:
     """What can be read of it."""
     table = FilesTable({}, {})
     try:
-        lines = (folder / FILES).read_bytes().removesuffix(b"\n").split(b"\n")
+        with open_plain(folder / FILES) as stream:
+            content = stream.read()
     except OSError as error:
         faults.add(CHECK, f"cannot be read: {error.strerror}", file=FILES)
         return table
-    for number, line in enumerate(lines, 1):
+    if not content.endswith(b"\n") or b"\r" in content:
+        faults.add(CHECK, "each line ends with a line feed and nothing else; here one does not", file=FILES)
+    last: FileKey | None = None
+    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
             row = _decoder().decode(line)
-            key = (row.repo, row.path)
-            if key in table.kept or key in table.dropped:
-                faults.add(CHECK, "the same file twice", file=FILES, row=number, path=row.name)
-            elif row.status == "kept":
-                table.kept[key] = msgspec.convert(row, KeptFile, from_attributes=True)
-            else:
-                table.dropped[key] = row
-            _check_row(row, number, faults)
+            for defect in (*_take(row, table), *_defects(row)):
+                faults.add(CHECK, defect, file=FILES, row=number, path=row.name)
+            if last is not None and row.key < last:
+                faults.add(CHECK, "not in path order", file=FILES, row=number, path=row.name)
+            last = row.key
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             faults.add(CHECK, str(error), file=FILES, row=number)
+    _check_twins(table, faults)
     return table
+
+
+def _take(row: FileRow, table: FilesTable) -> Iterator[str]:
+    """Into the table; what is wrong with that."""
+    if row.key in table.kept or row.key in table.dropped:
+        yield "the same file twice"
+    elif row.status == "dropped":
+        table.dropped[row.key] = row
+    else:
+        kept = msgspec.convert(row, KeptFile, from_attributes=True)
+        # A cut beyond the tokens could be of any size: nothing is laid out by it.
+        table.kept[row.key] = kept if _are_in_order(row) else msgspec.structs.replace(kept, cuts=())
 
 
 @cache
@@ -84,17 +100,18 @@ def _decoder() -> msgspec.json.Decoder[FileRow]:
     return msgspec.json.Decoder(FileRow)
 
 
-def _check_row(row: FileRow, number: int, faults: Faults) -> None:
-    defects = []
+def _defects(row: FileRow) -> Iterator[str]:
+    if any(DIGEST.fullmatch(one) is None for one in (row.sha256, row.text_sha256) if one is not None):
+        yield "a digest that is none"
     if row.status == "dropped":
-        defects += ["dropped without a reason"] if row.reason is None else []
-        defects += ["dropped, but with windows"] if row.windows else []
+        yield from ["dropped without a reason"] if row.reason is None else []
+        yield from ["dropped, but with windows"] if row.windows else []
     else:
-        defects += [f"kept, but for {row.reason}"] if row.reason is not None else []
-        defects += ["kept without a window"] if not row.windows else []
-        defects += ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
-    for defect in defects:
-        faults.add(CHECK, defect, file=FILES, row=number, path=row.name)
+        yield from [f"kept, but for {row.reason}"] if row.reason is not None else []
+        yield from ["kept without a window"] if not row.windows else []
+        yield from ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
+        yield from ["sha256 with redactions, or neither"] if (row.sha256 is None) != bool(row.redactions) else []
+        yield from ["redactions that are not in order, or beyond its lines"] if not _are_redactions(row) else []
 
 
 def _are_in_order(row: FileRow) -> bool:
@@ -102,41 +119,22 @@ def _are_in_order(row: FileRow) -> bool:
     return edges == sorted(edges)
 
 
-def check_counts(table: FilesTable, manifest: Manifest, faults: Faults) -> None:
-    """The manifest's counts are those of files.jsonl."""
-    kept, dropped, counts = table.kept.values(), table.dropped.values(), manifest.counts
-    by_language: dict[str, dict[Split, int]] = {}
-    for file in kept:
-        by_split = by_language.setdefault(file.language, dict.fromkeys(Split, 0))
-        by_split[file.split] += file.tokens - file.cut_tokens
-    said_and_found: Sequence[tuple[str, Any, Any]] = (
-        ("counts.found", counts.found, len(table)),
-        ("counts.kept", counts.kept, len(kept)),
-        ("counts.dropped", counts.dropped, len(dropped)),
-        ("counts.dropped_by_reason", counts.dropped_by_reason, _tally(row.reason for row in dropped)),
-        ("counts.licenses", counts.licenses, _tally(file.license or "" for file in kept)),
-        ("counts.redactions", counts.redactions, _tally(one.kind for file in kept for one in file.redactions)),
-        ("tokens_by_language", manifest.tokens_by_language, by_language),
-        ("sources", {one.repo: one.found for one in manifest.sources if one.found}, _found_per_repo(table)),
-    )
-    for name, said, found in said_and_found:
-        if said != found:
-            faults.add(CHECK, f"{name}: {_difference(said, found)}", file="manifest.json")
+def _are_redactions(row: FileRow) -> bool:
+    edges = [0, *(edge for one in row.redactions for edge in (one.start, one.end))]
+    lines = [1, *(one.line for one in row.redactions), row.lines or 0]
+    return not row.redactions or (edges == sorted(edges) and lines == sorted(lines))
 
 
-def _tally(names: Iterable[Any]) -> dict[Any, int]:
-    return dict(Counter(names))
-
-
-def _found_per_repo(table: FilesTable) -> dict[str, int]:
-    return _tally(repo for repo, _ in (*table.kept, *table.dropped))
-
-
-def _difference(said: Any, found: Any) -> str:
-    if not isinstance(said, Mapping):
-        return f"it says {said}, files.jsonl has {found}"
-    names = [name for name in dict.fromkeys((*said, *found)) if said.get(name) != found.get(name)]
-    return f"it says {said.get(names[0])} for {str(names[0])!r}, files.jsonl has {found.get(names[0])}"
+def _check_twins(table: FilesTable, faults: Faults) -> None:
+    """A duplicate's twin is in the table, and as like as it must be."""
+    names = {f"{repo}/{path}" for repo, path in (*table.kept, *table.dropped)}
+    for row in table.dropped.values():
+        if row.reason not in DUPLICATES:
+            continue
+        if row.twin not in names or row.twin == row.name:
+            faults.add(CHECK, f"its twin {row.twin!r} is not in the table", file=FILES, path=row.name)
+        if not MIN_SIMILARITY <= (row.similarity or 0) <= 1:
+            faults.add(CHECK, f"a {row.reason}, with a similarity of {row.similarity}", file=FILES, path=row.name)
 
 
 def check_groups(table: FilesTable, faults: Faults) -> None:

@@ -1,18 +1,20 @@
-"""What the windows spell, file by file over processes: no secrets in it, and the source where it is given."""
+"""What the windows spell, file by file over processes: secrets, the digest and lines of files.jsonl, and the source."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from gristmill.checking.files import Rows
+from gristmill.checking.linefeeds import wrong_line_feeds
 from gristmill.checking.result import Faults, Verdict, Verdicts
 from gristmill.checking.runs import FIRST_LINE, START, Run, Stretch
-from gristmill.checking.secrets import secrets_in
+from gristmill.checking.secrets import LOOK_AHEAD_BYTES, LOOK_BACK_BYTES, secrets_in
 from gristmill.checking.settings import Settings
 from gristmill.checking.sources import differences, location_of
 from gristmill.checking.spelling import Spelling
 from gristmill.checking.tables import FilesTable, KeptFile
-from gristmill.cleaning.secret_values import MAX_NAME_BYTES
+from gristmill.layout import FILES
 from gristmill.runners.local import LocalRunner
 
 TOKENS_PER_TASK = 1 << 18
@@ -50,10 +52,10 @@ class Texts(NamedTuple):
 
     def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
         secrets = self.settings.secrets
-        why_no_secrets = "--secrets keep" if secrets.action == "keep" else self._why_not_spelled()
+        why_no_secrets = self._why_no_secrets()
         rules = TextRules(self.settings.spelling, why_no_secrets is None, secrets.emails, self.settings.notebooks)
         num_at_cuts = num_compared = 0
-        if rules.looks_for_secrets or self.folders:
+        if rules.spelling.is_close or self.folders:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):
@@ -73,10 +75,14 @@ class Texts(NamedTuple):
             "source": compared if self.folders else Verdict("no source was given", "skipped"),
         }
 
-    def _why_not_spelled(self) -> str | None:
-        if self.settings.no_tokenizer is not None:
-            return self.settings.no_tokenizer
-        return None if self.settings.spelling.is_close else "this tokenizer does not give the text back"
+    def _why_no_secrets(self) -> str | None:
+        """None where they are looked for: in what the ids spell or, row by row, in the column of texts."""
+        settings = self.settings
+        if settings.secrets.action == "keep":
+            return "--secrets keep"
+        if settings.spelling.is_close or "text" in settings.rules.columns:
+            return None
+        return settings.no_tokenizer or "this tokenizer does not give the text back"
 
     def _tasks(self, faults: Faults) -> Iterator[list[TextTask]]:
         """Files in batches; a source file that cannot be is a fault."""
@@ -100,8 +106,8 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     faults = Faults()
     num_at_cuts = 0
     for task in tasks:
-        if rules.looks_for_secrets:
-            num_at_cuts += sum(_find_secrets(stretch, task, rules, faults) for stretch in task.run.stretches)
+        if rules.spelling.is_close:
+            num_at_cuts += _check_spelled(task, rules, faults)
         if task.kept is not None and task.location is not None:
             found = differences(task.kept, task.run, task.location, rules.spelling, notebooks=rules.notebooks)
             for what in found:
@@ -109,14 +115,39 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     return TextFindings(num_at_cuts, faults)
 
 
-def _find_secrets(stretch: Stretch, task: TextTask, rules: TextRules, faults: Faults) -> int:
+def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
+    """Secrets, digest and line feeds; how many may be secrets at the edge of a cut."""
+    run, kept = task.run, task.kept
+    decode = rules.spelling.tokenizer.decode
+    texts = [decode(stretch.ids) for stretch in run.stretches] if rules.looks_for_secrets or kept is not None else []
+    num_at_cuts = 0
+    if rules.looks_for_secrets:
+        stretches = zip(run.stretches, texts, strict=True)
+        num_at_cuts = sum(_find_secrets(text, stretch, task, rules, faults) for stretch, text in stretches)
+    if kept is None:
+        return num_at_cuts
+    if rules.spelling.is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
+        faults.add("ids", f"what its ids spell has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
+    wrong = wrong_line_feeds(run, kept, rules.spelling)
+    if wrong is not None:
+        row, what = wrong
+        faults.add("windows", what, file=task.file, row=row, path=kept.name)
+    return num_at_cuts
+
+
+def _is_whole(run: Run, kept: KeptFile) -> bool:
+    """Nothing was cut out of it, and no tail dropped."""
+    return not kept.cuts and [(one.start, one.end) for one in run.stretches] == [(0, kept.tokens)]
+
+
+def _find_secrets(text: bytes, stretch: Stretch, task: TextTask, rules: TextRules, faults: Faults) -> int:
     """A fault for each; how many more there are that touch the edge of a cut."""
-    text = rules.spelling.tokenizer.decode(stretch.ids)
     is_whole_end = task.kept is None or stretch.end >= task.kept.tokens
     num_at_cuts = 0
     for kind, start, end in secrets_in(text, emails=rules.emails):
         # The build judged the whole text: a name that a cut has halved, or a value that it ends, looks otherwise here.
-        if (stretch.start and start < MAX_NAME_BYTES) or (not is_whole_end and end >= len(text) - 1):
+        is_at_end = not is_whole_end and end >= len(text) - LOOK_AHEAD_BYTES
+        if is_at_end or (stretch.start and start < LOOK_BACK_BYTES):
             num_at_cuts += 1
             continue
         windows = task.run.windows

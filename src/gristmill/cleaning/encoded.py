@@ -1,7 +1,7 @@
 """Data dressed as code: runs of base64, hex digits or escapes, in one piece or one to a line.
 
 A piece is 56 characters or more without a blank or a quote. What is looked at closely is only what a search for such
-pieces strikes, at the speed of a few passes in C; a regular expression for all of it takes 30 MB/s.
+pieces strikes, at the speed of a few passes in C, where a regular expression would go character by character.
 """
 
 import re
@@ -73,7 +73,7 @@ def _pieces(text: bytes, octets: Octets) -> Iterator[tuple[int, int]]:
 def _unbroken(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Every stretch of PIECE_BYTES or more, and some a little shorter.
 
-    Packed as bits, such a stretch has six full bytes in a row: found at 2.5 GB/s, a regular expression takes 30 MB/s.
+    Packed as bits, such a stretch has six full bytes in a row, which a search for bytes finds.
     """
     packed = np.packbits(mask).tobytes()
     at = packed.find(PACKED_PIECE)

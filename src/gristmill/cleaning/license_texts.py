@@ -185,7 +185,7 @@ def digests_of(text: str) -> Digests | None:
 
 @cache
 def _same_meaning() -> list[tuple[re.Pattern[str], str]]:
-    """Compiled when first needed: 3 ms, which a build without a licence file does without."""
+    """Compiled when first needed: a build without a licence file does without."""
     return [(re.compile(pattern), replacement) for pattern, replacement in SAME_MEANING]
 
 

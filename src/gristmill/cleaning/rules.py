@@ -1,8 +1,8 @@
 """Which texts are no source worth learning from: ten rules, each a pure function that says what it measured.
 
 The code is one's own, so the limits are gentle; they are data (rules.toml), differ by kind of language, and each can be
-set or switched off. All rules together run at 250 to 290 MB/s on one core over the standard library: a few passes over
-a text, each in C, and a close look for encoded data only where a cheap search strikes.
+set or switched off. All rules together are a few passes over a text, each in C, and a close look for encoded data only
+where a cheap search strikes (benchmarks/trust.md).
 """
 
 import re
@@ -63,7 +63,8 @@ MINIFIED_LINES = 50
 
 MEASURE_DIGITS = 3
 ENOUGH_BYTES = 64
-"""A share of less than this says nothing."""
+ENOUGH_FOR_HALF_BYTES = 512
+"""Shares of less than this say nothing: a file may be one digest and its name."""
 ENOUGH_FOR_A_MEAN_BYTES = 2000
 """A short file in one long line is a short file."""
 
@@ -128,13 +129,12 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 class Finding(NamedTuple):
     value: float | str | None
     """What was measured: 312.0, or the marker found; None: nothing."""
-    limit: float | None
     is_defect: bool
     detail: str
     """`mean line of 312 bytes, limit 200`; empty where there is no defect."""
 
 
-NOTHING = Finding(None, None, is_defect=False, detail="")
+NOTHING = Finding(None, is_defect=False, detail="")
 
 
 class Rule(NamedTuple):
@@ -159,7 +159,7 @@ def judge(page: Page, limits: "Limits") -> Judgement:
         if limit is None:
             measures[rule.name] = None
             continue
-        value, _, is_defect, detail = rule.judge(page, limit)
+        value, is_defect, detail = rule.judge(page, limit)
         measures[rule.name] = round(value, MEASURE_DIGITS) if isinstance(value, float) else value
         if is_defect:
             return Judgement((rule.reason, detail), measures)
@@ -172,10 +172,6 @@ class Limits:
     def __init__(self, config: RulesConfig) -> None:
         self._config = config
         self._by_language: dict[str, Mapping[str, float | None]] = {}
-
-    @classmethod
-    def of(cls, config: RulesConfig) -> "Limits":
-        return cls(config)
 
     def limit(self, rule: str, language: str) -> float | None:
         """None: switched off. A rule without a number has some number while it is on."""
@@ -235,7 +231,7 @@ def _judge_generated(page: Page, _on: float) -> Finding:
         marker = GENERATED_MARKER.search(b"\n".join(head.split(b"\n", MARKER_LINES)[:MARKER_LINES]))
         if marker is not None:
             words = " ".join(marker[0].decode("utf-8", "replace").split()).lstrip(COMMENT_SIGNS)
-            return _marked(words, f'says "{words}" in its first {MARKER_LINES} lines')
+            return _marked("marker", f'says "{words}" in its first {MARKER_LINES} lines')
     if SOURCE_MAP_NAME.search(page.name) or (SOURCE_MAP.match(page.text) and b'"mappings"' in page.text):
         return _marked("source map", "a source map")
     return NOTHING
@@ -247,20 +243,20 @@ def _judge_minified(page: Page, limit: float) -> Finding:
         return finding
     is_defect = page.mean_line > limit and page.num_lines < MINIFIED_LINES
     detail = f"mean line of {_number(page.mean_line)} bytes in {page.num_lines}, limit {_number(limit)}"
-    return Finding(page.mean_line, limit, is_defect, detail if is_defect else "")
+    return Finding(page.mean_line, is_defect, detail if is_defect else "")
 
 
 def _judge_one_line(page: Page, limit: float) -> Finding:
     if page.num_lines != 1:
-        return Finding(None, limit, is_defect=False, detail="")
+        return NOTHING
     return _over(float(page.longest_line), limit, "one line of {} bytes")
 
 
 def _judge_encoded_data(page: Page, limit: float) -> Finding:
     runs = encoded_runs(page.text, page.octets)
     longest, total = float(max(runs, default=0)), sum(runs)
-    if longest <= limit and total * 2 > len(page.text):
-        return Finding(longest, limit, is_defect=True, detail=f"{total} of {len(page.text)} bytes are encoded data")
+    if longest <= limit and total * 2 > len(page.text) >= ENOUGH_FOR_HALF_BYTES:
+        return Finding(longest, is_defect=True, detail=f"{total} of {len(page.text)} bytes are encoded data")
     return _over(longest, limit, "encoded data of {} bytes in a run")
 
 
@@ -270,7 +266,7 @@ def _judge_too_short(page: Page, limit: float) -> Finding:
 
 def _judge_mean_line(page: Page, limit: float) -> Finding:
     if len(page.text) < ENOUGH_FOR_A_MEAN_BYTES:
-        return Finding(page.mean_line, limit, is_defect=False, detail="")
+        return Finding(page.mean_line, is_defect=False, detail="")
     return _over(page.mean_line, limit, "mean line of {} bytes")
 
 
@@ -280,7 +276,7 @@ def _judge_longest_line(page: Page, limit: float) -> Finding:
 
 def _judge_alphabetic(page: Page, limit: float) -> Finding:
     if page.num_filled < ENOUGH_BYTES:
-        return Finding(None, limit, is_defect=False, detail="")
+        return NOTHING
     return _under(page.num_letters / page.num_filled, limit, "{} of it letters")
 
 
@@ -300,12 +296,12 @@ RULES = (
 
 
 def _marked(marker: str, detail: str) -> Finding:
-    return Finding(marker, None, is_defect=True, detail=detail)
+    return Finding(marker, is_defect=True, detail=detail)
 
 
 def _named(pattern: re.Pattern[str], page: Page) -> Finding:
     match = pattern.search(page.name)
-    return _marked(match[0], f"named *{match[0]}" if match.start() else f"named {match[0]}") if match else NOTHING
+    return _marked("name", f"named *{match[0]}" if match.start() else f"named {match[0]}") if match else NOTHING
 
 
 def _over(value: float, limit: float, what: str) -> Finding:
@@ -318,7 +314,7 @@ def _under(value: float, limit: float, what: str) -> Finding:
 
 def _compared(value: float, limit: float, what: str, *, is_defect: bool) -> Finding:
     detail = f"{what.format(_number(value))}, limit {_number(limit)}" if is_defect else ""
-    return Finding(value, limit, is_defect, detail)
+    return Finding(value, is_defect, detail)
 
 
 def _number(value: float) -> str:

@@ -17,59 +17,137 @@ class SecretRule(NamedTuple):
     check: Check = "token"
     """What the value must pass beyond its shape; see secrets.py."""
     followed_by: str = ""
-    """What must come after the opening for the scan to stop there; the scan goes on right behind the opening."""
+    """What must come after the opening for the scan to stop there; the scan goes on one byte into the opening."""
+
+
+# A word starts here; `_`, an escape as in "\nAKIA" and an encoded sign as in `%3DAKIA` may stand in front of it, too.
+WORD_START = r"(?:\b|_|\\[nrt]|%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2})"
 
 
 def _token(kind: str, opening: str, rest: str, check: Check = "token", followed_by: str = "") -> SecretRule:
-    # A word starts here; after an escape, as in "\nAKIA", too.
-    pattern = rf"(?:\\[nrt])?({opening}({rest}))"
-    return SecretRule(kind, rf"(?:\b|\\[nrt]){opening}", pattern, check, followed_by)
+    return SecretRule(kind, WORD_START + opening, f"{WORD_START}({opening}({rest}))", check, followed_by)
 
 
+# What a secret became (`placeholder` in secrets.py): the scan goes on behind it, its words are no name of another one.
+PLACED = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
 # Names of what is secret. `tokens` and `tokenizer` are not: 3 of 4 stops in machine learning code were theirs.
 NAME = (
-    r"(?:(?i:passw(?:or)?d|passphrase|[_-]pass|pwd|secret|credential"
-    r"|(?:api|access|auth|private|signing|encryption|account|master|service|storage|shared)[_-]?key)[A-Za-z0-9_.-]{0,24}"
-    r"|(?i:token)(?:[A-HJ-RT-Z0-9_.-][A-Za-z0-9_.-]{0,24})?)"
+    r"(?:(?i:passw(?:or)?d|passphrase|[_-]pass|(?:db|user|smtp|mail|ftp|admin|root)pass|pwd|secret|credential|[_-]salt"
+    r"|(?:api|access|auth|private|signing|encryption|account|master|service|storage|shared|jwt|hmac|nonce)[_.-]?key)"
+    r"[A-Za-z0-9_.-]{0,48}|(?i:token)(?:[A-HJ-RT-Z0-9_.-][A-Za-z0-9_.-]{0,48})?|\bPASS|\bpass|(?i:git(?:hub|lab)|azure|devops)_(?:PAT|pat))"
 )
 VALUE = r"[A-Za-z0-9+/=_.~!@#$%^&*?:-]"
 BARE_VALUE = r"[A-Za-z0-9+/=_.~!@#$%^*?:-]"
-NAME_END = r"""\\?["'`]?\]?[ \t]{0,8}"""
+PUNCTUATED_VALUE = r"[!#-&(-\[\]-~]"
+# Code in columns: the value may stand far from its name.
+BLANKS = r"[ \t]{0,40}"
+NAME_END = rf"""\\?["'`]?(?:\]|\[[0-9]{{0,4}}\]|\))?{BLANKS}"""
 TYPE = r"""[ \t]?[A-Za-z_&'][A-Za-z0-9_.&' |\[\]]{0,30}"""
-# `name = "`, `"name": "`, `name => '`, `name: str = "`, `define('NAME', '`, `setName("`, `NAME "`, `name" value="`
-QUOTE = (
-    rf"""(?:{NAME_END}(?:[=:][=>]?|:{TYPE}=|[,(]|["'][ \t]value=)|[ \t])"""
-    r"""[ \t]{0,8}[A-Za-z@&]{0,2}\\?["'`]{1,3}"""
+# `- name: NAME⏎  value: `, `{"name": "NAME", "value": `, `variable "name" { default = `
+PAIRED = (
+    r"""["']?(?:,?\s{1,60}|,)["']?(?i:value)["']?[ \t]{0,4}[:=][ \t]{0,4}"""
+    rf"""|"[ \t]{{0,4}}\{{\s{{1,60}}(?:[a-z]{{4,11}}[ \t]{{1,9}}=[ \t]{{1,9}}[a-z]{{4,6}}\s{{1,60}})?default{BLANKS}="""
 )
-# `NAME=`, `name: ` and `<name>` without quotes: only where the value ends with its line, string, field or tag.
-BARE = rf"""{NAME_END}(?:=[ \t]?|:[ \t]|>)"""
-BARE_END = r"""(?:["'`;&\s\\]|</|\z)"""
-GIVEN = rf"(?:{QUOTE}|{BARE}{BARE_VALUE}{{8}})"
+# `=`, `:`, `=>`, `:=`, `<-`, `||=`, `?? `, `or`, `: str =`, ` string =`, ` As String =`, `("NAME", `, `" value=`
+GIVES = (
+    rf"""[=:][=>]?|<-|\|\|=?|\?\?=?|or\b|:{TYPE}=|(?:As[ \t])?[A-Za-z]{{3,12}}[ \t]{{0,8}}=|[,(]|["'][ \t]value="""
+    rf"""|{PAIRED}"""
+)
+WRAPPER = r"(?:(?:\[\]byte|String::from|Some|bytes|SecretStr|Buffer\.from)?\()?"
+# `name = "`, `"name": "`, `define('NAME', '`, `setName("`, `NAME "`
+QUOTE = rf"""(?:{NAME_END}(?:{GIVES})|[ \t]){BLANKS}{WRAPPER}[A-Za-z@&]{{0,2}}\\?["'`]{{1,3}}"""
+# `NAME=`, `name: `, `${NAME:-` and `<name>` without quotes: only where the value ends with its line, string, field or
+# tag; behind a blank alone (`ENV NAME value`) only with its line or word.
+BARE = rf"""{NAME_END}(?:=|:-?|>|{PAIRED}|</key>\s{{0,60}}<string>){BLANKS}"""
+BARE_END = r"""(?:["'`;&\s\\,)}\]>|]|</|\z)"""
+# A field of a connection string: `Password=value;Port=1`, `password=value dbname=grist`
+FIELD = r"""[ \t]?=[ \t]?"""
+FIELD_END = r"""(?:;[ \t]?[A-Za-z][A-Za-z _]{1,30}=|;["']|[ \t][a-z_]{2,20}=)"""
+GIVEN = rf"(?:{QUOTE}|{BARE}{BARE_VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
 URL_PART = r"""[^\s/:@"'`<>?#\\,;(){}\[\]|]"""
-PEM_BEGIN = "-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+URL_PASSWORD = r"""[^\s/:@"'`<>?#\\;{}\[\]|]"""
+PEM_BEGIN = "-----BEGIN[A-Z0-9 +%]{0,40}PRIVATE(?: |[+]|%20)KEY(?:(?: |[+]|%20)BLOCK)?-----"
+# `-----BEGIN RSA PRIVATE`, with the other words for RSA or without, in base64
+PEM_BEGIN_BASE64 = (
+    "LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFUR|FQyBQUklWQVRF|EU0EgUFJJVkFUR|PUEVOU1NIIFBSSVZBVEUg"
+    "|FTkNSWVBURUQgUFJJVkFUR|QR1AgUFJJVkFUR)"
+)
+# Keys in a configuration of WordPress hold any sign, blanks too.
+WORDPRESS_NAME = rf"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)',{BLANKS}'"
+WORDPRESS_VALUE = r"[!#-&(-\[\]-~ ]{64}"
+# `Authorization: Bearer `; what follows `Basic` is a name too, and in examples always.
+AUTHORIZATION = r"""(?i:authorization)\\?["']?\]?[ \t]{0,4}[:=,][ \t]{0,4}\\?["'`]?(?i:bearer|token|bot|apikey)[ \t]"""
+# `curl -u name:`
+LOGIN = r"""[ \t](?:-u|--user)[ \t=]["']?[A-Za-z0-9_.@-]{1,64}:"""
+# Names of more than 6 letters that a domain may end with; others are attributes, as in `weights@x.flatten`.
+LONG_DOMAINS = (
+    "academy|capital|center|community|company|computer|consulting|digital|education|energy|engineering|foundation"
+    "|holdings|institute|international|management|marketing|network|photography|services|software|solutions|support"
+    "|systems|technology|university|ventures"
+)
+JWT_PART = "[A-Za-z0-9_-]"
+BASE64 = "[A-Za-z0-9+/]"
+# A number in base64, as a Discord token begins with one
+DIGITS_BASE64 = "[MNO][DTjz][AEIMQUYcgk][0-5w-z]"
 
 SECRET_RULES = (
     SecretRule("private-key", PEM_BEGIN, PEM_BEGIN, "key_block"),
+    SecretRule(
+        "private-key",
+        PEM_BEGIN_BASE64,
+        rf"({PEM_BEGIN_BASE64}{BASE64}{{20,}}\s{{0,20}}({BASE64}{{40}}){BASE64}*={{0,2}}"
+        rf"(?:\s{{1,20}}{BASE64}{{60,}}={{0,2}})*(?:\s{{1,20}}{BASE64}{{1,75}}={{1,2}})?)",
+    ),
+    SecretRule(
+        "private-key",
+        "Private-Lines: [0-9]",
+        rf"Private-Lines: [0-9]{{1,3}}\r?\n(({BASE64}{{20}})(?:{BASE64}{{44}}\r?\n{BASE64}{{20}})*{BASE64}*={{0,2}}"
+        rf"(?:\r?\n{BASE64}{{1,19}}={{0,2}})?)(?:\s|\z)",
+    ),
+    SecretRule(
+        "private-key",
+        "<(?:D|P|Q|DP|DQ|InverseQ)>",
+        rf"<(?:D|P|Q|DP|DQ|InverseQ)>\s{{0,20}}(({BASE64}{{24}}){BASE64}{{16,}}={{0,2}})\s{{0,20}}</",
+    ),
+    SecretRule(
+        "private-key",
+        r"""["'](?:d|p|q|dp|dq|qi|k)\\?["'][ \t]{0,4}:[ \t]{0,4}\\?["']""",
+        r"""["'](?:d|p|q|dp|dq|qi|k)\\?["'][ \t]{0,4}:[ \t]{0,4}\\?["']([A-Za-z0-9_-]{40,})\\?["']""",
+        "assigned",
+        followed_by="[A-Za-z0-9_-]{24}",
+    ),
     _token("age-key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}\b"),
     _token("aws-access-key", "A[KS]IA", r"[0-9A-Z]{16}\b"),
     _token("github-token", "gh[pousr]_", r"[A-Za-z0-9]{36,255}"),
     _token("github-token", "github_pat_", r"[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
-    _token("gitlab-token", "gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-", r"[A-Za-z0-9_-]{20,100}"),
+    _token(
+        "gitlab-token",
+        "gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-",
+        r"[A-Za-z0-9_-]{20,100}(?:\.[0-9a-z]{2}\.[0-9a-z]{9})?",
+    ),
+    _token("slack-token", r"xoxe(?:\.xox[bp])?-[0-9]-", r"[A-Za-z0-9-]{40,}"),
     _token("slack-token", "xox[abeoprs]-", r"[A-Za-z0-9]{6,}-[A-Za-z0-9-]{10,200}"),
     _token("slack-token", "xapp-", r"[0-9]-[A-Z0-9]+-[0-9]+-[A-Za-z0-9]{20,}"),
     SecretRule(
         "slack-webhook", r"hooks\.slack\.com/", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/]{30,120})"
     ),
     SecretRule("discord-webhook", "/api/webhooks/", r"/api/webhooks/[0-9]{15,22}/([A-Za-z0-9_-]{60,80})"),
+    _token(
+        "discord-token",
+        f"(?:{DIGITS_BASE64}){{2}}",
+        rf"(?:{DIGITS_BASE64}){{4}}[A-Za-z0-9]{{0,4}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,38}}",
+    ),
     _token("google-api-key", "AIza", r"[A-Za-z0-9_-]{35}"),
     _token("google-client-secret", "GOCSPX-", r"[A-Za-z0-9_-]{28}"),
+    _token("google-oauth-token", r"ya29\.", r"[A-Za-z0-9_.-]{50,}"),
+    _token("google-oauth-token", "1//0", r"[A-Za-z0-9_-]{40,120}"),
     _token("stripe-key", "[rs]k_(?:live|test)_", r"[A-Za-z0-9]{16,250}"),
     _token("stripe-webhook", "whsec_", r"[A-Za-z0-9+/]{32,}=?"),
     _token("npm-token", "npm_", r"[A-Za-z0-9]{36}\b"),
     _token("pypi-token", "pypi-Ag", r"E[A-Za-z0-9_-]{60,}"),
     _token("anthropic-key", "sk-ant-", r"[A-Za-z0-9_-]{32,200}"),
     _token("openrouter-key", "sk-or-v1-", r"[0-9a-f]{64}"),
-    _token("openai-key", "sk-(?:proj|svcacct|admin)-", r"[A-Za-z0-9_-]{40,250}"),
+    _token("openai-key", "sk-(?:proj|svcacct|admin|None)-", r"[A-Za-z0-9_-]{40,250}"),
     _token("openai-key", "sk-[A-Za-z0-9]{8}", r"[A-Za-z0-9]{12}T3BlbkFJ[A-Za-z0-9]{20}\b"),
     _token("openai-key", "sk-[A-Za-z0-9]{8}", r"[A-Za-z0-9]{24}(?:[A-Za-z0-9]{16})?\b"),
     _token("huggingface-token", "hf_", r"[A-Za-z0-9]{34,40}\b"),
@@ -79,12 +157,17 @@ SECRET_RULES = (
     _token("sendgrid-key", r"SG\.", r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     _token("twilio-key", "SK[0-9a-f]{8}", r"[0-9a-f]{24}\b"),
     _token("digitalocean-token", "do[opr]_v1_", r"[0-9a-f]{64}\b"),
-    _token("docker-token", "dckr_pat_", r"[A-Za-z0-9_-]{27}"),
+    _token("docker-token", "dckr_[po]at_", r"[A-Za-z0-9_-]{27,36}"),
     _token("databricks-token", "dapi[0-9a-f]{8}", r"[0-9a-f]{24}(?:-[0-9])?\b"),
     _token("shopify-token", "shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32}\b"),
     _token("square-token", "sq0(?:atp|csp)-", r"[A-Za-z0-9_-]{22,43}"),
     _token("atlassian-token", "ATATT3", r"[A-Za-z0-9_=-]{60,250}"),
     _token("grafana-token", "glsa_", r"[A-Za-z0-9]{32}_[0-9a-f]{8}\b"),
+    _token("grafana-token", "glc_", r"[A-Za-z0-9+/]{40,}={0,2}"),
+    _token("rubygems-key", "rubygems_", r"[0-9a-f]{48}\b"),
+    _token("pulumi-token", "pul-", r"[0-9a-f]{40}\b"),
+    _token("sentry-token", "sntry[su]_", r"[A-Za-z0-9+/=_-]{60,}"),
+    _token("bedrock-key", "ABSK[A-Za-z0-9+/]{8}", r"[A-Za-z0-9+/]{100,}={0,2}"),
     _token("linear-key", "lin_api_", r"[A-Za-z0-9]{40}\b"),
     _token("vault-token", r"hv[sb]\.", r"[A-Za-z0-9_-]{24,250}"),
     _token("telegram-token", "[0-9]{8,10}:AA", r"[A-Za-z0-9_-]{33}\b"),
@@ -94,19 +177,29 @@ SECRET_RULES = (
         "(?:Account|SharedAccess)Key=",
         "(?:Account|SharedAccess)Key=([A-Za-z0-9+/]{43}(?:=|[A-Za-z0-9+/]{43}==))",
     ),
+    SecretRule(
+        "azure-key",
+        r"\bsig=",
+        rf"\bsig=((?:{BASE64}|%2[BFbf]){{43}}(?:=|%3[Dd]))",
+        followed_by="[A-Za-z0-9+/%]{24}",
+    ),
     _token(
         "jwt",
         "eyJ",
-        r"[A-Za-z0-9_-]{8,500}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}",
+        rf"{JWT_PART}{{8,500}}\.(?:{JWT_PART}{{8,}}\.{JWT_PART}{{16,}}(?:\.{JWT_PART}{{4,}}\.{JWT_PART}{{16,}})?"
+        rf"|\.{JWT_PART}{{8,}}\.{JWT_PART}{{4,}}\.{JWT_PART}{{16,}})",
         check="jwt",
         followed_by="[A-Za-z0-9_-]{8}",
     ),
     SecretRule(
         "url-password",
         "://",
-        rf"""://{URL_PART}{{0,64}}:({URL_PART}{{5,200}})@[A-Za-z0-9\[${{<%_-]""",
+        rf"""://{URL_PART}{{0,64}}:({URL_PASSWORD}{{5,200}})@[A-Za-z0-9\[${{<%_-]""",
         check="url_password",
-        followed_by=rf"{URL_PART}{{0,64}}:{URL_PART}",
+        followed_by=rf"{URL_PART}{{0,64}}:{URL_PASSWORD}",
+    ),
+    SecretRule(
+        "assigned-secret", WORDPRESS_NAME, f"{WORDPRESS_NAME}({WORDPRESS_VALUE})'", followed_by=f"{WORDPRESS_VALUE}'"
     ),
     SecretRule(
         "aws-secret-key",
@@ -118,12 +211,30 @@ SECRET_RULES = (
     SecretRule(
         "assigned-secret",
         NAME,
-        rf"""{NAME}(?:{QUOTE}(?:Bearer |token )?({VALUE}{{12,256}})\\?["'`]"""
-        rf"""|{BARE}({BARE_VALUE}{{16,256}}){BARE_END})""",
+        rf"""{NAME}(?:{QUOTE}(?:Bearer |token )?({VALUE}{{12,}})\\?["'`]|{QUOTE}({PUNCTUATED_VALUE}{{32,256}})["']"""
+        rf"""|{BARE}({BARE_VALUE}{{16,}}){BARE_END}|{FIELD}({BARE_VALUE}{{8,15}}){FIELD_END}"""
+        rf"""|[ \t]{{1,4}}({BARE_VALUE}{{16,}})(?:\s|\z))""",
         check="assigned",
         followed_by=GIVEN,
     ),
-    SecretRule("email", r"@[A-Za-z0-9-]{1,63}\.[a-z]", r"(@(?:[A-Za-z0-9-]{1,63}\.){1,4}[a-z]{2,6})\b", "email"),
+    SecretRule(
+        "assigned-secret",
+        AUTHORIZATION,
+        rf"{AUTHORIZATION}({BARE_VALUE}{{16,}}){BARE_END}",
+        check="assigned",
+    ),
+    SecretRule(
+        "assigned-secret",
+        LOGIN,
+        rf"""{LOGIN}({BARE_VALUE}{{12,}})["'\s]""",
+        check="assigned",
+    ),
+    SecretRule(
+        "email",
+        r"(?:@|%40)[A-Za-z0-9-]{1,63}\.[A-Za-z]",
+        rf"((?:@|%40)(?:[A-Za-z0-9-]{{1,63}}\.){{1,12}}(?:[a-z]{{2,6}}|[A-Z]{{2,6}}|(?i:{LONG_DOMAINS})))\b",
+        "email",
+    ),
 )
 
 # Words that no random value holds: 4 letters turn up in one of 30,000 tokens.
@@ -132,11 +243,16 @@ PLACEHOLDER = (
     r"|pass(?:wd|word)?$|^pass|passw|pwd|abcdef|012345|123456|qwerty|oauth|\.\.\.|aaaaa|00000000"
 )
 NO_SECRET_NAME = r"(?i)hash|digest|sha[0-9]|md5|checksum|integrity|fingerprint|public|regex|pattern|charset|alphabet"
-NO_SECRET_VALUE = r"^[$@%#/~.&]|://|^(?i:sha[0-9]+|md5)[-:]"
+# A name or a path, and code: a word of it behind its punctuation.
+NO_SECRET_VALUE = (
+    r"^(?:\$[A-Za-z0-9_{(]|[@%#&](?:[A-Za-z_]{2}|[{(])|[/~.])|://|^(?i:sha[0-9]+|md5)[-:]|[(\[{<,;|][A-Za-z][a-z]{4}"
+)
 # Behind one of these names even plain hex is a credential; elsewhere it is a hash.
-CREDENTIAL_NAME = r"(?i)api[_-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token"
+CREDENTIAL_NAME = (
+    r"(?i)api[_-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
+)
 EXAMPLE_HOST = r"(?i)(?:^|\.)(?:example(?:\.[a-z]+)?|test|invalid)$"
 NO_EMAIL = (
-    r"@(?:.*\.)?example\.|\.(?:example|test|invalid|png|jpg|jpeg|gif|svg|js|ts|py|css|html|json|md|sh|so)$"
-    r"|(?i:^(?:no-?reply|do-?not-?reply|git|user|username|you|your[a-z]*|me|foo|bar|name|email|someone)@)|users\.noreply"
+    r"(?:@|%40)(?:.*\.)?example\.|\.(?:example|test|invalid|png|jpg|jpeg|gif|svg|js|ts|py|css|html|json|md|sh|so)$"
+    r"|(?i:^(?:no-?reply|do-?not-?reply|git|user|username|you|your[a-z]*|me|foo|bar|name|email|someone)(?:@|%40))|users\.noreply"
 )

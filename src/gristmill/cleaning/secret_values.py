@@ -7,6 +7,7 @@ for each line of a key that quotes or comment signs break up.
 import base64
 import json
 import math
+import string
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -33,18 +34,51 @@ MIN_CHANGE_FRACTION = 0.26
 MIN_HEX_DIGITS = 32
 MIN_KEY_LINE_BYTES = 32
 MIN_KEY_RUN_BYTES = 4
+# A key of 16,384 bits has 13 KB, as lines of code 20.
+MAX_KEY_BYTES = 1 << 16
 MAX_NAME_BYTES = 64
+MAX_LOCAL_BYTES = 256
+# A word of 4 letters turns up by chance in one of 100 random texts of 1,000 characters.
+MAX_PLACEHOLDER_BYTES = 128
+# Values of fewer bytes than this cannot reach MIN_ENTROPY_BITS for certain, even if they are random.
+SHORT_BYTES = 16
+# Letters alone are random only if there are many of them, and the case changes as it never does in a name.
+MIN_LETTERS = 32
+MIN_CASE_CHANGE_FRACTION = 0.36
+# Digits are rare in base32.
+MIN_BASE32_CHANGE_FRACTION = 0.15
+# The DFA of all openings has 30 MB of states; where they do not fit, a third of the speed is left.
+MAX_PATTERN_BYTES = 64 << 20
 
-# A run of base64 (one that may stand behind `//`), a shorter word, or the end of a line, written out or escaped.
-KEY_WORD = r"(?:\\+[rt])|(\n\s*|\\+n)|([A-Za-z0-9+][A-Za-z0-9+/]*={0,3})"
+# The end of a line, written out or escaped; a run of base64 (one that may stand behind `//`), where JSON or a URL may
+# have escaped a sign.
+LINE_END = r"\n\s*|\\+(?:n|x0[aA]|u000[aA]|012)|%0[aA]|&#(?:10|x[aA]);"
+BLANK = r"\\+(?:[rt]|x0[dD]|u000[dD])|%0[dD]|%20|&#(?:13|x[dD]);"
+ESCAPED_SIGN = r"\\+/|\\+u002[BbFf]|%2[BbFf]|&#(?:43|47|x2[BbFf]);"
+ESCAPED_EQUALS = r"\\+u003[Dd]|%3[Dd]|&#(?:61|x3[Dd]);"
+KEY_WORD = (
+    rf"(?:{BLANK})|({LINE_END})"
+    rf"|((?:[A-Za-z0-9+]|{ESCAPED_SIGN})(?:[A-Za-z0-9+/]|{ESCAPED_SIGN})*(?:=|{ESCAPED_EQUALS})*)"
+)
+GAP = rf"(?:\s|{LINE_END}|{BLANK})*/?"
 LINE_END_GROUP, WORD_GROUP = 1, 2
+LOCAL_BYTES = bytes({*b"._%+-", *string.ascii_letters.encode(), *string.digits.encode(), *range(0x80, 0x100)})
+# `O'Brien`, but not `r'brien`
+IRISH = r"(?:^|[^A-Za-z0-9])[OoDd]'[^']*$"
+# Behind one letter, as in `a@b.T` or `x@w.sum`, only a domain that is no attribute.
+SURE_DOMAIN = r"(?i)\.(?:com|org|net|edu|gov|info|dev)$|\.[a-z]{2}$"
 Span = tuple[int, int]
+
+
+# `$PASS`, `a${b}`, `***`, `%s`, and the port of one host before the name of another
+TEMPLATE = r"^\$[A-Za-z_]|\$[{(]|\*\*|%(?:[^0-9A-Fa-f]|\z)|^[0-9]{2,5}[,)]"
 
 
 @cache
 def compiled(pattern: str) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # bytes in, byte offsets out
+    options.max_mem = MAX_PATTERN_BYTES
     return re2.compile(pattern.encode(), options)
 
 
@@ -69,7 +103,7 @@ def _url_password(text: bytes, shape: Any) -> Iterator[Span]:
     start, end = shape.span(1)
     user, value = text[shape.start() + len(b"://") : start - 1], text[start:end]
     host = compiled(r"[A-Za-z0-9.-]*").match(text, end + 1, end + 1 + MAX_NAME_BYTES)[0]
-    is_template = compiled(r"[$*]|%(?:[^0-9A-Fa-f]|\z)").search(value) is not None
+    is_template = compiled(TEMPLATE).search(value) is not None
     if is_template or _is_placeholder(value) or value == user or compiled(EXAMPLE_HOST).search(host):
         return
     if len(_classes(value)) > 1 or _entropy_bits(value) >= MIN_ENTROPY_BITS:
@@ -91,30 +125,45 @@ def _assigned(text: bytes, shape: Any) -> Iterator[Span]:
     if _is_hex(value):
         is_key = value.isalnum() and len(value) >= MIN_HEX_DIGITS
         is_secret = is_key and compiled(CREDENTIAL_NAME).search(name) is not None
+        is_secret = is_secret or (_is_uuid(value) and compiled(r"(?i)client[_.-]?secret").search(name) is not None)
     else:
         is_secret = _looks_random(value)
     if is_secret and _is_strong(value):
-        yield start, end
+        yield start, _bare_end(text, end)
+
+
+def _bare_end(text: bytes, end: int) -> int:
+    """A `&` that begins no further field of a URL, as in `NAME=a1b2&c3d4`, belongs to the value."""
+    rest = compiled(r"&(?:amp;)?[A-Za-z0-9_.\[\]-]{1,40}=|&amp;|&&|&[^\s\"'`<>)&]+").match(
+        text, end, end + MAX_LOCAL_BYTES
+    )
+    is_value = rest is not None and compiled(r"=|&amp;|&&").search(rest[0]) is None
+    return int(rest.end()) if is_value else end
 
 
 def _email(text: bytes, shape: Any) -> Iterator[Span]:
     at, end = shape.span(1)
-    before = text[max(0, at - MAX_NAME_BYTES) : at].rpartition(b" ")[2]
-    local = compiled(r"[A-Za-z0-9._%+-]*\z").search(before)[0].lstrip(b"._%+-")
-    address = local + text[at:end].lower()
-    is_in_url = b"://" in before
-    if len(local) > 1 and not is_in_url and not compiled(NO_EMAIL).search(address):
+    before = text[max(0, at - MAX_LOCAL_BYTES) : at]
+    local = before[len(before.rstrip(LOCAL_BYTES)) :]
+    if before.endswith(b"'", 0, len(before) - len(local)) and compiled(IRISH).search(before):
+        local = before[-len(local) - len(b"O'") :]
+    local = local.lstrip(b"._%+-")
+    is_in_url = b"://" in before[-MAX_NAME_BYTES:].rpartition(b" ")[2]
+    is_name = len(local) > 1 or (local and compiled(SURE_DOMAIN).search(text[at:end]) is not None)
+    if is_name and not is_in_url and not compiled(NO_EMAIL).search(local + text[at:end].lower()):
         yield at - len(local), end
 
 
 def _key_block(text: bytes, shape: Any) -> Iterator[Span]:
     """The body between BEGIN and END as one value; where quotes or comment signs stand in it, each line's part."""
     start = shape.end()
-    stop = text.find(b"-----", start)  # no further: what follows the next dashes is looked at from there
-    if text.startswith(b"-----END", stop):
+    stop = text.find(b"-----", start, start + MAX_KEY_BYTES)  # what follows the next dashes is looked at from there
+    if stop < 0:
+        runs = _cut_off_key_runs(text, start, min(len(text), start + MAX_KEY_BYTES))
+    elif text.startswith(b"-----END", stop):
         runs = _key_runs(text, start, stop)
     else:
-        runs = _cut_off_key_runs(text, start, stop if stop >= 0 else len(text))
+        runs = _cut_off_key_runs(text, start, stop)
     if not any(_is_key_line(text[one:end]) for one, end in runs):
         return
     span = runs[0]
@@ -128,27 +177,47 @@ def _key_block(text: bytes, shape: Any) -> Iterator[Span]:
 
 
 def _key_runs(text: bytes, start: int, stop: int) -> list[Span]:
-    """What is long enough for a line of a key, alone on its line, or only space away from what was taken."""
+    """Lines of a key, and what is alone on its line or in its quotes, or stands where the line before had its part."""
     runs: list[Span] = []
+    indent = None  # what stands before the part of a line: `12: `, `INFO `
     for line in _key_lines(text, start, stop):
         for one, end in line:
+            is_line = _is_key_line(text[one:end])
             is_alone = len(line) == 1 and end - one >= MIN_KEY_RUN_BYTES
-            if is_alone or _is_key_line(text[one:end]) or (runs and _is_gap(text, runs[-1][1], one)):
+            is_next = bool(runs) and (_is_gap(text, runs[-1][1], one) or _is_quoted(text, one, end))
+            if is_line or is_alone or is_next or (one == line[-1][0] and _indent(text, one) == indent):
                 runs.append((one, end))
+            if is_line:
+                indent = _indent(text, one)
     return runs
+
+
+def _indent(text: bytes, end: int) -> bytes:
+    before = text[max(0, end - MAX_NAME_BYTES) : end].rpartition(b"\n")[2]
+    return bytes(compiled(r"[0-9]+").sub(b"0", before))
+
+
+def _is_quoted(text: bytes, start: int, end: int) -> bool:
+    return end - start >= MIN_KEY_RUN_BYTES and text[start - 1] in b"\"'`" and text[end] in b"\"'`\\"
 
 
 def _cut_off_key_runs(text: bytes, start: int, stop: int) -> list[Span]:
-    """Without an END, only lines of a key that follow each other, and what is left of one where the text ends."""
+    """Without an END, only lines of a key that follow each other, and what may be the short last one of them."""
     runs: list[Span] = []
     for line in _key_lines(text, start, stop):
-        (_, end) = first = line[0]
+        one, end = line[0]
         long = [span for span in line if _is_key_line(text[slice(*span)])]
         is_header = not runs and text[end : end + 1] in {b":", b"-"}
         if not long and not is_header:
-            return [*runs, first] if runs and not text[end:stop].strip() else runs
+            is_last = not text[end:stop].strip() or (len(line) == 1 and _is_key_rest(text[one:end]))
+            is_next = bool(runs) and text.count(b"\n", runs[-1][1], one) <= 1
+            return [*runs, (one, end)] if is_next and is_last else runs
         runs += long
     return runs
+
+
+def _is_key_rest(run: bytes) -> bool:
+    return len(run) >= MIN_KEY_RUN_BYTES and (len(_classes(run[1:])) > 1 or run.endswith(b"="))
 
 
 def _key_lines(text: bytes, start: int, stop: int) -> Iterator[list[Span]]:
@@ -165,7 +234,7 @@ def _key_lines(text: bytes, start: int, stop: int) -> Iterator[list[Span]]:
 
 
 def _is_gap(text: bytes, start: int, end: int) -> bool:
-    return compiled(r"(?:\s|\\+[nrt])*/?").fullmatch(text, start, end) is not None
+    return compiled(GAP).fullmatch(text, start, end) is not None
 
 
 def _is_key_line(run: bytes) -> bool:
@@ -180,15 +249,21 @@ def _name(text: bytes, shape: Any) -> bytes:
 
 
 def _is_strong(value: bytes) -> bool:
-    return not _is_placeholder(value) and _entropy_bits(value) >= MIN_ENTROPY_BITS
+    # Random text of 8 has 2.8 bits, as some of its characters turn up twice.
+    least = MIN_ENTROPY_BITS if len(value) >= SHORT_BYTES else min(MIN_ENTROPY_BITS, math.log2(len(value)) - 0.5)
+    return not _is_placeholder(value) and _entropy_bits(value) >= least
 
 
 def _is_placeholder(value: bytes) -> bool:
-    return compiled(PLACEHOLDER).search(value) is not None
+    return compiled(PLACEHOLDER).search(value, 0, MAX_PLACEHOLDER_BYTES) is not None
 
 
 def _is_hex(value: bytes) -> bool:
     return compiled(r"(?:0x)?[0-9a-fA-F:-]+").fullmatch(value) is not None
+
+
+def _is_uuid(value: bytes) -> bool:
+    return compiled(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch(value) is not None
 
 
 def _entropy_bits(value: bytes) -> float:
@@ -208,10 +283,17 @@ def _classes(value: bytes) -> set[str]:
 
 def _looks_random(value: bytes) -> bool:
     classes = [_class(byte) for byte in value.translate(None, b"-_./:")]
+    if len(classes) >= MIN_LETTERS and set(classes) == {"lower", "upper"}:
+        return _change_fraction(classes, ignored=None) >= MIN_CASE_CHANGE_FRACTION
     if "digit" not in classes or not {"lower", "upper"} & set(classes):
         return False
-    changes = sum(one != other and (one, other) != ("upper", "lower") for one, other in pairwise(classes))
-    return changes >= MIN_CHANGE_FRACTION * (len(classes) - 1)
+    least = MIN_BASE32_CHANGE_FRACTION if compiled(r"[A-Z2-7]{32,}=*").fullmatch(value) else MIN_CHANGE_FRACTION
+    return _change_fraction(classes, ignored=("upper", "lower")) >= least
+
+
+def _change_fraction(classes: list[str], ignored: tuple[str, str] | None) -> float:
+    changes = sum(one != other and (one, other) != ignored for one, other in pairwise(classes))
+    return changes / max(1, len(classes) - 1)
 
 
 CHECKS: dict[Check, Callable[[bytes, Any], Iterator[Span]]] = {

@@ -12,15 +12,16 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from gristmill.cleaning.secret_rules import SECRET_RULES, SecretRule
+from gristmill.cleaning.secret_rules import PLACED, SECRET_RULES, VALUE, SecretRule
 from gristmill.cleaning.secret_values import CHECKS, compiled
 from gristmill.config import SecretsConfig
 from gristmill.records import Redaction
 
-# Where a bare `<` would open a tag or redirect a file.
+# Where a bare `<` would open a tag or redirect a file. `text` is what no language is known of: .env, web.config, .jsp.
 MARKUP_LANGUAGES = (
-    *("astro", "ejs", "erb", "gotmpl", "handlebars", "html", "jinja", "jsx", "liquid", "mdx", "mustache", "ngdoc"),
-    *("nunjucks", "plist", "svelte", "svg", "tsx", "twig", "vdx", "vtl", "vue", "xml", "zpt"),
+    *("astro", "ejs", "entitlements", "erb", "gotmpl", "handlebars", "html", "jinja", "jsx", "liquid", "mdx"),
+    *("mustache", "ngdoc", "nunjucks", "php", "plist", "svelte", "svg", "text", "tsx", "twig", "vdx", "vtl", "vue"),
+    *("xml", "zpt"),
 )
 SHELL_LANGUAGES = ("batch", "dockerfile", "dotenv", "expect", "fish", "makefile", "nushell", "powershell", "shell")
 NO_ANGLE_LANGUAGES = frozenset((*MARKUP_LANGUAGES, *SHELL_LANGUAGES))
@@ -29,6 +30,8 @@ MAX_ROUNDS = 8
 NUM_HASH_DIGITS = 4
 # Checks of one unbroken run of characters.
 RUN_CHECKS = frozenset({"token", "jwt"})
+# A run of more than this is looked at once for values given to a name, too.
+LONG_RUN_BYTES = 512
 
 
 class Secret(NamedTuple):
@@ -60,27 +63,40 @@ class _Range(NamedTuple):
 
 def find_secrets(text: bytes, *, emails: bool = False) -> list[Secret]:
     """In order and without overlap."""
+    found = list(_found(text, emails=False))
+    if emails:
+        found += _found(text, emails=True)
+    return _in_order(text, found)
+
+
+def _found(text: bytes, *, emails: bool) -> Iterator[_Found]:
+    """As the rules find them; e-mail addresses by themselves, since `@host.p` may be where another opening begins."""
     scanner, rules_by_group = _scanner(emails)
-    found: list[_Found] = []
-    checked_until = 0  # a run of token characters is looked at once, not again from each opening inside it
+    # A run of characters is looked at once by each kind of check, not again from each opening inside it.
+    checked_until = dict.fromkeys(CHECKS, 0)
     opening = scanner.search(text)
     while opening is not None:
         group = opening.lastindex
         start, end = opening.span(group)
-        for rank, rule in rules_by_group[group]:
-            if rule.check in RUN_CHECKS and start < checked_until:
-                break
-            shape = compiled(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
-            if shape is None:
+        rules = rules_by_group[group]
+        for rank, rule in rules:
+            if start < checked_until[rule.check]:
                 continue
-            if rule.check in RUN_CHECKS:
-                checked_until = shape.end()
-            values = [_Found(*span, rank, rule.kind) for span in CHECKS[rule.check](text, shape)]
-            found += values
+            shape = compiled(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
+            if rule.check in RUN_CHECKS and shape is not None:
+                checked_until["token"] = checked_until["jwt"] = shape.end()
+            elif rule.check == "assigned":
+                run_end = shape.end() if shape else _run_end(text, end)
+                checked_until["assigned"] = run_end if run_end - start > LONG_RUN_BYTES else 0
+            values = [_Found(*span, rank, rule.kind) for span in CHECKS[rule.check](text, shape)] if shape else []
+            yield from values
             if values:
                 break
-        opening = scanner.search(text, end)
-    return _in_order(text, found)
+        opening = scanner.search(text, start + 1 if rules else end)
+
+
+def _run_end(text: bytes, start: int) -> int:
+    return int(compiled(f"{VALUE}*").match(text, start, start + MAX_VALUE_BYTES).end())
 
 
 def redact(text: bytes, language: str, config: SecretsConfig) -> Redacted | None:
@@ -103,12 +119,15 @@ def placeholder(kind: str, language: str) -> bytes:
 
 
 def _in_order(text: bytes, found: list[_Found]) -> list[Secret]:
+    """What overlaps becomes one, of the kind that comes first in the table."""
     kept: list[_Found] = []
     for one in sorted(found):
         if not kept or one.start >= kept[-1].end:
             kept.append(one)
-        elif one.rank < kept[-1].rank:
-            kept[-1] = one
+            continue
+        last = kept[-1]
+        rank, kind = min((last.rank, last.kind), (one.rank, one.kind))
+        kept[-1] = _Found(last.start, max(last.end, one.end), rank, kind)
     lines = _lines(text, [one.start for one in kept])
     return [Secret(one.kind, one.start, one.end, line) for one, line in zip(kept, lines, strict=True)]
 
@@ -145,24 +164,24 @@ def _with_originals(text: bytes, ranges: list[_Range], secrets: list[Secret], la
         starts.append(one.start + shift)
         ends.append(starts[-1] + len(_replacement(text, one, language)))
         shift = ends[-1] - one.end
-    merged = list(ranges)
-    for secret in reversed(secrets):
+    merged: list[_Range] = []
+    done = 0
+    for secret in secrets:
         first, last = bisect_right(ends, secret.start), bisect_left(starts, secret.end)
         start = secret.start - (ends[first - 1] - ranges[first - 1].end if first else 0)
         end = secret.end - (ends[last - 1] - ranges[last - 1].end if last else 0)
         if first < last:
             start, end = min(start, ranges[first].start), max(end, ranges[last - 1].end)
-        merged[first:last] = [_Range(start, end, secret.kind)]
-    return merged
+        merged += [*ranges[done:first], _Range(start, end, secret.kind)]
+        done = max(first, last)
+    return [*merged, *ranges[done:]]
 
 
 @cache
 def _scanner(emails: bool) -> tuple[Any, dict[int, list[tuple[int, SecretRule]]]]:
-    """All openings in one pattern, and the rules that each of its groups stands for."""
-    by_opening: dict[str, list[tuple[int, SecretRule]]] = {}
+    """All openings in one pattern, and the rules that each of its groups stands for: none for a placeholder."""
+    by_opening: dict[str, list[tuple[int, SecretRule]]] = {f"({PLACED})": []}
     for rank, rule in enumerate(SECRET_RULES):
-        if rule.check == "email" and not emails:
-            continue
-        by_opening.setdefault(f"({rule.opening}){rule.followed_by}", []).append((rank, rule))
-    pattern = "|".join(by_opening)
-    return compiled(pattern), dict(enumerate(by_opening.values(), start=1))
+        if emails == (rule.check == "email"):
+            by_opening.setdefault(f"({rule.opening}){rule.followed_by}", []).append((rank, rule))
+    return compiled("|".join(by_opening)), dict(enumerate(by_opening.values(), start=1))

@@ -1,19 +1,19 @@
-"""Exact duplicates, by what is tokenized: the first in path order stays, the others go with its name."""
+"""Exact duplicates, by what is tokenized: the first in path order stays, the others are its copies."""
 
 from collections.abc import Iterable
 
-from gristmill.records import PreparedDocument
+from gristmill.records import FileKey, PreparedDocument
 
-Twins = list[tuple[PreparedDocument, PreparedDocument]]
-"""One that goes, and the one that stays for it."""
+Copies = dict[FileKey, list[PreparedDocument]]
+"""By the document that stays."""
 
 
-def exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Twins]:
+def exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Copies]:
     """Those that stay, and those that go; `documents` in path order."""
     first: dict[str, PreparedDocument] = {}
-    twins: Twins = []
+    copies: Copies = {}
     for document in documents:
-        twin = first.setdefault(document.text_sha256, document)
-        if twin is not document:
-            twins.append((document, twin))
-    return list(first.values()), twins
+        stays = first.setdefault(document.text_sha256, document)
+        if stays is not document:
+            copies.setdefault(stays.key, []).append(document)
+    return list(first.values()), copies

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.grouping.signatures import Ids, Keys, distinct, mixed
+from gristmill.records import Range
 
 SPAN_TOKENS = 50
 BLOCK_TOKENS = 25
@@ -37,8 +38,6 @@ Flags = npt.NDArray[np.bool_]
 BlockKeys = npt.NDArray[np.uint32]
 """32 bits will do: of a billion grams and a million keys, a quarter of a million are found by mistake."""
 AnyKeys = npt.NDArray[Any]
-Range = tuple[int, int]
-"""Half-open, of token indices."""
 
 NO_POSITIONS = np.zeros(0, np.int64)
 
@@ -131,7 +130,7 @@ def span_keys(ids: Ids, starts: Positions) -> Keys:
     return mixed(keys)
 
 
-def ranges_of(ids: Ids, starts: Positions, min_distinct: int = MIN_DISTINCT_IDS) -> list[Range]:
+def ranges_of(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
     """Shared 50-grams that overlap or touch -> one range each; those of too few distinct ids do not count."""
     if not len(starts):
         return []

@@ -37,7 +37,7 @@ def mixed(numbers: Keys) -> Keys:
 
 
 def distinct(keys: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Sorted. Half the time of np.unique, which hashes first."""
+    """Sorted; np.unique hashes first, which takes longer."""
     keys = np.sort(keys)
     return keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
 

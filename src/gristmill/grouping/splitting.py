@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gristmill.grouping.clusters import UnionFind
-from gristmill.records import PreparedDocument, Split
-
-FileKey = tuple[str, str]
+from gristmill.records import FileKey, PreparedDocument, Split
 
 
 class Group(NamedTuple):
@@ -21,7 +19,7 @@ class Group(NamedTuple):
     name: str
     documents: tuple[PreparedDocument, ...]
     dropped: tuple[PreparedDocument, ...] = ()
-    """Near-duplicates of one of them: they take no place, but an earlier build may have given them one."""
+    """Duplicates of one of them: they take no place, but an earlier build may have given them one."""
 
     @property
     def num_tokens(self) -> int:
@@ -42,10 +40,20 @@ class PreviousSplit(NamedTuple):
 NOTHING_BEFORE = PreviousSplit({}, {})
 
 
+NO_COPIES: Mapping[FileKey, Sequence[PreparedDocument]] = {}
+
+
 def make_groups(
-    documents: Sequence[PreparedDocument], clusters: Iterable[Sequence[int]], dropped: Collection[int], by: str
+    documents: Sequence[PreparedDocument],
+    clusters: Iterable[Sequence[int]],
+    dropped: Collection[int],
+    by: str,
+    copies: Mapping[FileKey, Sequence[PreparedDocument]] = NO_COPIES,
 ) -> list[Group]:
-    """`clusters` and `dropped` by number; `by` is file, directory or repo. A group goes by the name of its first."""
+    """`clusters` and `dropped` by number; `by` is file, directory or repo. A group goes by the name of its first.
+
+    `copies` are exact duplicates of a document: they join no folders, but they too may have had a split.
+    """
     sets = UnionFind(len(documents))
     first_of_unit: dict[str, int] = {}
     for number, document in enumerate(documents):
@@ -56,8 +64,9 @@ def make_groups(
     groups: list[Group] = []
     for members in sets.sets():
         kept = tuple(documents[number] for number in members if number not in dropped)
-        gone = tuple(documents[number] for number in members if number in dropped)
-        groups.append(Group(_unit(documents[members[0]], by), kept, gone))
+        gone = [documents[number] for number in members if number in dropped]
+        gone += [copy for number in members for copy in copies.get(documents[number].key, ())]
+        groups.append(Group(_unit(documents[members[0]], by), kept, tuple(gone)))
     return groups
 
 

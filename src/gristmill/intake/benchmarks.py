@@ -15,22 +15,23 @@ from typing import Any, NamedTuple
 import zstandard
 
 from gristmill.errors import InputError, MissingExtraError
+from gristmill.intake.sources import free_name
+from gristmill.naming import path_text
 
 
 class Benchmark(NamedTuple):
     name: str
     """The file's name, without its folder; the second of a name is `name~2`."""
     sha256: str
-    texts: list[tuple[bytes, ...]]
-    """Each with its ways of being written."""
+    texts: dict[int, tuple[bytes, ...]]
+    """By its row, counted from 0, each with its ways of being written."""
 
 
 def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
     benchmarks: list[Benchmark] = []
     for path in paths:
         benchmark = read_benchmark(path)
-        number = 1 + sum(one.name.partition("~")[0] == benchmark.name for one in benchmarks)
-        benchmarks.append(benchmark if number == 1 else benchmark._replace(name=f"{benchmark.name}~{number}"))
+        benchmarks.append(benchmark._replace(name=free_name(benchmark.name, {one.name for one in benchmarks})))
     return benchmarks
 
 
@@ -38,14 +39,15 @@ def read_benchmark(path: str) -> Benchmark:
     file = Path(os.path.expanduser(path))
     try:
         raw = file.read_bytes()
-        texts = list(dict.fromkeys(filter(None, _texts(file, raw))))
+        rows = {ways: row for row, ways in reversed(list(enumerate(_texts(file, raw)))) if ways}
+        texts = {row: ways for ways, row in sorted(rows.items(), key=lambda item: item[1])}
     except OSError as error:
         raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}.") from None
     except (ValueError, zstandard.ZstdError, EOFError, RecursionError) as error:
         raise InputError(f"the benchmark {path!r} cannot be understood: {error}.") from None
     if not texts:
         raise InputError(f"there is no text in the benchmark {path!r}.")
-    return Benchmark(file.name, hashlib.sha256(raw).hexdigest(), texts)
+    return Benchmark(path_text(file.name), hashlib.sha256(raw).hexdigest(), texts)
 
 
 def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:

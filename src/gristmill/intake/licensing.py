@@ -8,6 +8,7 @@ from gristmill.intake.decoding import decode
 from gristmill.intake.reading import read_bytes
 from gristmill.intake.sources import Source
 from gristmill.intake.trees import Scan
+from gristmill.naming import path_text, system_path
 from gristmill.records import Drop, DropReason, SourceFile
 
 MAX_LICENSE_BYTES = 1 << 17
@@ -23,17 +24,25 @@ def read_license_files(
     found = {(file.repo, file.path): file.location for file in scan.files}
     for drop in scan.drops:
         if drop.reason in STILL_A_LICENSE and not drop.path.endswith("/"):
-            found.setdefault((drop.repo, drop.path), os.path.join(roots[drop.repo], drop.path))
+            found.setdefault((drop.repo, drop.path), os.path.join(roots[drop.repo], system_path(drop.path)))
     for source in sources:
         if source.only is not None:  # files named one by one: the scan has not looked beside them
-            beside = os.listdir(source.root)
-            found |= {(source.repo, name): os.path.join(source.root, name) for name in beside}
+            found |= {
+                (source.repo, path_text(name)): os.path.join(source.root, name) for name in _names_in(source.root)
+            }
     licenses: dict[str, dict[str, str | None]] = defaultdict(dict)
     for (repo, path), location in sorted(found.items()):
         if is_license_name(path.rpartition("/")[2]):
             text = _read(SourceFile(repo=repo, path=path, location=location, size=0))
             licenses[repo][path] = identify(text) if text is not None else None
     return dict(licenses)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # one may open a file in it, and not look around
+        return []
 
 
 def _read(file: SourceFile) -> str | None:

@@ -33,11 +33,11 @@ def resolve_sources(names: Sequence[str]) -> list[Source]:
             single.setdefault(folder, []).append(file)
     sources: list[Source] = []
     for root, only in [*((root, None) for root in whole), *single.items()]:
-        repo = _free_name(path_text(os.path.basename(root)) or "root", {source.repo for source in sources})
+        repo = free_name(path_text(os.path.basename(root)) or "root", {source.repo for source in sources})
         sources.append(Source(repo, root, tuple(only) if only is not None else None))
     return sources
 
 
-def _free_name(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
     candidates = (name if number == 1 else f"{name}~{number}" for number in range(1, len(taken) + 2))
     return next(candidate for candidate in candidates if candidate not in taken)

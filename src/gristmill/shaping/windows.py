@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from gristmill.config import WindowConfig
 from gristmill.errors import ConfigError
+from gristmill.records import Range
 
 Indices = npt.NDArray[np.int64]
-Range = tuple[int, int]
-"""Half-open, of token indices."""
 
 MIN_STRETCH_TOKENS = 32
 

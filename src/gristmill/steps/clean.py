@@ -56,18 +56,17 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
 
 def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:
     """A file's name may hold one: what is recorded of a dropped file does not."""
-    if config.action == "keep":
-        return drop
-    path, detail = (_redacted(text, config) for text in (drop.path, drop.detail))
+    path, detail = (without_secret(text, config) for text in (drop.path, drop.detail))
     return (
         drop if (path, detail) == (drop.path, drop.detail) else msgspec.structs.replace(drop, path=path, detail=detail)
     )
 
 
-def _redacted(text: str, config: SecretsConfig) -> str:
+def without_secret(text: str, config: SecretsConfig) -> str:
     """With the short hash behind it, so that two names stay two."""
+    if config.action == "keep":
+        return text
     redacted = redact(text.encode(), "text", config)
     if redacted is None:
         return "a name with a secret in it"
-    hashes = "".join(f" #{redaction.hash}" for redaction in redacted.redactions)
-    return redacted.text.decode() + hashes
+    return redacted.text.decode() + "".join(f" #{redaction.hash}" for redaction in redacted.redactions)

@@ -35,7 +35,6 @@ from gristmill.progress import MapFunction
 from gristmill.records import Cut, StoredText
 from gristmill.steps.sides import (
     MATCH,
-    RUN_TOKENS,
     SPAN,
     Records,
     Run,
@@ -47,9 +46,10 @@ from gristmill.steps.sides import (
 )
 
 PARTITION_TOKENS = 1 << 22
-"""Tokens of both sides for each partition of the keys; on real code a tenth of them have a key written down."""
+"""Tokens of both sides for each partition of the keys; not all of them have a key written down."""
 COMPARED_AT_ONCE = 1 << 14
 JOINED_AT_ONCE = 1 << 20
+TWIN_TOKENS_AT_ONCE = 1 << 20
 
 OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
 Runs = dict[SideName, list[Run]]
@@ -175,7 +175,7 @@ def _matched(ours: Records, theirs: Records) -> Records:
 
 
 def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
-    """Equal keys are equal spans but for one chance in 2 ** 64; here that chance is taken away."""
+    """Equal keys are equal spans but for one chance in 2 ** 64: what is not equal token by token is never cut."""
     matches = _matches_of(sides, side, run)
     texts = Texts.of(sides, side, range(run.first, run.end))
     matches = matches[_is_equal(texts, matches, sides, OTHER_SIDE[side])]
@@ -218,7 +218,7 @@ def _is_equal(texts: "Texts", matches: Records, sides: Sides, other: SideName) -
     is_equal = np.zeros(len(matches), np.bool_)
     twins = np.unique(matches["twin"])
     sizes = np.cumsum(sides.load(other)["num_tokens"][twins], dtype=np.int64)
-    for some in np.split(twins, np.flatnonzero(np.diff(sizes // RUN_TOKENS)) + 1):
+    for some in np.split(twins, np.flatnonzero(np.diff(sizes // TWIN_TOKENS_AT_ONCE)) + 1):
         if len(some):
             chosen = np.flatnonzero((matches["twin"] >= some[0]) & (matches["twin"] <= some[-1]))
             theirs = Texts.of(sides, other, some)

@@ -1,11 +1,10 @@
-"""Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · cuts · places."""
+"""Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · places."""
 
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -15,11 +14,12 @@ from gristmill.errors import InputError
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster, find_clusters
 from gristmill.grouping.duplicates import exact_duplicates
 from gristmill.grouping.signatures import NUM_BANDS, Ids, Keys
-from gristmill.grouping.splitting import NOTHING_BEFORE, FileKey, PreviousSplit, assign_splits, make_groups
+from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
-from gristmill.records import Drop, DropReason, PreparedDocument, Split
+from gristmill.records import Drop, DropReason, FileKey, PreparedDocument, Split
 from gristmill.steps.context import Context
+from gristmill.steps.neighbours import neighbours
 from gristmill.steps.shards import bands_file, read_ids
 
 PIECE_BYTES = 2 << 20
@@ -58,34 +58,34 @@ class _PreviousRow(msgspec.Struct, frozen=True):
 def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
     """Duplicates, groups and splits; `documents` in path order."""
     config = context.config
-    distinct, exact_twins = exact_duplicates(documents)
+    distinct, copies = exact_duplicates(documents)
     clusters = [] if config.duplicates.near == "keep" else _clusters(context, distinct)
     near_twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
     members = [(cluster.first, *(twin.member for twin in cluster.others)) for cluster in clusters]
-    groups = make_groups(distinct, members, near_twins, config.split.by)
+    groups = make_groups(distinct, members, near_twins, config.split.by, copies)
     before, digest = read_previous_splits(config)
     split_of_group = assign_splits(
         groups, config.split.fractions(), config.split.seed, before, train_wins=config.duplicates.near == "group"
     )
     group_of = {document.key: group.name for group in groups for document in (*group.documents, *group.dropped)}
     split_of = {key: split_of_group[name] for key, name in group_of.items()}
-    moved_from = {
-        document.key: split
-        for document in distinct
-        if (split := before.of(document)) and split is not split_of[document.key]
-    }
+    was = {document.key: split for document in documents if (split := before.of(document))}
+    moved_from = {key: split for key, split in was.items() if split is not split_of[key]}
 
     def drop(document: PreparedDocument, twin: PreparedDocument, reason: DropReason, detail: str, like: float) -> Drop:
         place = {"group": group_of[twin.key], "split": split_of[twin.key], "moved_from": moved_from.get(document.key)}
         return Drop.of(document, reason, detail, **place, twin=twin.name, similarity=round(like, 6))
 
-    drops = [drop(one, twin, DropReason.EXACT_DUPLICATE, f"same text as {twin.name}", 1.0) for one, twin in exact_twins]
+    drops = [
+        drop(copy, document, DropReason.EXACT_DUPLICATE, f"same text as {document.name}", 1.0)
+        for document in distinct
+        for copy in copies.get(document.key, ())
+    ]
     for number, (first, jaccard) in near_twins.items():
-        detail = f"{jaccard:.3f} of the 5-grams are also in {distinct[first].name}, limit {MIN_JACCARD}"
+        detail = f"similarity of {jaccard:.3f} to {distinct[first].name}, limit {MIN_JACCARD}"
         drops.append(drop(distinct[number], distinct[first], DropReason.NEAR_DUPLICATE, detail, jaccard))
     kept = [document for number, document in enumerate(distinct) if number not in near_twins]
-    num_known = sum(before.of(document) is not None for document in kept)
-    num_kept_in_place = num_known - sum(document.key in moved_from for document in kept)
+    num_kept_in_place = sum(document.key in was and document.key not in moved_from for document in kept)
     return Decision(
         kept=kept,
         drops=drops,
@@ -161,10 +161,9 @@ def lay_out(
     for document in documents:
         by_split[split_of[document.key]].append(document)
     for split, members in by_split.items():
-        runs = list(
-            _runs(members, (document.num_row_bytes for document in members), min(PIECE_BYTES, config.shard_bytes))
-        )
-        files = list(_runs(runs, map(_num_bytes, runs), config.shard_bytes))
+        limit = min(PIECE_BYTES, config.shard_bytes)
+        runs = neighbours(members, lambda document: document.num_row_bytes, limit)
+        files = list(neighbours(runs, _num_bytes, config.shard_bytes))
         for index, file_runs in enumerate(files):
             name = data_file_name(split, index, len(files), compressed=config.compress == "zstd")
             offset = 0
@@ -176,20 +175,3 @@ def lay_out(
 
 def _num_bytes(documents: Sequence[PreparedDocument]) -> int:
     return sum(document.num_row_bytes for document in documents)
-
-
-Item = TypeVar("Item")
-
-
-def _runs(items: Sequence[Item], sizes: Iterable[int], limit: int) -> Iterator[list[Item]]:
-    """Neighbours together, up to so many bytes; what is larger by itself is a run of its own."""
-    run: list[Item] = []
-    run_bytes = 0
-    for item, item_bytes in zip(items, sizes, strict=True):
-        if run and run_bytes + item_bytes > limit:
-            yield run
-            run, run_bytes = [], 0
-        run.append(item)
-        run_bytes += item_bytes
-    if run:
-        yield run

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 import msgspec
 
@@ -10,7 +11,7 @@ from gristmill.grouping.leakage import SPAN_TOKENS
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.manifest import BenchmarkFacts, Decontamination
 from gristmill.progress import MapFunction
-from gristmill.records import Cut, Drop, DropReason, PreparedDocument, Split, StoredText
+from gristmill.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
 from gristmill.steps.compare import compare, num_partition_bits
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
@@ -28,22 +29,22 @@ def decontaminate(
     how = context.config.split.decontaminate
     train = [document for document in decision.kept if decision.split_of[document.key] is Split.TRAIN]
     held_out = [document for document in decision.kept if decision.split_of[document.key] is not Split.TRAIN]
-    cuts: dict[tuple[str, str], tuple[Cut, ...]] = {}
+    cuts: dict[FileKey, tuple[Cut, ...]] = {}
     if how != "off" and held_out and train:
         cut_side: SideName = "large" if how == "train" else "small"
         found = compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut=cut_side)
         side = train if how == "train" else held_out
         cuts = {side[number].key: ranges for number, ranges in found.items()}
     texts = _tokenized(context, benchmarks)
+    found = {}
     if texts and train:
         found = compare(texts, train, _sides(context, "benchmarks", texts, train), map_tasks, cut="large")
         for number, ranges in found.items():
             key = train[number].key
             cuts[key] = _merged((*cuts.get(key, ()), *ranges))
     kept, drops = _apply(context, decision, cuts, map_tasks)
-    all_cuts = [cut for document in kept for cut in document.cuts]
-    all_cuts += [cut for drop in drops for cut in drop.cuts]
-    facts = msgspec.structs.replace(_facts(decision, kept, how), against=_benchmark_facts(benchmarks, texts, all_cuts))
+    against = _benchmark_facts(benchmarks, texts, found.values())
+    facts = _facts(decision, kept, how, against)
     return msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops]), facts
 
 
@@ -66,7 +67,7 @@ def _tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[Stored
     tokenizer = context.tokenizer
     with (context.prepared / BENCHMARK_SHARD).open("wb") as shard:
         for benchmark in benchmarks:
-            for number, ways in enumerate(benchmark.texts):
+            for number, ways in benchmark.texts.items():
                 for text in ways:
                     ids = tokenizer.encode(text).ids
                     texts.append(
@@ -93,7 +94,7 @@ def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
 
 
 def _apply(
-    context: Context, decision: Decision, cuts: Mapping[tuple[str, str], tuple[Cut, ...]], map_tasks: MapFunction
+    context: Context, decision: Decision, cuts: Mapping[FileKey, tuple[Cut, ...]], map_tasks: MapFunction
 ) -> tuple[list[PreparedDocument], list[Drop]]:
     """Documents with their cuts and new sizes; those of which nothing is left are dropped."""
     drops_windows = context.config.split.decontaminate == "drop"
@@ -129,28 +130,31 @@ def measure_again(context: Context, documents: Sequence[PreparedDocument]) -> li
     return [measured(context, document, block) for document, block in blocks]
 
 
-def _facts(decision: Decision, kept: Sequence[PreparedDocument], how: str) -> Decontamination:
+def _facts(
+    decision: Decision, kept: Sequence[PreparedDocument], how: str, against: list[BenchmarkFacts]
+) -> Decontamination:
     before, files, tokens = (dict.fromkeys(Split, 0) for _ in range(3))
-    num_shown = {document.key: document.num_shown_tokens for document in kept}
+    num_uncut = {document.key: document.num_uncut_tokens for document in kept}
     for document in decision.kept:
         split = decision.split_of[document.key]
-        num_cut = document.num_tokens - num_shown.get(document.key, 0)
+        num_cut = document.num_tokens - num_uncut.get(document.key, 0)
         before[split] += document.num_tokens
         files[split] += num_cut > 0
         tokens[split] += num_cut
-    return Decontamination(how=how, files_cut=files, tokens_before=before, tokens_cut=tokens, against=[])
+    return Decontamination(how=how, files_cut=files, tokens_before=before, tokens_cut=tokens, against=against)
 
 
 def _benchmark_facts(
-    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], cuts: Iterable[Cut]
+    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], cuts: Iterable[Iterable[Cut]]
 ) -> list[BenchmarkFacts]:
+    benchmark_of = {text.name: text.repo for text in texts}
     long_enough = {text.name for text in texts if text.num_tokens >= SPAN_TOKENS}
     num_short = Counter(
         text.repo for text in {text.name: text for text in texts}.values() if text.name not in long_enough
     )
     num_cut: Counter[str] = Counter()
-    for cut in cuts:
-        num_cut[cut.shared_with.rpartition("/#")[0]] += cut.end - cut.start
+    for cut in chain.from_iterable(cuts):
+        num_cut[benchmark_of[cut.shared_with]] += cut.end - cut.start
     return [
         BenchmarkFacts(
             name=benchmark.name,

@@ -156,13 +156,13 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             dropped=len(drops),
             dropped_by_reason=dict(sorted(Counter(drop.reason for drop in drops).items())),
             tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
-            redactions=_sorted(redaction.kind for document in decision.kept for redaction in document.redactions),
-            licenses=_sorted(document.license or "" for document in decision.kept),
+            redactions=_tally(redaction.kind for document in decision.kept for redaction in document.redactions),
+            licenses=_tally(document.license or "" for document in decision.kept),
         ),
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
-        warnings=[*scan.warnings, *_split_warnings(context.config.split, splits, outcome)],
+        warnings=[*scan.warnings, *_warnings(context.config.split, splits, outcome)],
         run=run,
     )
 
@@ -176,7 +176,7 @@ def _digest_of(path: Path) -> FileFacts:
     return FileFacts(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def _sorted(names: Iterable[str]) -> dict[str, int]:
+def _tally(names: Iterable[str]) -> dict[str, int]:
     """How often each, the most frequent first."""
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
@@ -185,15 +185,15 @@ def _split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
         members[decision.split_of[document.key]].append(document)
-    total = sum(document.num_shown_tokens for document in decision.kept)
+    total = sum(document.num_uncut_tokens for document in decision.kept)
     return {
         split: SplitFacts(
             files=len(documents),
             groups=len({decision.group_of[document.key] for document in documents}),
             windows=sum(document.num_windows for document in documents),
-            tokens=sum(document.num_shown_tokens for document in documents),
+            tokens=sum(document.num_uncut_tokens for document in documents),
             emitted_tokens=sum(document.num_emitted_tokens for document in documents),
-            share=round(sum(document.num_shown_tokens for document in documents) / total, 6),
+            share=round(sum(document.num_uncut_tokens for document in documents) / total, 6),
         )
         for split, documents in members.items()
     }
@@ -204,11 +204,11 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
         by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
-        by_split[decision.split_of[document.key]] += document.num_shown_tokens
+        by_split[decision.split_of[document.key]] += document.num_uncut_tokens
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
-def _split_warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: Outcome) -> Iterator[str]:
+def _warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: Outcome) -> Iterator[str]:
     decision = outcome.decision
     if decision.moved_from:
         moves = [
@@ -225,7 +225,7 @@ def _split_warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], out
         if fraction and not facts.files:
             why = "the earlier build's splits" if decision.previous else f"only {len(decision.kept)} files"
             if before[split]:
-                yield f"{split} is empty: all of its {before[split]:,} tokens were in another split too and were cut."
+                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also in another split."
             else:
                 yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
         elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
@@ -247,6 +247,6 @@ def _cut_warnings(outcome: Outcome) -> Iterator[str]:
         gone = [drop for drop in outcome.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
         whole = f"; {len(gone)} files went whole" if gone else ""
         yield (
-            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens are also in train and were cut. "
+            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
             f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
         )

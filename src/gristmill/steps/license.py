@@ -5,29 +5,35 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gristmill.cleaning.licenses import AllowList, FolderLicenses, license_of
-from gristmill.config import LicensesConfig
+from gristmill.config import Config
 from gristmill.records import Drop, DropReason, PreparedDocument
+from gristmill.steps.clean import without_secret
 
 LicenseFiles = Mapping[str, Mapping[str, str | None]]
 """By source, then by path: the id of its text; None for one that is not known or cannot be read."""
 
 
 def license_documents(
-    documents: Sequence[PreparedDocument], license_files: LicenseFiles, config: LicensesConfig
+    documents: Sequence[PreparedDocument], license_files: LicenseFiles, config: Config
 ) -> tuple[list[PreparedDocument], list[Drop]]:
     folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
     nothing = FolderLicenses({})
-    allowed = AllowList.of(config.allow) if config.allow else None
+    allowed = AllowList.of(config.licenses.allow) if config.licenses.allow else None
+    places: dict[str | None, str | None] = {None: None}
     kept: list[PreparedDocument] = []
     drops: list[Drop] = []
     for document in documents:
         folder = folders.get(document.repo, nothing)
         found = license_of(document.path, document.header_license, document.named_license, folder)
-        licensed = msgspec.structs.replace(document, license=found.spdx, license_from=found.found_in)
+        if found.found_in not in places:
+            places[found.found_in] = without_secret(found.found_in or "", config.secrets)
+        licensed = msgspec.structs.replace(document, license=found.spdx, license_from=places[found.found_in])
         if allowed is None or allowed.allows(found.spdx):
             kept.append(licensed)
         else:
-            drops.append(Drop.of(licensed, DropReason.LICENSE_NOT_ALLOWED, f"{found.spdx}, {_place(found.found_in)}"))
+            drops.append(
+                Drop.of(licensed, DropReason.LICENSE_NOT_ALLOWED, f"{found.spdx}, {_place(licensed.license_from)}")
+            )
     return kept, drops
 
 

@@ -15,6 +15,7 @@ from gristmill.intake.reading import read_document
 from gristmill.records import Document, Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.steps.clean import clean
 from gristmill.steps.context import Context
+from gristmill.steps.neighbours import neighbours
 from gristmill.steps.rows import measured
 from gristmill.steps.shards import Block, bands_file, to_bytes
 
@@ -35,21 +36,13 @@ class PreparedBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
     """Neighbours in path order, up to so many bytes or files; a larger file is a batch of its own."""
-    index, gathered, size = 0, list[SourceFile](), 0
-    for file in files:
-        is_full = size + file.size > config.batch_bytes or len(gathered) == config.batch_files
-        if gathered and is_full:
-            yield Batch(index=index, files=gathered)
-            index, gathered, size = index + 1, [], 0
-        gathered.append(file)
-        size += file.size
-    if gathered:
-        yield Batch(index=index, files=gathered)
+    gathered = neighbours(files, lambda file: file.size, config.batch_bytes, config.batch_files)
+    return (Batch(index=index, files=batch) for index, batch in enumerate(gathered))
 
 
 def prepare(context: Context, batch: Batch) -> PreparedBatch:
     config = context.config
-    limits = Limits.of(config.rules)
+    limits = Limits(config.rules)
     documents: list[PreparedDocument] = []
     drops: list[Drop] = []
     ids: list[Ids] = []

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gristmill.grouping.leakage import BLOCK_STEP, BLOCK_TOKENS, SPAN_TOKENS, Positions, span_keys, spans_around
 from gristmill.grouping.signatures import Ids, Keys
 from gristmill.records import StoredText
+from gristmill.steps.neighbours import neighbours
 from gristmill.steps.shards import read_ids
 
 RUN_TOKENS = 1 << 20
@@ -104,7 +105,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Texts(NamedTuple):
-    """A run's texts one after the other: one look at all costs a tenth of one at each, where files are small."""
+    """A run's texts one after the other: one look at all, where files are small, costs far less than one at each."""
 
     ids: Ids
     edges: Positions
@@ -153,11 +154,7 @@ def places_of_texts(texts: Sequence[StoredText], shards: Sequence[str]) -> Recor
 
 
 def runs_of(texts: Sequence[StoredText]) -> Iterator[Run]:
-    run, first, num_tokens = 0, 0, 0
-    for number, text in enumerate(texts):
-        if number > first and num_tokens + text.num_tokens > RUN_TOKENS:
-            yield Run(run, first, number)
-            run, first, num_tokens = run + 1, number, 0
-        num_tokens += text.num_tokens
-    if texts:
-        yield Run(run, first, len(texts))
+    first = 0
+    for number, run in enumerate(neighbours(texts, lambda text: text.num_tokens, RUN_TOKENS)):
+        yield Run(number, first, first + len(run))
+        first += len(run)

@@ -1,0 +1,70 @@
+"""The manifest's counts against files.jsonl (`files_table`)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gristmill.checking.result import Faults
+from gristmill.checking.tables import CHECK, FilesTable
+from gristmill.layout import MANIFEST
+from gristmill.manifest import Manifest
+from gristmill.records import DropReason, Split
+
+
+def check_counts(table: FilesTable, manifest: Manifest, faults: Faults) -> None:
+    for name, said, found in (*_counts(table, manifest), *_decontamination(table, manifest)):
+        if said != found:
+            faults.add(CHECK, f"{name}: {_difference(said, found)}", file=MANIFEST)
+
+
+def _counts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    kept, dropped, counts = table.kept.values(), table.dropped.values(), manifest.counts
+    by_reason = _tally(row.reason for row in dropped)
+    by_language: dict[str, dict[Split, int]] = {}
+    for file in kept:
+        by_split = by_language.setdefault(file.language, dict.fromkeys(Split, 0))
+        by_split[file.split] += file.tokens - file.cut_tokens
+    num_near = by_reason.get(DropReason.NEAR_DUPLICATE, 0)
+    yield "counts.found", counts.found, len(table)
+    yield "counts.kept", counts.kept, len(kept)
+    yield "counts.dropped", counts.dropped, len(dropped)
+    yield "counts.dropped_by_reason", counts.dropped_by_reason, by_reason
+    yield "counts.licenses", counts.licenses, _tally(file.license or "" for file in kept)
+    yield "counts.redactions", counts.redactions, _tally(one.kind for file in kept for one in file.redactions)
+    yield "tokens_by_language", manifest.tokens_by_language, by_language
+    yield "sources", {one.repo: one.found for one in manifest.sources if one.found}, _found_per_repo(table)
+    yield "near_duplicates.dropped", manifest.near_duplicates.dropped, num_near
+
+
+def _decontamination(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Kept files with their cuts, and those of which nothing was left."""
+    said = manifest.decontamination
+    before, cut, files = (dict.fromkeys(Split, 0) for _ in range(3))
+    for file in table.kept.values():
+        before[file.split] += file.tokens
+        cut[file.split] += file.cut_tokens
+        files[file.split] += file.cut_tokens > 0
+    for row in table.dropped.values():
+        if row.reason is DropReason.CONTAMINATED and row.split is not None:
+            before[row.split] += row.tokens or 0
+            cut[row.split] += row.tokens or 0
+            files[row.split] += 1
+    yield "decontamination.how", said.how, manifest.settings["split"]["decontaminate"]
+    yield "decontamination.tokens_before", said.tokens_before, before
+    yield "decontamination.tokens_cut", said.tokens_cut, cut
+    yield "decontamination.files_cut", said.files_cut, files
+
+
+def _tally(names: Iterable[Any]) -> dict[Any, int]:
+    return dict(Counter(names))
+
+
+def _found_per_repo(table: FilesTable) -> dict[str, int]:
+    return _tally(repo for repo, _ in (*table.kept, *table.dropped))
+
+
+def _difference(said: Any, found: Any) -> str:
+    if not isinstance(said, Mapping):
+        return f"it says {said}, files.jsonl has {found}"
+    names = [name for name in dict.fromkeys((*said, *found)) if said.get(name) != found.get(name)]
+    return f"it says {said.get(names[0])} for {str(names[0])!r}, files.jsonl has {found.get(names[0])}"
