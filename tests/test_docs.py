@@ -26,10 +26,17 @@ def test_every_reason_is_explained():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_in_pages_exist(page):
     known = {option.flag for group in cli.BUILD_OPTIONS.values() for option in group}
-    known |= {"--config", "--quiet", "--json", "--help", "--version"}
-    for line in page.read_text().splitlines():
-        if "gristmill build" in line:
-            assert set(re.findall(r"--[a-z-]+", line)) <= known, line
+    known |= {"--config", "--quiet", "--json", "--help", "--version", "--source", "--row"}
+    of_others = {"--exclude-standard", "--runs", "--hf-runs"}
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
+    assert used <= known | of_others
+    assert page.name != "README.md" or known - {"--help", "--version"} <= used
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_measurements_that_pages_name_are_there(page):
+    for name in re.findall(r"benchmarks/[\w.]+\.(?:md|py)", page.read_text()):
+        assert (ROOT / name).is_file(), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

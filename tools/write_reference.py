@@ -47,14 +47,15 @@ FILES = {
 FILES_COLUMNS = {
     "repo, path": "as in a row",
     "status": "`kept` or `dropped`",
-    "split, group": "where it is; or where a near-duplicate or contaminated file would be: a rebuild keeps to it",
+    "split, group": "where it is; or where a duplicate or contaminated file would be: a rebuild keeps to it",
     "language, encoding, bytes, lines": "of the file as it was read; lines of what was tokenized",
     "tokens": "of the whole file, after redaction and before any cut",
     "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
     "windows": "how many rows it has",
-    "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the text "
-    "that was tokenized, by which a file is known again in a rebuild",
-    "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the licence file's path",
+    "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the "
+    "text that was tokenized, by which a file is known again in a rebuild",
+    "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the path of the licence file, "
+    "or of those that leave it open",
     "moved_from": "the split that an earlier build had it in, where it (or what stands for it) had to move",
     "reason, detail": "why it was dropped, and what was measured",
     "twin, similarity": "of a duplicate: the file that stays, and the share of 5-grams they have in common",
@@ -139,7 +140,8 @@ def _limit(limit: bool | float) -> str:
 def manifest_fields() -> Iterator[str]:
     texts = field_texts(Path(manifest.__file__))
     rows = []
-    for kind in (manifest.Manifest, manifest.Counts, manifest.SplitFacts, manifest.TokenizerFacts, manifest.Run):
+    kinds = [kind for kind in vars(manifest).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    for kind in sorted(kinds, key=lambda kind: kind is not manifest.Manifest):
         names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
         notes = " ".join(f"`{f}`: {text}" for (owner, f), text in texts.items() if owner == kind.__name__)
         rows.append((kind.__name__, names, notes))

@@ -60,7 +60,7 @@ def prepare(context: Context, batch: Batch) -> PreparedBatch:
                 documents.append(document)
                 ids.append(block.ids)
     if config.duplicates.near != "keep":
-        band_keys(ids).tofile(context.prepared / bands_file(batch.shard))
+        (context.prepared / bands_file(batch.shard)).write_bytes(band_keys(ids).tobytes())
     return PreparedBatch(documents=documents, drops=drops)
 
 

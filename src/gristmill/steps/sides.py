@@ -3,6 +3,7 @@
 Texts go by their number on their side, so that a task is a few numbers and the table of places is read where needed.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -46,7 +47,9 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     num_partition_bits: int
 
     def save(self, name: str, array: Records) -> None:
-        np.save(self.folder / f"{name}.npy", array)
+        content = io.BytesIO()
+        np.save(content, array)  # not to the file: on a full disk numpy's own writing does not say so
+        (self.folder / f"{name}.npy").write_bytes(content.getbuffer())
 
     def load(self, name: str) -> Records:
         """Mapped: processes share it, and only what is looked at is read."""
