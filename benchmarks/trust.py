@@ -89,7 +89,7 @@ def rules(source: str) -> None:
         seconds.append(time.perf_counter() - started)
     megabytes = sum(len(text) for _, text in pages) / 1e6
     print(
-        f"\nAll rules together: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB of Python, best of 5)."
+        f"\nAll rules together: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB, best of 5)."
     )
     print("Secrets: [find_secrets.md](find_secrets.md).")
 

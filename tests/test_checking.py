@@ -158,7 +158,7 @@ def test_secrets_are_looked_for_in_the_texts_where_the_ids_do_not_spell_them(sou
     rows[number] = rows[number].replace("<SECRET:github-token>", f"ghp_{token}")
     path.write_text("\n".join(rows) + "\n")
     report = check(tmp_path / "out", workers=1)
-    assert report["secrets"].examples == [f"train.jsonl row {number + 1} (repo/secret.py): github-token in line 2"]
+    assert f"train.jsonl row {number + 1} (repo/secret.py): github-token in line 2" in report["secrets"].examples
     assert token not in (tmp_path / "out" / "check.json").read_text()
 
 
@@ -175,6 +175,18 @@ def test_the_report(built, tmp_path):
     assert "no check failed" in text
     assert all(re.search(rf"^{name} +(ok|reported|skipped)", text, re.MULTILINE) for name in CHECKS)
     assert check(folder).ok
+
+
+def test_a_redaction_in_another_line(source, tmp_path):
+    build(Config(sources=[str(source)], out=str(tmp_path / "out")))
+    path = tmp_path / "out" / "files.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    redacted = next(row for row in rows if row["redactions"])
+    for line, name in ((3, "source"), (99, "files_table")):
+        redacted["redactions"][0]["line"] = line
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        failed = _failed(check(tmp_path / "out", [str(source)], workers=1))
+        assert any("redactions" in example for example in failed[name])
 
 
 def test_leaking_files_are_listed(source, tmp_path):

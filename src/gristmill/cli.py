@@ -209,6 +209,8 @@ def check(arguments: Sequence[str]) -> int:
         print(report_json(report))
     elif not given.quiet:
         print(report_text(report))
+    if not report.written:
+        print(f"gristmill: note: check.json could not be written into {printable(given.folder)}.", file=sys.stderr)
     return 0 if report.ok else ANSWER_IS_NO
 
 

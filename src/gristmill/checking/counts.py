@@ -49,7 +49,7 @@ def _decontamination(table: FilesTable, manifest: Manifest) -> Iterator[tuple[st
             before[row.split] += row.tokens or 0
             cut[row.split] += row.tokens or 0
             files[row.split] += 1
-    yield "decontamination.how", said.how, manifest.settings["split"]["decontaminate"]
+    yield "decontamination.how", said.how, manifest.settings["split"].get("decontaminate")
     yield "decontamination.tokens_before", said.tokens_before, before
     yield "decontamination.tokens_cut", said.tokens_cut, cut
     yield "decontamination.files_cut", said.files_cut, files

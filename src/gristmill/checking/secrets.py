@@ -51,6 +51,8 @@ def _found(text: bytes, *, emails: bool) -> Iterator[Finding]:
                 continue
             if run == "unbroken" or (run == "assigned" and shape.end() - start > LONG_RUN_BYTES):
                 done[run] = shape.end()
+            if run == "assigned" and shape.end() == start + LONGEST_SHAPE_BYTES:
+                continue  # it goes on: nothing that is given to a name is as long
             if any(True for _ in CHECKS[rule.check](text, shape)):
                 yield Finding(rule.kind, start, shape.end())
                 break
