@@ -56,14 +56,14 @@ def main() -> None:
     print(
         "Floor, peer and `no cleaning` (benchmarks/plain.toml) write windows of all of them; a default build also"
     )
-    print(f"cleans, compares and cuts, and writes {sizes[0]:.1f} MB of rows, {sizes[1]:.1f} MB with `--compress zstd`.\n")
+    print(f"cleans, compares and cuts: {sizes[0]:.1f} MB of rows, {sizes[1]:.1f} MB with `--compress zstd`.\n")
     print("| what | seconds | times the floor | peak memory, all processes |")
     print("| --- | --- | --- | --- |")
     for name, (seconds, peak_mb) in measured.items():
         print(f"| {name} | {seconds:.2f} | {seconds / floor:.2f} | {peak_mb:.0f} MB |")
     same, default = peer / measured["gristmill, no cleaning"].seconds, peer / measured["gristmill"].seconds
     print(
-        f"\nFor the same rows `datasets.map` + `to_json` takes {same:.0f} times as long, and {default:.1f} times as long as"
+        f"\n`datasets.map` + `to_json` takes {same:.0f} times as long for the same rows, {default:.1f} times as long as"
     )
     print(f"a default build. `gristmill --help`: {helped.seconds:.2f} s.")
 
