@@ -371,6 +371,14 @@ def test_hashes_ids_and_constants_are_no_secrets():
             'TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"',
             "max_tokens: 4096",
         ),
+        *(
+            "'X-Amz-Credential': '%s/%s/%s/%s/aws4_request' % x",
+            "then you can pass v1beta3.SqladminV1beta3 to this",
+            'i="unknown token ",l=(0,y.default)(u,6),D=l[0],p=l[1],b=l[2],m=l[3],g="P"',
+            'password = "$2b$12$R9hCIPz0giURNNX3kh2OPSTaPUgxuqquiXhm3jzMFEKTluEyBzXjM"',
+            'secret = "render(template,{name:[1,2,3]})+suffix(4)"',
+            "HOST_PORT_PAT = '^(%s|%s|%s)(?::0*?(|0|[1-9][0-9]{0,4}))?$'",
+        ),
     ],
 )
 def test_placeholders_and_code_are_no_secrets(line):
@@ -414,6 +422,54 @@ def test_placeholders_and_code_are_no_secrets(line):
             '{name} = """{value}"""',
             '{name} = @"{value}";',
         ),
+        *(
+            '{name}                              = "{value}"',
+            "define( '{name}',                   '{value}' );",
+            "{name}:                             {value}",
+            "- name: {name}\n  value: {value}",
+            '- name: {name}\n  value: "{value}"',
+            '{{"name":"{name}","value":"{value}"}}',
+            "<key>{name}</key>\n    <string>{value}</string>",
+            'variable "{name}" {{\n  type    = string\n  default = "{value}"\n}}',
+        ),
+        *(
+            "{{{name}: {value}, port: 1}}",
+            "{{port: 1, {name}: {value}}}",
+            '{name} := []byte("{value}")',
+            'var {name} string = "{value}"',
+            'let {name} = String::from("{value}");',
+            'char {name}[] = "{value}";',
+            '{name} <- "{value}"',
+            'Dim {name} As String = "{value}"',
+            '{name} = ("{value}")',
+        ),
+        *(
+            'process.env.{name} || "{value}"',
+            "process.env.{name} ?? '{value}'",
+            'os.getenv("{name}") or "{value}"',
+            'os.environ.get("{name}", "{value}")',
+            "${{{name}:-{value}}}",
+            "${{{name}:{value}}}",
+            '@{name} ||= "{value}"',
+        ),
+        *(
+            "ENV {name} {value}",
+            "machine mill.de login me {name} {value}",
+            "mill --{name} {value} --port 1",
+            'curl -u "me:{value}" https://mill.de',
+            "Authorization: Bearer {value}",
+            "headers = {{'Authorization': 'token {value}'}}",
+        ),
+        *(
+            "[mill](https://mill.de/?{name}={value})",
+            "<https://mill.de/?{name}={value}>",
+            "https://mill.de/?{name}={value}&grist=1",
+        ),
+        *(
+            f'{name} = "{{value}}"'
+            for name in ("dbpass", "dbPass", "PASS", "JWT_KEY", "HMAC_KEY", "api.key", "GITHUB_PAT")
+        ),
+        '{name}_of_the_server_that_grinds_in_production = "{value}"',
     ],
 )
 def test_values_given_to_a_secret_name_are_found(line):
@@ -422,6 +478,140 @@ def test_values_given_to_a_secret_name_are_found(line):
     texts = [line.format(name="api_password", value=value).encode() for value in values]
     found = [[text[one.start : one.end].decode() for one in find_secrets(text)] for text in texts]
     assert sum(one == [value] for one, value in zip(found, values, strict=True)) >= 38
+
+
+def found_fraction(line, values):
+    """How many of the values are not left in the text, not even in part."""
+    texts = [redact(line.format(value=value).encode(), "python", CONFIG).text.decode() for value in values]
+    num_left = sum(value[-6:] in text or value[:6] in text for text, value in zip(texts, values, strict=True))
+    return 1 - num_left / len(values)
+
+
+DJANGO = string.ascii_lowercase + string.digits + "!@#$%^&*(-_=+)"
+WORDPRESS = WORD + "!@#$%^&*()-_ []{}<>~`+=,.;:/?|"
+
+
+@pytest.mark.parametrize(
+    ("line", "alphabet", "length", "least"),
+    [
+        ("SECRET_KEY = '{value}'", DJANGO, 50, 0.8),
+        ("define('AUTH_KEY',         '{value}');", WORDPRESS, 64, 0.9),
+        ("define( 'LOGGED_IN_SALT',  '{value}' );", WORDPRESS, 64, 0.9),
+        ("aws_session_token = {value}", BASE64, 800, 0.9),
+        ('AWS_SESSION_TOKEN="{value}"', BASE64, 4000, 0.9),
+        ("Server=mill;User=me;Password={value};Port=1", WORD, 12, 0.7),
+        ("host=mill password={value} dbname=grist", WORD, 12, 0.7),
+        ('api_key = "{value}"', string.ascii_letters, 32, 0.85),
+        ('totp_secret = "{value}"', string.ascii_uppercase + "234567", 32, 0.85),
+        ("postgres://me:{value}@db.mill.internal/grist", WORD + "$*,()", 14, 0.9),
+        ("API_KEY={value}&" + "Tail12", WORD, 24, 0.9),
+    ],
+)
+def test_values_of_any_shape_are_found(line, alphabet, length, least):
+    rng = random.Random(line)
+    values = [drawn(rng, alphabet, length) for _ in range(100)]
+    assert found_fraction(line, values) >= least
+    assert b"Tail12" not in redact(line.format(value="a1B2" + values[0]).encode(), "python", CONFIG).text
+
+
+def test_a_uuid_is_a_secret_only_of_a_client():
+    value = uuid.UUID(bytes=random.Random(8).randbytes(16), version=4)
+    assert [one.kind for one in find_secrets(f'CLIENT_SECRET = "{value}"'.encode())] == ["assigned-secret"]
+    for name in ("api_key", "token", "secret", "password"):
+        assert find_secrets(f'{name} = "{value}"'.encode()) == []
+
+
+@pytest.mark.parametrize("before", ["%3D", "\\u003d", "_", "=", "id_", "\\n", "?a=1%26k%3d"])
+def test_a_known_kind_is_found_behind_an_encoded_sign(before):
+    rng = random.Random(before)
+    for kind in ("github-token", "aws-access-key", "google-api-key", "npm-token", "jwt"):
+        _, value, _ = canary(kind, rng)
+        text = f'x = "{before}{value}"'.encode()
+        assert [(one.kind, text[one.start : one.end].decode()) for one in find_secrets(text)] == [(kind, value)]
+
+
+def test_rarer_forms_of_known_kinds_are_found_whole():
+    rng = random.Random(9)
+    head = base64.urlsafe_b64encode(b'{"alg":"dir","enc":"A256GCM"}').decode().rstrip("=")
+    cloud = base64.b64encode(json.dumps({"o": "1", "k": drawn(rng, WORD, 40)}).encode()).decode()
+    values = {
+        "xo" + "xe-1-" + drawn(rng, WORD, 146): "slack-token",
+        "xo" + "xe.xoxp-1-" + drawn(rng, WORD, 166): "slack-token",
+        "glp" + f"at-{drawn(rng, WORD, 27)}.01.{drawn(rng, HEX, 9)}": "gitlab-token",
+        "gl" + f"c_{cloud}": "grafana-token",
+        f"{head}.{drawn(rng, URL64, 43)}.{drawn(rng, WORD, 16)}.{drawn(rng, WORD, 90)}.{drawn(rng, WORD, 22)}": "jwt",
+        f"{head}..{drawn(rng, WORD, 16)}.{drawn(rng, WORD, 90)}.{drawn(rng, WORD, 22)}": "jwt",
+    }
+    for value, kind in values.items():
+        assert find_secrets(f"x = '{value}'".encode()) == [Secret(kind, 5, 5 + len(value), 1)]
+    signature = quote(base64.b64encode(rng.randbytes(32)).decode(), safe="")
+    text = checked(f"https://mill.blob.core.windows.net/grist?sv=2024&sig={signature}&se=1", "python").text
+    assert text == b"https://mill.blob.core.windows.net/grist?sv=2024&sig=<SECRET:azure-key>&se=1"
+
+
+def test_private_numbers_of_other_key_files_are_found():
+    rng = random.Random(10)
+    number = base64.b64encode(rng.randbytes(256)).decode()
+    texts = [
+        f"<RSAKeyValue><Modulus>AQAB</Modulus><D>{number}</D></RSAKeyValue>",
+        json.dumps({"kty": "RSA", "d": number.rstrip("=").replace("+", "-").replace("/", "_"), "use": "sig"}),
+        json.dumps({"kty": "EC", "d": drawn(rng, URL64, 43)}, indent=1),
+        "\n".join(
+            [
+                "Private-Lines: 3",
+                *(drawn(rng, WORD, 64) for _ in range(2)),
+                drawn(rng, WORD, 22) + "==",
+                "Private-MAC: 1f",
+            ]
+        ),
+    ]
+    for text in texts:
+        redacted = checked(text, "yaml")
+        assert [one.kind for one in redacted.redactions] == ["private-key"]
+        assert re.findall("[A-Za-z0-9]{14,}", redacted.text.decode()) == []
+
+
+@pytest.mark.parametrize("language", ["tsx", "python"])
+def test_a_placeholder_names_no_further_secret(language):
+    rng = random.Random(11)
+    token = "gh" + "p_" + drawn(rng, WORD, 36)
+    others = [drawn(rng, BASE64, 40) for _ in range(9)]
+    for kind in KINDS:
+        sign = placeholder(kind, language).decode()
+        for text in (
+            f'["{sign}", "{others[0]}"]',
+            f'{sign}"{others[0]}"',
+            f"{sign} = '{others[0]}'",
+            f"{sign}{others[0]} ",
+        ):
+            assert find_secrets(text.encode()) == []
+    for before in ("", token + '", "'):
+        text = f'const tokens = ["{before}' + '", "'.join(others) + '"];\n'
+        assert len(checked(text, language).redactions) == bool(before)
+
+
+def test_emails_do_not_hide_secrets():
+    rng = random.Random(12)
+    config = SecretsConfig(emails=True)
+    for name in ("@config.password", "me@config.token", "jo@mill.secret", "@mill.api_key"):
+        value = "a1B2" + drawn(rng, WORD, 28)
+        assert value.encode() not in checked(f'{name} = "{value}"\n', "ruby", config).text
+
+
+def test_values_that_overlap_are_replaced_as_one():
+    rng = random.Random(13)
+    token, key = "gh" + "p_" + drawn(rng, WORD, 36), "AI" + "za" + drawn(rng, WORD, 35)
+    value = "a1B2" + drawn(rng, WORD, 20)
+    access, secret = "AK" + "IA" + drawn(rng, UPPER, 16), drawn(rng, BASE64, 40)
+    for text, kind in {
+        f'auth_token = "{value}.{token}"': "github-token",
+        f'refresh_token: "{value}:{key}"': "google-api-key",
+        f"AWS_CREDENTIALS={access}:{secret}": "aws-access-key",
+        f"https://me:{value}.{token}@mill.de/": "github-token",
+    }.items():
+        redacted = checked(text, "python")
+        assert [one.kind for one in redacted.redactions] == [kind]
+        assert not [one for one in (value, token, key, access, secret) if one[-6:] in redacted.text.decode()]
 
 
 def test_hex_is_a_secret_only_behind_the_name_of_a_credential():
@@ -455,9 +645,34 @@ def test_emails_are_found_only_when_asked_for():
     assert find_secrets(b"ssh://jo.miller@mill.de/grist", emails=True) == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("jo@MILL.DE", "Jo.Miller@Mill.De", "jo@mill.technology", "j@mill.de", "jo%40mill.de", "jö@mill.de"),
+        *(
+            "pat.o'brien@mill.de",
+            "O'Brien@mill.de",
+            "x" * 100 + "@mill.de",
+            "jo@a.b.c.d.e.f.mill.de",
+            "jo+a_b@mill.co.uk",
+        ),
+    ],
+)
+def test_an_address_is_replaced_whole(address):
+    for before, after in (("", ""), ("'", "'"), ("<", ">"), ("mailto:", ","), ("by ", ".")):
+        text = before + address + after
+        redacted = checked(text, "python", SecretsConfig(emails=True))
+        assert redacted.text.decode() == f"{before}<SECRET:email>{after}"
+
+
+def test_code_with_an_at_sign_is_no_address():
+    for code in ("a@b.T", "x@w.sum(0)", "weights@x.flatten()", "r'@mill.de'", "@app.route", "a @ b.shape"):
+        assert find_secrets(code.encode(), emails=True) == []
+
+
 def test_the_placeholder_suits_the_language():
     assert placeholder("jwt", "python") == b"<SECRET:jwt>"
-    for language in ("html", "xml", "svg", "vue", "shell", "dockerfile", "makefile"):
+    for language in ("html", "xml", "svg", "vue", "shell", "dockerfile", "makefile", "text", "php", "entitlements"):
         assert placeholder("jwt", language) == b"__SECRET:jwt__"
 
 
@@ -509,6 +724,12 @@ def test_a_text_that_no_redaction_cleans_gives_none(monkeypatch):
             "x@a.bc",
             "-----BEGIN PRIVATE KEY-----\n" + "A1b2C3d4" * 8 + "\n",
             "secret:" + "A1b2C3d4" * 3 + ";",
+            "a@b.c",
+            "a@b.co ",
+            'token="A1b2C3d4E5f6G7h8I9"\n',
+            '"abcd",',
+            "password" + " " * 40,
+            "LS0tLS1CRUdJTi" + "BQUklWQVRF",
             "é",
         ),
     ],

@@ -34,7 +34,8 @@ PLACED = "<SECRET:[a-z0-9-]{1,32}>|__SECRET:[a-z0-9-]{1,32}__"
 NAME = (
     r"(?:(?i:passw(?:or)?d|passphrase|[_-]pass|(?:db|user|smtp|mail|ftp|admin|root)pass|pwd|secret|credential|[_-]salt"
     r"|(?:api|access|auth|private|signing|encryption|account|master|service|storage|shared|jwt|hmac|nonce)[_.-]?key)"
-    r"[A-Za-z0-9_.-]{0,48}|(?i:token)(?:[A-HJ-RT-Z0-9_.-][A-Za-z0-9_.-]{0,48})?|\bPASS|\bpass|(?i:git(?:hub|lab)|azure|devops)_(?:PAT|pat))"
+    r"[A-Za-z0-9_.-]{0,48}"
+    r"|(?i:token)(?:[A-HJ-RT-Z0-9_.-][A-Za-z0-9_.-]{0,48})?|\bPASS|\bpass|(?i:git(?:hub|lab)|azure|devops)_(?:PAT|pat))"
 )
 VALUE = r"[A-Za-z0-9+/=_.~!@#$%^&*?:-]"
 BARE_VALUE = r"[A-Za-z0-9+/=_.~!@#$%^*?:-]"
@@ -232,7 +233,7 @@ SECRET_RULES = (
     SecretRule(
         "email",
         r"(?:@|%40)[A-Za-z0-9-]{1,63}\.[A-Za-z]",
-        rf"((?:@|%40)(?:[A-Za-z0-9-]{{1,63}}\.){{1,12}}(?:[a-z]{{2,6}}|[A-Z]{{2,6}}|(?i:{LONG_DOMAINS})))\b",
+        rf"((?:@|%40)(?:[A-Za-z0-9-]{{1,63}}\.){{1,12}}(?:[a-z]{{2,6}}|[A-Z]{{2,6}}|[A-Z][a-z]{{1,2}}|(?i:{LONG_DOMAINS})))\b",
         "email",
     ),
 )
@@ -242,17 +243,26 @@ PLACEHOLDER = (
     r"(?i)example|sample|placeholder|change.?(?:me|it)|your|x{4}|dummy|fake|foobar|test|insert|replace|redact|secret"
     r"|pass(?:wd|word)?$|^pass|passw|pwd|abcdef|012345|123456|qwerty|oauth|\.\.\.|aaaaa|00000000"
 )
-NO_SECRET_NAME = r"(?i)hash|digest|sha[0-9]|md5|checksum|integrity|fingerprint|public|regex|pattern|charset|alphabet"
-# A name or a path, and code: a word of it behind its punctuation.
+NO_SECRET_NAME = (
+    r"(?i)hash|digest|sha[0-9]|md5|checksum|integrity|fingerprint|public|regex|pattern|charset|alphabet|^pass[ \t]+$"
+)
+# A name, a path or a hash, and code: a word behind its punctuation, or what stands between two strings.
 NO_SECRET_VALUE = (
-    r"^(?:\$[A-Za-z0-9_{(]|[@%#&](?:[A-Za-z_]{2}|[{(])|[/~.])|://|^(?i:sha[0-9]+|md5)[-:]|[(\[{<,;|][A-Za-z][a-z]{4}"
+    r"^(?:\$[A-Za-z0-9_{(]|%[A-Za-z({]|[@#&](?:[A-Za-z_]{2}|[{(])|[/~.])|://|^(?i:sha[0-9]+|md5)[-:]"
+    r"|[(\[{<,;|][A-Za-z][a-z]{4}|^[,+;).:?=&|\]}].*(?:[A-Za-z0-9_]\(|\)[,;.)]|=>|&&)"
 )
 # Behind one of these names even plain hex is a credential; elsewhere it is a hash.
 CREDENTIAL_NAME = (
     r"(?i)api[_-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
 )
+# `$PASS`, `a${b}`, `***`, `%s`, and the port of one host before the name of another
+TEMPLATE = r"^\$[A-Za-z_]|\$[{(]|\*\*|%(?:[^0-9A-Fa-f]|\z)|^[0-9]{2,5}[,)]"
 EXAMPLE_HOST = r"(?i)(?:^|\.)(?:example(?:\.[a-z]+)?|test|invalid)$"
 NO_EMAIL = (
-    r"(?:@|%40)(?:.*\.)?example\.|\.(?:example|test|invalid|png|jpg|jpeg|gif|svg|js|ts|py|css|html|json|md|sh|so)$"
+    r"(?:@|%40)(?:.*\.)?example\.|\.(?:example|test|invalid|png|jpg|jpeg|gif|svg|js|ts|py|css|html|json|md|sh|so|utf)$"
     r"|(?i:^(?:no-?reply|do-?not-?reply|git|user|username|you|your[a-z]*|me|foo|bar|name|email|someone)(?:@|%40))|users\.noreply"
 )
+# `O'Brien`, but not `r'brien`
+IRISH = r"(?:^|[^A-Za-z0-9])[OoDd]'[^']*$"
+# Behind one letter, as in `a@b.T` or `x@w.sum`, only a domain that is no attribute.
+SURE_DOMAIN = r"(?i)\.(?:com|org|net|edu|gov|info|dev)$|\.[a-z]{2}$"

@@ -19,10 +19,13 @@ import re2
 from gristmill.cleaning.secret_rules import (
     CREDENTIAL_NAME,
     EXAMPLE_HOST,
+    IRISH,
     NO_EMAIL,
     NO_SECRET_NAME,
     NO_SECRET_VALUE,
     PLACEHOLDER,
+    SURE_DOMAIN,
+    TEMPLATE,
     Check,
 )
 
@@ -63,15 +66,12 @@ KEY_WORD = (
 GAP = rf"(?:\s|{LINE_END}|{BLANK})*/?"
 LINE_END_GROUP, WORD_GROUP = 1, 2
 LOCAL_BYTES = bytes({*b"._%+-", *string.ascii_letters.encode(), *string.digits.encode(), *range(0x80, 0x100)})
-# `O'Brien`, but not `r'brien`
-IRISH = r"(?:^|[^A-Za-z0-9])[OoDd]'[^']*$"
-# Behind one letter, as in `a@b.T` or `x@w.sum`, only a domain that is no attribute.
-SURE_DOMAIN = r"(?i)\.(?:com|org|net|edu|gov|info|dev)$|\.[a-z]{2}$"
+# Of a lower or upper letter, a digit, another sign
+CLASS_BY_CHARACTER = {
+    code: "d" if chr(code).isdigit() else "u" if chr(code).isupper() else "l" if chr(code).islower() else "s"
+    for code in range(0x100)
+}
 Span = tuple[int, int]
-
-
-# `$PASS`, `a${b}`, `***`, `%s`, and the port of one host before the name of another
-TEMPLATE = r"^\$[A-Za-z_]|\$[{(]|\*\*|%(?:[^0-9A-Fa-f]|\z)|^[0-9]{2,5}[,)]"
 
 
 @cache
@@ -134,19 +134,19 @@ def _assigned(text: bytes, shape: Any) -> Iterator[Span]:
 
 def _bare_end(text: bytes, end: int) -> int:
     """A `&` that begins no further field of a URL, as in `NAME=a1b2&c3d4`, belongs to the value."""
-    rest = compiled(r"&(?:amp;)?[A-Za-z0-9_.\[\]-]{1,40}=|&amp;|&&|&[^\s\"'`<>)&]+").match(
+    rest = compiled(r"&(?:amp;)?[A-Za-z0-9_.\[\]-]{1,40}=|&amp;|&&|(&[^\s\"'`<>)]+)").match(
         text, end, end + MAX_LOCAL_BYTES
     )
-    is_value = rest is not None and compiled(r"=|&amp;|&&").search(rest[0]) is None
-    return int(rest.end()) if is_value else end
+    return end if rest is None or rest.lastindex is None else int(rest.end())
 
 
 def _email(text: bytes, shape: Any) -> Iterator[Span]:
     at, end = shape.span(1)
     before = text[max(0, at - MAX_LOCAL_BYTES) : at]
     local = before[len(before.rstrip(LOCAL_BYTES)) :]
-    if before.endswith(b"'", 0, len(before) - len(local)) and compiled(IRISH).search(before):
-        local = before[-len(local) - len(b"O'") :]
+    if local and before.endswith(b"'", 0, len(before) - len(local)) and compiled(IRISH).search(before):
+        head = before[: -len(local) - len(b"O'")]
+        local = before[len(head.rstrip(LOCAL_BYTES)) :]
     local = local.lstrip(b"._%+-")
     is_in_url = b"://" in before[-MAX_NAME_BYTES:].rpartition(b" ")[2]
     is_name = len(local) > 1 or (local and compiled(SURE_DOMAIN).search(text[at:end]) is not None)
@@ -238,7 +238,7 @@ def _is_gap(text: bytes, start: int, end: int) -> bool:
 
 
 def _is_key_line(run: bytes) -> bool:
-    return len(run) >= MIN_KEY_LINE_BYTES and len(_classes(run) - {"symbol"}) == len(("lower", "upper", "digit"))
+    return len(run) >= MIN_KEY_LINE_BYTES and {"l", "u", "d"} <= _classes(run)
 
 
 def _name(text: bytes, shape: Any) -> bytes:
@@ -272,28 +272,25 @@ def _entropy_bits(value: bytes) -> float:
     return -sum(share * math.log2(share) for share in shares)
 
 
-def _class(byte: int) -> str:
-    char = chr(byte)
-    return "digit" if char.isdigit() else "upper" if char.isupper() else "lower" if char.islower() else "symbol"
-
-
 def _classes(value: bytes) -> set[str]:
-    return {_class(byte) for byte in set(value)}
+    return set(value.decode("latin-1").translate(CLASS_BY_CHARACTER))
 
 
 def _looks_random(value: bytes) -> bool:
-    classes = [_class(byte) for byte in value.translate(None, b"-_./:")]
-    if len(classes) >= MIN_LETTERS and set(classes) == {"lower", "upper"}:
+    classes = value.translate(None, b"-_./:").decode("latin-1").translate(CLASS_BY_CHARACTER)
+    kinds = set(classes)
+    if len(classes) >= MIN_LETTERS and kinds == {"l", "u"}:
         return _change_fraction(classes, ignored=None) >= MIN_CASE_CHANGE_FRACTION
-    if "digit" not in classes or not {"lower", "upper"} & set(classes):
+    if "d" not in kinds or not {"l", "u"} & kinds:
         return False
     least = MIN_BASE32_CHANGE_FRACTION if compiled(r"[A-Z2-7]{32,}=*").fullmatch(value) else MIN_CHANGE_FRACTION
-    return _change_fraction(classes, ignored=("upper", "lower")) >= least
+    return _change_fraction(classes, ignored="ul") >= least
 
 
-def _change_fraction(classes: list[str], ignored: tuple[str, str] | None) -> float:
-    changes = sum(one != other and (one, other) != ignored for one, other in pairwise(classes))
-    return changes / max(1, len(classes) - 1)
+def _change_fraction(classes: str, ignored: str | None) -> float:
+    changes = sum(one != other for one, other in pairwise(classes))
+    num_ignored = classes.count(ignored) if ignored else 0
+    return (changes - num_ignored) / max(1, len(classes) - 1)
 
 
 CHECKS: dict[Check, Callable[[bytes, Any], Iterator[Span]]] = {

@@ -2,7 +2,7 @@
 
 One RE2 pattern made of all openings reads the text once (rows: secret_rules.py); what follows an opening is checked
 within a bound, so time is linear in the text whatever it holds. Precision goes first: a password that reads like a word
-stays. 440 MB/s a core on the standard library (benchmarks/find_secrets.py).
+stays. 350 MB/s a core on the standard library (benchmarks/find_secrets.py).
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from gristmill.cleaning.secret_rules import PLACED, SECRET_RULES, VALUE, SecretRule
+from gristmill.cleaning.secret_rules import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
 from gristmill.cleaning.secret_values import CHECKS, compiled
 from gristmill.config import SecretsConfig
 from gristmill.records import Redaction
@@ -74,6 +74,7 @@ def _found(text: bytes, *, emails: bool) -> Iterator[_Found]:
     scanner, rules_by_group = _scanner(emails)
     # A run of characters is looked at once by each kind of check, not again from each opening inside it.
     checked_until = dict.fromkeys(CHECKS, 0)
+    run_end = 0
     opening = scanner.search(text)
     while opening is not None:
         group = opening.lastindex
@@ -82,21 +83,26 @@ def _found(text: bytes, *, emails: bool) -> Iterator[_Found]:
         for rank, rule in rules:
             if start < checked_until[rule.check]:
                 continue
+            if rule.check == "assigned":
+                run_end = run_end if start < run_end else _bare_run_end(text, end)
+                if run_end - start > MAX_VALUE_BYTES:
+                    continue
             shape = compiled(rule.pattern).match(text, start, start + MAX_VALUE_BYTES)
-            if rule.check in RUN_CHECKS and shape is not None:
+            if shape is None:
+                continue
+            if rule.check in RUN_CHECKS:
                 checked_until["token"] = checked_until["jwt"] = shape.end()
-            elif rule.check == "assigned":
-                run_end = shape.end() if shape else _run_end(text, end)
-                checked_until["assigned"] = run_end if run_end - start > LONG_RUN_BYTES else 0
-            values = [_Found(*span, rank, rule.kind) for span in CHECKS[rule.check](text, shape)] if shape else []
+            elif rule.check == "assigned" and shape.end() - start > LONG_RUN_BYTES:
+                checked_until["assigned"] = shape.end()
+            values = [_Found(*span, rank, rule.kind) for span in CHECKS[rule.check](text, shape)]
             yield from values
             if values:
                 break
         opening = scanner.search(text, start + 1 if rules else end)
 
 
-def _run_end(text: bytes, start: int) -> int:
-    return int(compiled(f"{VALUE}*").match(text, start, start + MAX_VALUE_BYTES).end())
+def _bare_run_end(text: bytes, start: int) -> int:
+    return int(compiled(f"{BARE_VALUE}*").match(text, start).end())
 
 
 def redact(text: bytes, language: str, config: SecretsConfig) -> Redacted | None:
