@@ -53,9 +53,7 @@ def main() -> None:
         f"The Python standard library: {manifest.counts.kept:,} files, {manifest.run.source_bytes / 1e6:.1f} MB, "
         f"{tokens:,} tokens."
     )
-    print(
-        "Floor, peer and `no cleaning` (benchmarks/plain.toml) write windows of all of them; a default build also"
-    )
+    print("Floor, peer and `no cleaning` (benchmarks/plain.toml) write windows of all of them; a default build also")
     print(f"cleans, compares and cuts: {sizes[0]:.1f} MB of rows, {sizes[1]:.1f} MB with `--compress zstd`.\n")
     print("| what | seconds | times the floor | peak memory, all processes |")
     print("| --- | --- | --- | --- |")

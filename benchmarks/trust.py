@@ -88,9 +88,7 @@ def rules(source: str) -> None:
             judge(Page(path_text, "python", text), limits)
         seconds.append(time.perf_counter() - started)
     megabytes = sum(len(text) for _, text in pages) / 1e6
-    print(
-        f"\nAll rules together: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB, best of 5)."
-    )
+    print(f"\nAll rules together: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB, best of 5).")
     print("Secrets: [find_secrets.md](find_secrets.md).")
 
 

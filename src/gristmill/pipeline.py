@@ -67,6 +67,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
             source_bytes = sum(file.size for file in found.files)
             with LocalRunner(num_workers(config.run.workers, source_bytes)) as runner:
                 documents, drops = _prepare(context, found, runner, progress)
+                found.files.clear()  # of no more use, and there may be many
                 with progress.phase("decide"):
                     documents, not_allowed = license_documents(documents, licenses, config)
                     drops += not_allowed

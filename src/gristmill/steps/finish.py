@@ -14,7 +14,7 @@ import gristmill
 from gristmill.config import SplitConfig, fingerprint
 from gristmill.filestable import FileRow
 from gristmill.intake.trees import Scan
-from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, write_atomically
+from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import (
     FORMAT,
     Counts,
@@ -41,10 +41,13 @@ FILES_NAMED = 5
 
 
 def write_files_table(path: Path, decision: Decision, drops: Sequence[Drop]) -> None:
-    """Kept and dropped together, in path order."""
-    rows = [*(_kept_row(document, decision) for document in decision.kept), *map(_dropped_row, drops)]
-    rows.sort(key=lambda row: row.key)
-    write_atomically(path, msgspec.json.Encoder().encode_lines(rows))
+    """Kept and dropped together, in path order; one row at a time, as there may be many."""
+    encoder = msgspec.json.Encoder()
+    files: list[PreparedDocument | Drop] = sorted((*decision.kept, *drops), key=lambda file: (file.repo, file.path))
+    with path.open("wb") as stream:
+        for file in files:
+            row = _dropped_row(file) if isinstance(file, Drop) else _kept_row(file, decision)
+            stream.write(encoder.encode(row) + b"\n")
 
 
 def _kept_row(document: PreparedDocument, decision: Decision) -> FileRow:
@@ -225,7 +228,7 @@ def _warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: 
         if fraction and not facts.files:
             why = "the earlier build's splits" if decision.previous else f"only {len(decision.kept)} files"
             if before[split]:
-                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also in another split."
+                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
             else:
                 yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
         elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
