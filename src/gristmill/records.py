@@ -167,6 +167,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str | None
     """Of the file's bytes, as `sha256sum` prints it; None where secrets were taken out, since the digest of a text with
     one hole in it would confirm a guess of what was in the hole."""
+    is_as_read: bool = False
+    """The text is the file's bytes: not decoded, no cells of a notebook, nothing redacted."""
     measures: bytes | None = None
     """What the cleaning rules measured, as JSON."""
     redactions: tuple[Redaction, ...] = ()

@@ -35,6 +35,7 @@ def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
         language=language,
         size=len(raw),
         sha256=sha256,
+        is_as_read=decoded.encoding == "utf-8",
     )
 
 

@@ -26,19 +26,20 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
         if not cells:
             return Drop.of(file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
         text = cells
+    is_as_read = document.is_as_read and text is document.text
     judgement = judge(Page(file.path, language, text), limits)
     measures = msgspec.json.encode(judgement.measures)
     if judgement.defect is not None:
         reason, detail = judgement.defect
         return Drop.of(file, reason, detail, measures=measures, **facts)
     if config.secrets.action == "keep":
-        return msgspec.structs.replace(document, text=text, measures=measures)
+        return msgspec.structs.replace(document, text=text, is_as_read=is_as_read, measures=measures)
     redacted = redact(text, language, config.secrets)
     if redacted is None:
         detail = "each redaction leaves another secret"
         return Drop.of(file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     if not redacted.redactions:
-        return msgspec.structs.replace(document, text=text, measures=measures)
+        return msgspec.structs.replace(document, text=text, is_as_read=is_as_read, measures=measures)
     if config.secrets.action == "drop":
         # Without its digest: that would confirm a guess.
         found = dict.fromkeys(f"{redaction.kind} in line {redaction.line}" for redaction in redacted.redactions)
@@ -49,6 +50,7 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
         document,
         text=redacted.text,
         sha256=None,
+        is_as_read=False,
         measures=measures,
         redactions=redacted.redactions,
     )

@@ -82,7 +82,7 @@ def _prepare_document(
         language=document.language,
         size=document.size,
         sha256=document.sha256,
-        text_sha256=hashlib.sha256(text).hexdigest(),
+        text_sha256=(document.is_as_read and document.sha256) or hashlib.sha256(text).hexdigest(),
         encoding=document.encoding,
         num_lines=text.count(b"\n") + (not text.endswith(b"\n")),
         num_tokens=len(encoded.ids),
