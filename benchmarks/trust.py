@@ -173,7 +173,10 @@ def jaccard(one: list[int], other: list[int]) -> float:
 
 def many_files(folder: str) -> None:
     """Pieces of the standard library's lines, so that names, words and repeats are real ones."""
-    print("\nMany files: each some 40 lines drawn from the standard library (seed 0).\n")
+    print(
+        "\nMany files: each some 40 lines drawn from the standard library (seed 0), so the more there are, the more of"
+    )
+    print("them are near-duplicates: the hard case.\n")
     print("| files | source | seconds | microseconds a file | peak memory, all processes |")
     print("| --- | --- | --- | --- | --- |")
     lines = [

@@ -44,8 +44,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
     check_languages((*config.scan.languages, *config.rules.languages))
-    if config.licenses.allow:
-        AllowList.of(config.licenses.allow)
+    AllowList.of(config.licenses.allow)
     benchmarks = read_benchmarks(config.split.against)
     try:
         work = Workspace(config.out)
@@ -70,19 +69,16 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
                 found.files.clear()  # of no more use, and there may be many
                 with progress.phase("decide"):
                     documents, not_allowed = license_documents(documents, licenses, config)
-                    drops += not_allowed
-                    _require_documents(documents, drops, config)
+                    _require_documents(documents, [*drops, *not_allowed], config)
                     decision = decide(context, documents)
                 with progress.phase("compare", unit="tasks") as step:
                     decision, decontamination = decontaminate(context, decision, benchmarks, step.counting(runner.map))
-                    drops += decision.drops
-                    _require_documents(decision.kept, drops, config)
+                drops = [without_secrets(drop, config.secrets) for drop in (*drops, *not_allowed, *decision.drops)]
+                _require_documents(decision.kept, drops, config)
                 pieces = list(lay_out(decision.kept, decision.split_of, config.output))
-                num_bytes = sum(piece.num_bytes for piece in pieces)
-                work.require_space(0 if config.output.compress == "zstd" else num_bytes)
+                work.require_space(_num_bytes(pieces, config))
                 data_files = _shape(context, pieces, runner, progress)
             with progress.phase("finish"):
-                drops = [without_secrets(drop, config.secrets) for drop in drops]
                 write_files_table(work.dataset / FILES, decision, drops)
             run = Run(
                 started_at=started_at,
@@ -91,8 +87,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
                 source_bytes=sum(document.size for document in decision.kept),
                 **machine(),
             )
-            outcome = Outcome(definition, found, decision, decontamination, drops, data_files)
-            manifest = describe(context, outcome, run)
+            manifest = describe(context, Outcome(definition, found, decision, decontamination, drops, data_files), run)
             write_manifest(manifest, work.dataset)
             work.publish()
             return manifest
@@ -127,6 +122,11 @@ def _shape(context: Context, pieces: list[Piece], runner: LocalRunner, progress:
 def _require_documents(documents: list[PreparedDocument], drops: list[Drop], config: Config) -> None:
     if not documents:
         raise InputError(_nothing_to_build(config, drops))
+
+
+def _num_bytes(pieces: list[Piece], config: Config) -> int:
+    """Compressed they take less, nobody knows how much."""
+    return 0 if config.output.compress == "zstd" else sum(piece.num_bytes for piece in pieces)
 
 
 def _rounded(seconds: dict[str, float]) -> dict[str, float]:

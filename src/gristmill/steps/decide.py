@@ -13,14 +13,14 @@ from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster, find_clusters
 from gristmill.grouping.duplicates import exact_duplicates
-from gristmill.grouping.signatures import NUM_BANDS, Ids, Keys
+from gristmill.grouping.signatures import NUM_BANDS, Keys
 from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
 from gristmill.records import Drop, DropReason, FileKey, PreparedDocument, Split
 from gristmill.steps.context import Context
 from gristmill.steps.neighbours import neighbours
-from gristmill.steps.shards import bands_file, read_ids
+from gristmill.steps.shards import IdReader, bands_file
 
 PIECE_BYTES = 2 << 20
 """Rows that one task formats and writes; memory per worker is a few times this."""
@@ -110,12 +110,8 @@ def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
 def _clusters(context: Context, documents: Sequence[PreparedDocument]) -> list[Cluster]:
     """Near-duplicates, by their number among the documents."""
     keys = np.concatenate([_band_keys(context.prepared, shard, list(group)) for shard, group in _by_shard(documents)])
-    vocab_size = context.tokenizer.vocab_size
-
-    def ids_of(number: int) -> Ids:
-        return next(read_ids(context.prepared, [documents[number]], vocab_size))
-
-    return find_clusters(keys, ids_of)
+    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+        return find_clusters(keys, lambda number: reader.ids_of(documents[number]))
 
 
 def _by_shard(documents: Sequence[PreparedDocument]) -> Iterator[tuple[str, Iterator[PreparedDocument]]]:

@@ -4,10 +4,11 @@ ids (uint16 or uint32) | last tokens before each line feed (int32) | with text: 
 """
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from gristmill.formats.jsonl import DocumentText
 from gristmill.records import PreparedDocument, StoredText
 from gristmill.tokenizing.tokenizer import Encoded
+
+MAX_OPEN_SHARDS = 200
 
 
 class Block(NamedTuple):
@@ -57,6 +60,33 @@ def read_ids(folder: Path, texts: Sequence[StoredText], vocab_size: int) -> Iter
                 yield np.frombuffer(os.pread(descriptor, size, text.shard_offset), kind)
         finally:
             os.close(descriptor)
+
+
+class IdReader:
+    """Ids of single texts, in any order; the shards last used stay open."""
+
+    def __init__(self, folder: Path, vocab_size: int) -> None:
+        self._folder, self._kind = str(folder), np.dtype(_id_type(vocab_size))
+        self._descriptors: OrderedDict[str, int] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+
+    def ids_of(self, text: StoredText) -> npt.NDArray[Any]:
+        size = text.num_tokens * self._kind.itemsize
+        return np.frombuffer(os.pread(self._descriptor(text.shard), size, text.shard_offset), self._kind)
+
+    def _descriptor(self, shard: str) -> int:
+        if shard not in self._descriptors:
+            if len(self._descriptors) == MAX_OPEN_SHARDS:
+                os.close(self._descriptors.popitem(last=False)[1])
+            self._descriptors[shard] = os.open(f"{self._folder}/{shard}", os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptors.move_to_end(shard)
+        return self._descriptors[shard]
 
 
 def read_blocks(
