@@ -51,7 +51,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         console.file.getvalue(),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
-        f"tokens   {tokens:,} in the files, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
+        f"tokens   {tokens:,} kept, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
         *_tail_line(counts.tail_tokens_dropped),
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
