@@ -49,7 +49,7 @@ def test_a_kept_file_with_rules_licence_and_windows(dataset):
     text = explanation_text(found)
     assert "kept in train" in text or "kept in validation" in text or "kept in test" in text
     assert "ISC, by header" in text
-    assert "longest_line             30  limit 5000     ok" in text
+    assert "longest_line             30  at most 5000   ok" in text
 
 
 def test_a_dropped_file_says_which_rule_failed(dataset):

@@ -340,6 +340,7 @@ def test_an_unknown_licence_near_by_is_not_covered_by_a_known_one_above(unknown)
         ({"LICENSE.md": MIT, "LICENSE": MIT}, License("MIT", "LICENSE")),
         ({"LICENSE-MIT": MIT, "LICENSE-APACHE": APACHE}, License(NOASSERTION, "LICENSE-APACHE, LICENSE-MIT")),
         ({"LICENSE": MIT, "LICENSE.python": "Of another part."}, License("MIT", "LICENSE")),
+        ({"LICENSE": MIT, "license.rst": "A page about it."}, License("MIT", "LICENSE")),
         ({"LICENSE": MIT, "COPYING": "Something else."}, License(NOASSERTION, "COPYING, LICENSE")),
         ({"LICENSE": MIT, "LICENSE-COMMERCIAL": "Pay."}, License(NOASSERTION, "LICENSE, LICENSE-COMMERCIAL")),
         ({"COPYING": GPL3, "COPYING.LESSER": LGPL3}, License("LGPL-3.0", "COPYING.LESSER")),

@@ -356,7 +356,7 @@ def test_licences_are_found_inherited_and_filtered(tmp_path):
     rows = table(tmp_path / "mit")
     assert [path for path, row in rows.items() if row["status"] == "kept"] == ["a.py"]
     assert rows["b.py"]["reason"] == "license_not_allowed"
-    assert rows["b.py"]["detail"] == "Apache-2.0, by header"
+    assert rows["b.py"]["detail"] == "Apache-2.0, by what its first lines say"
     with pytest.raises(InputError, match="license_not_allowed"):
         make(repo, tmp_path / "none", licenses=LicensesConfig(allow=["ISC"]))
     with pytest.raises(ConfigError, match="BSD"):

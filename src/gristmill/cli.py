@@ -1,6 +1,6 @@
 """Words on the command line -> Config -> one library call; errors -> one line and an exit code.
 
-0 done · 1 the answer is no · 2 usage or configuration · 3 input or output · 4 not a dataset, or damaged
+0 done · 1 a check failed · 2 usage or configuration · 3 input or output · 4 not a dataset, or damaged
 70 a fault of ours · 130 interrupted
 """
 
@@ -102,7 +102,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--decontaminate-against",
             "split.against",
             "FILE",
-            "cut what this benchmark (JSONL, Parquet or plain text) holds out of train",
+            "remove from train the spans of 50 tokens and more that this benchmark (JSONL, Parquet or text) has too",
             repeats=True,
         ),
     ),
@@ -223,7 +223,7 @@ def explain(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
     parser.add_argument(
-        "path", metavar="PATH[:LINE]", nargs="?", help="a file as in files.jsonl, or the end of its path"
+        "path", metavar="PATH[:LINE]", nargs="?", help="a file by its path, the end of it, or repo/path"
     )
     parser.add_argument("--row", metavar="SPLIT:N", help="a row by its number, counted from 0, like test:123")
     _add_output_options(parser, "the explanation")

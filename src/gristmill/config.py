@@ -317,7 +317,7 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 
 def _did_you_mean(name: str, prefix: str) -> str:
     """The nearest setting of the same section, else one of the same name anywhere."""
-    known = setting_names()
+    known = [*setting_names(), *(field.name for field in msgspec.structs.fields(Config))]
     near = difflib.get_close_matches(prefix + name, known, n=1, cutoff=0.7)
     near = near or [dotted for dotted in known if dotted.rpartition(".")[2] == name]
     if near:

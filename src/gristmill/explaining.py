@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from gristmill.cleaning.licenses import NOASSERTION
+from gristmill.cleaning.licenses import HEADER, NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
 from gristmill.config import RulesConfig
 from gristmill.dataset import Dataset, open_dataset
@@ -33,7 +33,9 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     value: float | str | None
     limit: float | None
-    """None: the rule has none, or is switched off for this language."""
+    """None: the rule has none."""
+    is_off: bool
+    """For this language."""
     is_defect: bool
 
 
@@ -155,10 +157,12 @@ def _rules(row: FileRow, manifest: Manifest) -> Iterator[RuleResult]:
         raise DatasetError(f"the manifest is damaged: settings.rules: {error}. Build the dataset again.") from None
     for rule in RULES:
         if rule.name in row.measures:
+            limit = limits.limit(rule.name, row.language)
             yield RuleResult(
                 rule=rule.name,
                 value=row.measures[rule.name],
-                limit=None if _is_switch(rule.name) else limits.limit(rule.name, row.language),
+                limit=None if _is_switch(rule.name) else limit,
+                is_off=limit is None,
                 is_defect=rule.reason is row.reason,
             )
 
@@ -194,7 +198,7 @@ def explanation_text(explained: Explanation) -> str:
         ("status", _status(file)),
         *_part("licence", [_license(file)] if file.license else []),
         *_part("rules", [_rule(result, file.detail) for result in explained.rules]),
-        *_part("group", _listed([f"with {name}" for name in explained.group_members])),
+        *_part("group", _listed([f"in one split with {name}" for name in explained.group_members])),
         *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.duplicates])),
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
         *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
@@ -233,14 +237,20 @@ def _status(file: FileRow) -> str:
 
 def _license(file: FileRow) -> str:
     if file.license == NOASSERTION:
-        return f"{NOASSERTION}, " + (f"unknown: {file.license_from}" if file.license_from else "none was found")
+        if file.license_from == HEADER:
+            return f"{NOASSERTION}: its first lines name no SPDX id, or in words another licence than its folder's"
+        found = (
+            f"not recognised: {file.license_from}" if file.license_from else "no licence file in its folder or above"
+        )
+        return f"{NOASSERTION}: {found}"
     return f"{file.license}, by {file.license_from}"
 
 
 def _rule(result: RuleResult, detail: str | None) -> str:
     value = "-" if result.value is None else result.value if isinstance(result.value, str) else f"{result.value:g}"
-    limit = "" if result.limit is None else "by name" if result.limit == math.inf else f"limit {result.limit:g}"
-    verdict = f"FAILED: {detail}" if result.is_defect else "ok"
+    bound = "at least" if result.rule in {"too_short", "alphabetic"} else "at most"
+    limit = "" if result.limit is None else "by name" if result.limit == math.inf else f"{bound} {result.limit:g}"
+    verdict = f"FAILED: {detail}" if result.is_defect else "off" if result.is_off else "ok"
     return f"{result.rule:<14} {value:>12}  {limit:<14} {verdict}"
 
 
@@ -269,4 +279,8 @@ def _window_lines(explained: Explanation) -> list[str]:
         for place in places[:WINDOWS_LISTED]
     ]
     more = len(places) - WINDOWS_LISTED
-    return [f"{len(places):,}{where}", *shown, *([f"and {more:,} more"] if more > 0 else [])]
+    return [
+        f"{len(places):,} of {explained.file.windows:,}{where}",
+        *shown,
+        *([f"and {more:,} more"] if more > 0 else []),
+    ]

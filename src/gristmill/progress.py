@@ -64,7 +64,8 @@ class _LineStep(Step):
     def finish(self) -> None:
         seconds = time.perf_counter() - self.started_at
         if seconds >= 1:
-            print(f"{self.name}: {self.done:,} {self.unit} in {seconds:.1f} s", file=self._stream, flush=True)
+            done = f"{self.done:,} {self.unit}" if self.done else "done"
+            print(f"{self.name}: {done} in {seconds:.1f} s", file=self._stream, flush=True)
 
 
 class _BarStep(Step):

@@ -59,7 +59,7 @@ class DropReason(StrEnum):
 
 
 DROP_REASONS: dict[DropReason, str] = {
-    DropReason.EXCLUDED: "on the table of what is never source",
+    DropReason.EXCLUDED: "left out by default: images, lock files, build outputs and the like",
     DropReason.EXCLUDED_BY_USER: "matches an --exclude pattern",
     DropReason.NOT_INCLUDED: "matches no --include pattern",
     DropReason.LANGUAGE_NOT_WANTED: "another language than --language asks for",
@@ -88,7 +88,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.NO_TOKENS: "the tokenizer makes nothing of it",
     DropReason.CONTROL_TOKEN: "the tokenizer would turn its text into a control token",
     DropReason.EXACT_DUPLICATE: "the same text as a file earlier in path order, which stays",
-    DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its cluster, which stays",
+    DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its cluster, which stands for it",
     DropReason.CONTAMINATED: "nearly all of it is in another split too, or in a benchmark",
 }
 

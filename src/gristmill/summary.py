@@ -4,7 +4,7 @@ import io
 
 import msgspec
 
-from gristmill.manifest import Decontamination, Manifest
+from gristmill.manifest import Decontamination, Manifest, PreviousSplits
 from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, Split
 
@@ -53,6 +53,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
         *_tail_line(counts.tail_tokens_dropped),
+        *_previous_lines(manifest.previous_splits),
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
         *_license_lines(counts.licenses),
@@ -73,10 +74,26 @@ def _cut_lines(facts: Decontamination) -> list[str]:
     for split, cut in facts.tokens_cut.items():
         if cut:
             share = cut / facts.tokens_before[split]
-            elsewhere = "held out or in a benchmark" if split is Split.TRAIN else "in train"
+            elsewhere = "in train"
+            if split is Split.TRAIN:
+                elsewhere = "held out" if facts.how == "train" and not facts.against else "in a benchmark"
+                elsewhere += " or held out" if facts.how == "train" and facts.against else ""
             files = f"{facts.files_cut[split]:,} {split} files"
             lines.append(f"{cut:,} tokens ({share:.1%}) of {files}, for spans that are also {elsewhere}")
+    lines += [
+        f"{one.tokens_cut:,} tokens of train for {printable(one.name)}: {one.texts:,} texts, "
+        f"{one.texts_too_short:,} too short to be found"
+        for one in facts.against
+    ]
     return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
+
+
+def _previous_lines(facts: PreviousSplits | None) -> list[str]:
+    if facts is None:
+        return []
+    moved = f", {facts.num_files_moved:,} moved" if facts.num_files_moved else ""
+    stayed = f"{facts.num_files_kept_in_place:,} files stay where the earlier build had them"
+    return [f"splits   {stayed}{moved}; --fresh-splits starts over"]
 
 
 def _redaction_lines(redactions: dict[str, int]) -> list[str]:

@@ -60,6 +60,8 @@ OTHER_TERMS = frozenset(
     {*("commercial", "proprietary", "enterprise", "ee"), *("gnu", "gpl", "lgpl", "agpl", "lesser", "lib")}
 )
 """In the name of a file beside LICENSE: not all of the folder is under that."""
+PAGE_SUFFIXES = (".rst", ".md", ".adoc", ".html")
+"""docs/license.rst, if it is no licence text, is a page about the licence."""
 VERSION = re.compile(r"v?\d")
 
 TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
@@ -168,8 +170,9 @@ class FolderLicenses:
         """From each licence file's path, relative to the source, to the id of its text; None for an unknown one."""
         ids_by_folder: dict[str, dict[str, str | None]] = {}
         for path, spdx in sorted(license_files.items()):
-            folder = path.rpartition("/")[0]
-            ids_by_folder.setdefault(folder, {})[path] = spdx
+            folder, _, name = path.rpartition("/")
+            if spdx is not None or not (name.islower() and name.endswith(PAGE_SUFFIXES)):
+                ids_by_folder.setdefault(folder, {})[path] = spdx
         self._by_folder = {folder: _one_license(ids) for folder, ids in ids_by_folder.items()}
 
     def of(self, path: str) -> License:

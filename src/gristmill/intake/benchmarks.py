@@ -61,7 +61,7 @@ def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:
             raw = b"".join(_zstd_frames(raw))
         name = name.removesuffix(".gz").removesuffix(".zst")
         if name.endswith((".jsonl", ".ndjson")):
-            rows = [json.loads(line) for line in raw.splitlines() if line.strip()]
+            rows = [_row(line, number) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
         elif name.endswith(".json"):
             tree = json.loads(raw)
             rows = tree if isinstance(tree, list) else [tree]
@@ -71,6 +71,13 @@ def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:
     for row in rows:
         strings = list(_strings(row))
         yield _ways("".join(strings), "\n".join(strings))
+
+
+def _row(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {str(error).partition(':')[0]}") from None
 
 
 def _ways(*texts: str) -> tuple[bytes, ...]:

@@ -222,6 +222,12 @@ def _warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: 
             f"{', '.join(moves)}{', …' if len(decision.moved_from) > FILES_NAMED else ''} (moved_from in {FILES})."
         )
     yield from _cut_warnings(outcome)
+    for one in outcome.decontamination.against:
+        if 2 * one.texts_too_short > one.texts:
+            yield (
+                f"{one.texts_too_short:,} of {one.texts:,} texts in {one.name} have fewer than 50 tokens: "
+                "they cannot be found in train, and were not taken out of it."
+            )
     before = outcome.decontamination.tokens_before
     for split, fraction in config.fractions().items():
         facts, share = splits[split], before[split] / sum(before.values())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gristmill.cleaning.licenses import AllowList, FolderLicenses, license_of
+from gristmill.cleaning.licenses import HEADER, AllowList, FolderLicenses, license_of
 from gristmill.config import Config
 from gristmill.records import Drop, DropReason, PreparedDocument
 from gristmill.steps.clean import without_secret
@@ -38,4 +38,6 @@ def license_documents(
 
 
 def _place(found_in: str | None) -> str:
-    return f"by {found_in}" if found_in else "no licence was found"
+    if found_in == HEADER:
+        return "by what its first lines say"
+    return f"by {found_in}" if found_in else "no licence file in its folder or above"
