@@ -42,7 +42,7 @@ def installed_license_files():
         for file in package.files or ():
             if ".dist-info" in file.parts[0] and is_license_name(file.name) and file.locate().is_file():
                 text = file.locate().read_text(encoding="utf-8", errors="replace")
-                yield package.name, str(file), text, package.metadata["License-Expression"]
+                yield package.name, str(file), text, package.metadata.get("License-Expression")
 
 
 # Texts
