@@ -17,6 +17,7 @@ LAYERS = {
     "records": 0,
     "naming": 0,
     "config": 1,
+    "configuring": 2,
     "layout": 1,
     "filestable": 1,
     "manifest": 2,

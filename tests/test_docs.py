@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gristmill import cli
-from gristmill.config import load_config
+from gristmill.configuring import load_config
 from gristmill.records import DROP_REASONS, DropReason
 
 ROOT = Path(__file__).parents[1]

@@ -566,3 +566,11 @@ def test_licences_in_folders_with_odd_names_and_beside_single_files(tmp_path):
     (repo / os.fsdecode(b"LICENSE-\xe9.txt")).write_text("Ask.")
     make(repo / "one.py", tmp_path / "single")
     assert table(tmp_path / "single")["one.py"]["license_from"] == "LICENSE-\\xe9.txt"
+
+
+def test_an_error_names_no_secret_either(tmp_path):
+    value = canary()
+    repo = write_tree(tmp_path / "repo", {f"{value}.png": "x"})
+    with pytest.raises(InputError, match="nothing to build from") as error:
+        make(repo, tmp_path / "out")
+    assert value not in str(error.value)

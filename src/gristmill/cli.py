@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import gristmill
-from gristmill.config import choices_of, default_of, load_config
+from gristmill.config import choices_of, default_of
+from gristmill.configuring import load_config
 from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable
 

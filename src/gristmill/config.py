@@ -1,12 +1,9 @@
 """Every setting with its default and limit, once; the same names in Python, in gristmill.toml and in error messages."""
 
-import difflib
 import hashlib
 import os
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
@@ -168,7 +165,7 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
             for name, value in table.items():
                 if name not in names:
                     raise ConfigError(f"{place}: there is no rule {name!r}. Known: {', '.join(sorted(names))}.")
-                if _field(f"rules.{name}").type is bool and not isinstance(value, bool):
+                if field_of(f"rules.{name}").type is bool and not isinstance(value, bool):
                     raise ConfigError(f"{place}.{name} has no limit: it takes true or false, got {value!r}.")
                 if not isinstance(value, bool) and not 0 <= value < float("inf"):
                     raise ConfigError(f"{place}.{name} must be a number from 0 on, or false for off, got {value!r}.")
@@ -265,67 +262,6 @@ def fingerprint(config: Config, *inputs: str) -> str:
     return hashlib.sha256(encoded).hexdigest()
 
 
-def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
-    """A Config from dotted settings (`{"window.overlap": 128}`), on top of a TOML file where one is given.
-
-    Paths in the TOML file are relative to its folder.
-    """
-    tree = _read_toml(toml) if toml is not None else {}
-    for dotted, value in values.items():
-        *sections, name = dotted.split(".")
-        branch = tree
-        for section in sections:
-            branch = branch.setdefault(section, {})
-            if not isinstance(branch, dict):
-                raise ConfigError(f"{section} must be a table of settings in the configuration file, got {branch!r}.")
-        branch[name] = value
-    if "sources" not in tree:
-        raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
-    if "out" not in tree:
-        raise ConfigError("no output folder was named. Try: gristmill build SOURCE --out DIR")
-    try:
-        return msgspec.convert(tree, Config)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$.")
-        where = place.rstrip("`") or "configuration"
-        wanted = _wanted(_field(where).type) if where in setting_names() else ""
-        kind = message.replace("`object`", "a table").replace("`array`", "a list")
-        raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{wanted}") from None
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {str(path)!r}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{str(path)!r} is not valid TOML: {error}.") from None
-    _refuse_unknown(tree, Config, path.name)
-    _resolve_paths(tree, path.parent)
-    return tree
-
-
-def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], where: str, prefix: str = "") -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(section)}
-    for name, value in tree.items():
-        if name not in fields:
-            raise ConfigError(f"{where}: there is no setting {prefix + name!r}. {_did_you_mean(name, prefix)}")
-        kind = fields[name]
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            _refuse_unknown(value, kind, where, f"{prefix}{name}.")
-
-
-def _did_you_mean(name: str, prefix: str) -> str:
-    """The nearest setting of the same section, else one of the same name anywhere."""
-    known = [*setting_names(), *(field.name for field in msgspec.structs.fields(Config))]
-    near = difflib.get_close_matches(prefix + name, known, n=1, cutoff=0.7)
-    near = near or [dotted for dotted in known if dotted.rpartition(".")[2] == name]
-    if near:
-        return f"Did you mean {near[0]!r}?"
-    siblings = sorted(dotted for dotted in known if dotted.startswith(prefix)) if prefix else known
-    return f"Known here: {', '.join(siblings)}."
-
-
 def setting_names() -> list[str]:
     """Every setting, dotted: `window.overlap`."""
     names: list[str] = []
@@ -339,38 +275,19 @@ def setting_names() -> list[str]:
 
 def default_of(setting: str) -> Any:
     """`window.overlap` -> 256"""
-    return _field(setting).default
+    return field_of(setting).default
 
 
 def choices_of(setting: str) -> tuple[str, ...] | None:
     """`window.tail` -> ("keep", "shift", "drop"); None for a setting that takes more than a few words."""
-    kind = _field(setting).type
+    kind = field_of(setting).type
     return get_args(kind) if get_origin(kind) is Literal else None
 
 
-def _field(setting: str) -> msgspec.structs.FieldInfo:
+def field_of(setting: str) -> msgspec.structs.FieldInfo:
     section, _, name = setting.rpartition(".")
-    owner: Any = _field(section).type if section else Config
+    owner: Any = field_of(section).type if section else Config
     return next(field for field in msgspec.structs.fields(owner) if field.name == name)
-
-
-def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
-    def resolved(value: Any) -> Any:
-        return str(base / os.path.expanduser(value)) if isinstance(value, str) else value
-
-    if isinstance(tree.get("sources"), list):
-        tree["sources"] = [resolved(source) for source in tree["sources"]]
-    split = tree.get("split")
-    if isinstance(split, dict) and isinstance(split.get("against"), list):
-        split["against"] = [resolved(path) for path in split["against"]]
-    for section, name in ((tree, "out"), (split, "previous"), (tree.get("tokenizer"), "cache_dir")):
-        if isinstance(section, dict) and name in section:
-            section[name] = resolved(section[name])
-    tokenizer = tree.get("tokenizer")
-    if isinstance(tokenizer, dict) and isinstance(tokenizer.get("name"), str):
-        # A name may also be a Hub id: it is a path where there is something at that path.
-        path = resolved(tokenizer["name"])
-        tokenizer["name"] = path if tokenizer["name"] != "codebert" and os.path.lexists(path) else tokenizer["name"]
 
 
 def _check_types(section: msgspec.Struct, prefix: str) -> None:
@@ -391,10 +308,11 @@ def _check_types(section: msgspec.Struct, prefix: str) -> None:
         except msgspec.ValidationError as error:
             text = str(error).partition(" - at ")[0].partition(", got ")[0]
             place = f"{prefix}{field.name}: {text[0].lower()}{text[1:]}"
-            raise ConfigError(f"{place}, got {value!r}.{_wanted(field.type)}") from None
+            raise ConfigError(f"{place}, got {value!r}.{wanted(field.type)}") from None
 
 
-def _wanted(kind: Any) -> str:
+def wanted(kind: Any) -> str:
+    """The words that a setting takes, where it takes only these."""
     return f" It takes {', '.join(get_args(kind))}." if get_origin(kind) is Literal else ""
 
 

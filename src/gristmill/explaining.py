@@ -22,7 +22,7 @@ from gristmill.filestable import FileRow
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest
 from gristmill.naming import path_text, printable
-from gristmill.records import DROP_REASONS, Cut, Redaction, Split
+from gristmill.records import DROP_REASONS, Cut, FileKey, Redaction, Split
 
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
@@ -87,7 +87,7 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
     return msgspec.structs.replace(explained, windows=[_place(split, number, window)])
 
 
-def _read_table(folder: Path) -> dict[tuple[str, str], FileRow]:
+def _read_table(folder: Path) -> dict[FileKey, FileRow]:
     path = folder / FILES
     try:
         rows = msgspec.json.Decoder(FileRow).decode_lines(path.read_bytes())
@@ -95,10 +95,10 @@ def _read_table(folder: Path) -> dict[tuple[str, str], FileRow]:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
-    return {(row.repo, row.path): row for row in rows}
+    return {row.key: row for row in rows}
 
 
-def _find(asked: str, table: dict[tuple[str, str], FileRow]) -> tuple[FileRow, int | None]:
+def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | None]:
     """By its whole name, its path, the end of its path; else by the folder that was left out as a whole."""
     path, _, digits = asked.rpartition(":")
     is_line = bool(path) and digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_LINE_DIGITS
@@ -117,7 +117,7 @@ def _find(asked: str, table: dict[tuple[str, str], FileRow]) -> tuple[FileRow, i
     raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
 
 
-def _named(wanted: str, table: dict[tuple[str, str], FileRow]) -> list[FileRow]:
+def _named(wanted: str, table: dict[FileKey, FileRow]) -> list[FileRow]:
     """The best way in which this names any file."""
     ways: tuple[Callable[[FileRow], bool], ...] = (
         lambda row: row.name == wanted,
@@ -129,7 +129,7 @@ def _named(wanted: str, table: dict[tuple[str, str], FileRow]) -> list[FileRow]:
     return next((rows for rows in found if rows), []) if wanted else []
 
 
-def _explain(dataset: Dataset, table: dict[tuple[str, str], FileRow], row: FileRow, line: int | None) -> Explanation:
+def _explain(dataset: Dataset, table: dict[FileKey, FileRow], row: FileRow, line: int | None) -> Explanation:
     commits = {source.repo: source.commit for source in dataset.manifest.sources}
     members = [
         other.name

@@ -140,7 +140,7 @@ def _nothing_to_build(config: Config, drops: list[Drop]) -> str:
         return f"there are no files in {where}. Check the path, and what its .gitignore leaves out."
     reasons = Counter(drop.reason for drop in drops).most_common(3)
     listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
-    one = next(drop for drop in drops if drop.reason is reasons[0][0])
+    one = without_secrets(next(drop for drop in drops if drop.reason is reasons[0][0]), config.secrets)
     example = printable(f"{one.path}: {one.detail}")
     return f"nothing to build from in {where}: {len(drops)} files found, all dropped ({listed}). For example {example}."
 

@@ -94,10 +94,12 @@ def _write_spans(sides: Sides, runs: Runs, map_tasks: MapFunction) -> bool:
     is_hit = np.zeros(len(blocks.keys), np.bool_)
     for hits in map_tasks(partial(probe, sides), runs["large"]):
         is_hit[hits] = True
+    if not is_hit.any():
+        return False
     sides.save("hits", is_hit)
     for _ in map_tasks(partial(mark, sides), runs["small"]):
         pass
-    return bool(is_hit.any())
+    return True
 
 
 def _shared_ranges(sides: Sides, runs: Runs, side: SideName, map_tasks: MapFunction) -> list[list[Found]]:
