@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -265,3 +266,41 @@ def test_what_a_check_has_found_goes_with_the_dataset_it_was_about(tmp_path):
             (tmp_path / "out/notes.txt").write_text("mine")
     assert (tmp_path / "out/notes.txt").exists()
     assert not (tmp_path / "out/check.json").exists()
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def interrupted_in(request, monkeypatch):
+    """A function of which the next call comes just after Ctrl-C."""
+
+    def end(*_):
+        raise KeyboardInterrupt
+
+    def patch(where, name):
+        plain = getattr(where, name)
+
+        def first_interrupted(*arguments, **options):
+            monkeypatch.setattr(where, name, plain)
+            signal.raise_signal(request.param)
+            return plain(*arguments, **options)
+
+        monkeypatch.setattr(where, name, first_interrupted)
+
+    handler = signal.signal(request.param, end)
+    yield patch
+    signal.signal(request.param, handler)
+
+
+@pytest.mark.parametrize(("where", "step"), [(shutil, "rmtree"), (os, "close")])
+def test_ctrl_c_waits_while_the_work_folder_is_cleared_up(tmp_path, interrupted_in, where, step):
+    with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out") as work:
+        work.publish()
+        interrupted_in(where, step)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("step", ["mkdir", "open"])
+def test_ctrl_c_waits_while_the_work_folder_is_made(tmp_path, interrupted_in, step):
+    interrupted_in(os, step)
+    with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out"):
+        raise AssertionError
+    assert not any(tmp_path.iterdir())

@@ -14,8 +14,11 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -59,8 +62,9 @@ class Workspace:
                 f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
             )
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            with _undisturbed():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._take_lock()
             self._clear_leftovers()
             self.prepared.mkdir()
             self.dataset.mkdir()
@@ -82,11 +86,12 @@ class Workspace:
 
     def _clear_up(self) -> None:
         """Leave no trace but what is the user's."""
-        with suppress(OSError, OutputError):
-            self._clear_leftovers()
-            (self.folder / "lock").unlink(missing_ok=True)
-            self.folder.rmdir()
-        self._release_lock()
+        with _undisturbed():
+            with suppress(OSError, OutputError):
+                self._clear_leftovers()
+                (self.folder / "lock").unlink(missing_ok=True)
+                self.folder.rmdir()
+            self._release_lock()
 
     def require_space(self, num_bytes: int) -> None:
         """Say so before writing, not after: how large the output will be is known by then."""
@@ -174,6 +179,23 @@ class Workspace:
             os.rename(self.target, self._earlier)
             os.rename(self.dataset, self.target)
             os.rename(self._earlier, self.dataset)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C waits until this is done. Its handler is replaced, not masked: another thread may receive the signal."""
+    kinds = [kind for kind in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(kind) is not None]
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is ever interrupted
+        kinds = []
+    came: list[int] = []
+    handlers = {kind: signal.signal(kind, lambda number, _: came.append(number)) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def refuse_foreign_folder(target: Path) -> None:
