@@ -36,8 +36,10 @@ LAYERS = {
     "checking": 7,
     "explaining": 7,
     "summary": 6,
-    "cli": 8,
-    "__main__": 9,
+    "planning": 7,
+    "bench": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 
@@ -64,7 +66,7 @@ def test_the_public_api_is_what_it_says():
     sections = ["Duplicates", "Licenses", "Output", "Rules", "Run", "Scan", "Secrets", "Split", "Tokenizer", "Window"]
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer"}
-    functions = {"build", "check", "explain", "load_tokenizer", "open_dataset"}
+    functions = {"build", "check", "explain", "load_tokenizer", "open_dataset", "plan"}
     expected = classes | functions | {f"{name}Error" for name in errors} | {"Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected
     for name in gristmill.__all__:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from gristmill.checking.result import Report
     from gristmill.dataset import Dataset
     from gristmill.explaining import Explanation
+    from gristmill.planning.budget import Wanted
+    from gristmill.planning.result import Plan
     from gristmill.tokenizing.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -51,6 +53,13 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     from gristmill.pipeline import build  # noqa: PLC0415
 
     return build(config, progress)
+
+
+def plan(config: Config, wanted: "Wanted | None" = None, progress: Progress | None = None) -> "Plan":
+    """What would a build of this give, and cost? Nothing is built."""
+    from gristmill.planning.plan import plan  # noqa: PLC0415
+
+    return plan(config, wanted, progress)
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
@@ -114,4 +123,5 @@ __all__ = [
     "explain",
     "load_tokenizer",
     "open_dataset",
+    "plan",
 ]

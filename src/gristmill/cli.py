@@ -9,6 +9,7 @@ import difflib
 import importlib
 import io
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -24,6 +25,7 @@ from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable
 
 ANSWER_IS_NO = 1
+PLANNED_OUT = "dataset"
 LONGEST_ROW_DIGITS = 18
 INTERRUPTED = 130
 OUR_FAULT = 70
@@ -160,18 +162,8 @@ def build(arguments: Sequence[str]) -> int:
         "build SOURCE... --out DIR [options]",
         "Make a training dataset from source code. For example: gristmill build my-repo --out dataset",
     )
-    parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
-    _add_options(parser, BUILD_OPTIONS)
-    parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
-    )
-    _add_output_options(parser, "the summary")
-    cut = arguments.index("--") if "--" in arguments else len(arguments)
-    given = parser.parse_intermixed_args(arguments[:cut])
-    sources = [*given.sources, *arguments[cut + 1 :]]  # what follows `--` is a source, whatever it looks like
-    values = {option.setting: getattr(given, option.setting) for group in BUILD_OPTIONS.values() for option in group}
-    values |= {"sources": sources or None, "run.workers": _workers(values["run.workers"])}
-    config = load_config({name: value for name, value in values.items() if value is not None}, given.config)
+    given = _parse_sources_and_options(parser, arguments, "the summary")
+    config = load_config(given.values, given.config)
     with _signals_held("gristmill.pipeline"):
         from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
     manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
@@ -182,6 +174,68 @@ def build(arguments: Sequence[str]) -> int:
     for warning in () if given.quiet else manifest.warnings:
         print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
     return 0
+
+
+def _parse_sources_and_options(parser: "_Parser", arguments: Sequence[str], what: str) -> Any:
+    """What `build` and `plan` take: sources, and every option that is a setting; `values` are those that were given."""
+    parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
+    _add_options(parser, BUILD_OPTIONS)
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
+    )
+    _add_output_options(parser, what)
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    given = parser.parse_intermixed_args(arguments[:cut])
+    sources = [*given.sources, *arguments[cut + 1 :]]  # what follows `--` is a source, whatever it looks like
+    values = {option.setting: getattr(given, option.setting) for option in _options()}
+    values |= {"sources": sources or None, "run.workers": _workers(values["run.workers"])}
+    given.values = {name: value for name, value in values.items() if value is not None}
+    return given
+
+
+def plan(arguments: Sequence[str]) -> int:
+    parser = _parser(
+        "plan SOURCE... [options]",
+        "Say what a build would give, before building: windows, sizes and seconds for several overlaps, what each "
+        "language and folder brings, what is taken out, what training on it means, and which overlap to take. "
+        "For example: gristmill plan my-repo --epochs 200 --sequences 11000",
+    )
+    group = parser.add_argument_group("what to plan for")
+    group.add_argument("--batch-size", metavar="N", type=int, default=32, help="windows in a step (default: 32)")
+    group.add_argument("--budget-tokens", metavar="N", type=int, help="how many ids the training goes through")
+    group.add_argument("--epochs", metavar="N", type=float, help="with --sequences: the budget of another setting")
+    group.add_argument("--sequences", metavar="N", type=int, help="what it went through in each of its epochs")
+    group.add_argument(
+        "--sample", metavar="N", type=int, help="read only about N files, and say how far off that may be"
+    )
+    given = _parse_sources_and_options(parser, arguments, "the plan")
+    config = load_config(given.values, given.config, out=PLANNED_OUT)
+    with _signals_held("gristmill.planning.plan"):
+        from gristmill.planning.budget import Wanted  # noqa: PLC0415 - --help does without
+        from gristmill.planning.telling import plan_json, plan_text  # noqa: PLC0415
+    names = ("sample", "batch_size", "budget_tokens", "epochs", "sequences")
+    wanted = Wanted(**{name: getattr(given, name) for name in names})
+    made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
+    if not given.quiet or given.json:
+        command = _build_line(given, made.pick.overlap, compress=made.pick.compress)
+        print(plan_json(made, command) if given.json else plan_text(made, command))
+    return 0
+
+
+def _build_line(given: Any, overlap: int, *, compress: bool) -> str:
+    """What was asked of a plan, as a command that builds what it picked."""
+    values: dict[str, Any] = {"out": PLANNED_OUT} if given.config is None else {}
+    values |= {**given.values, "window.overlap": overlap}
+    if compress:
+        values["output.compress"] = "zstd"
+    words = ["gristmill", "build", *values.pop("sources", ())]
+    words += ["--config", str(given.config)] if given.config is not None else []
+    for option in _options():
+        value = values.get(option.setting)
+        for one in value if option.repeats and value else [value]:
+            if one is not None:
+                words += [option.flag] if option.metavar is None else [option.flag, str(one)]
+    return shlex.join(words)
 
 
 def check(arguments: Sequence[str]) -> int:
@@ -251,6 +305,7 @@ def _add_output_options(parser: "_Parser", what: str) -> None:
 
 
 COMMANDS = {
+    "plan": (plan, "say what a build would give: how many, how large, how long, how many epochs"),
     "build": (build, "make a training dataset from source code"),
     "check": (check, "verify a finished dataset: is it what it says it is"),
     "explain": (explain, "why a file is in, out or in its split; where a row comes from"),
@@ -331,6 +386,10 @@ def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None
                 action="append" if option.repeats else "store",
                 help=option.text + told,
             )
+
+
+def _options() -> list[Option]:
+    return [option for group in BUILD_OPTIONS.values() for option in group]
 
 
 def _workers(text: str | None) -> int | Literal["auto"] | None:

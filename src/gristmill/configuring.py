@@ -13,12 +13,14 @@ from gristmill.config import Config, field_of, setting_names, wanted
 from gristmill.errors import ConfigError
 
 
-def load_config(values: Mapping[str, Any], toml: Path | None = None) -> Config:
+def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str | None = None) -> Config:
     """A Config from dotted settings (`{"window.overlap": 128}`), on top of a TOML file where one is given.
 
-    Paths in the TOML file are relative to its folder.
+    Paths in the TOML file are relative to its folder. `out` is what holds where neither names an output folder.
     """
     tree = _read_toml(toml) if toml is not None else {}
+    if out is not None:
+        tree.setdefault("out", out)
     for dotted, value in values.items():
         *sections, name = dotted.split(".")
         branch = tree

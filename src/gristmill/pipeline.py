@@ -6,34 +6,36 @@ sources ─► scan ─► prepare (over batches) ─► decide (once) ─► de
 import errno
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 from gristmill.cleaning.licenses import AllowList, identify_license, is_license_name
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
-from gristmill.intake.benchmarks import read_benchmarks
+from gristmill.intake.benchmarks import Benchmark, read_benchmarks
 from gristmill.intake.languages import check_languages
 from gristmill.intake.licensing import read_license_files
 from gristmill.intake.sources import resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.layout import FILES
-from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
+from gristmill.manifest import Decontamination, FileFacts, Manifest, Run, write_manifest
 from gristmill.naming import printable
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.steps.clean import without_secrets
 from gristmill.steps.context import Context
-from gristmill.steps.decide import Piece, decide, lay_out
+from gristmill.steps.decide import Decision, Piece, decide, lay_out
 from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.finish import Outcome, describe, machine, write_files_table
 from gristmill.steps.gather import DataFiles
-from gristmill.steps.license import license_documents
+from gristmill.steps.license import LicenseFiles, license_documents
 from gristmill.steps.prepare import batches, prepare
 from gristmill.steps.shape import shape
 from gristmill.tokenizing.locating import locate
-from gristmill.tokenizing.tokenizer import tokenizer_for
 from gristmill.workspace import Workspace
 
 
@@ -43,9 +45,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     progress.seconds.clear()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
-    check_languages((*config.scan.languages, *config.rules.languages))
-    AllowList.of(config.licenses.allow)
-    benchmarks = read_benchmarks(config.split.against)
+    benchmarks = benchmarks_of(config)
     try:
         work = Workspace(config.out)
         sources = resolve_sources(config.sources)
@@ -53,28 +53,12 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
         with work:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
-                tokenizer_for(definition)
-                definition.write(work.dataset)
-                context = Context(
-                    config=config, prepared=work.prepared, dataset=work.dataset, tokenizer_key=definition.key
-                )
-                _ = context.row_format, context.window_shape  # a setting the tokenizer rules out says so here
+                context = Context.of(config, definition, prepared=work.prepared, dataset=work.dataset)
             with progress.phase("scan") as step:
-                found = scan(config.sources, config.scan, leave_out=(work.target, work.folder))
-                step.advance(len(found.files))
-                licenses = read_license_files(sources, found, is_license_name, identify_license)
-            source_bytes = sum(file.size for file in found.files)
-            with LocalRunner(num_workers(config.run.workers, source_bytes)) as runner:
-                documents, drops = _prepare(context, found, runner, progress)
-                found.files.clear()  # of no more use, and there may be many
-                with progress.phase("decide"):
-                    documents, not_allowed = license_documents(documents, licenses, config)
-                    _require_documents(documents, [*drops, *not_allowed], config)
-                    decision = decide(context, documents)
-                with progress.phase("compare", unit="tasks") as step:
-                    decision, decontamination = decontaminate(context, decision, benchmarks, step.counting(runner.map))
-                drops = [without_secrets(drop, config.secrets) for drop in (*drops, *not_allowed, *decision.drops)]
-                _require_documents(decision.kept, drops, config)
+                intake = take_in(config, benchmarks, leave_out=(work.target, work.folder))
+                step.advance(len(intake.found.files))
+            with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
+                decision, decontamination, drops = judge(context, intake, runner, progress)
                 pieces = list(lay_out(decision.kept, decision.split_of, config.output))
                 work.require_space(_num_bytes(pieces, config))
                 data_files = _shape(context, pieces, runner, progress)
@@ -87,12 +71,59 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
                 source_bytes=sum(document.size for document in decision.kept),
                 **machine(),
             )
-            manifest = describe(context, Outcome(definition, found, decision, decontamination, drops, data_files), run)
+            manifest = describe(
+                context, Outcome(definition, intake.found, decision, decontamination, drops, data_files), run
+            )
             write_manifest(manifest, work.dataset)
             work.publish()
             return manifest
     except OSError as error:
         raise _as_ours(error, config) from error
+
+
+def benchmarks_of(config: Config) -> list[Benchmark]:
+    """Read before any work is done; names in other settings that nothing goes by are refused here too."""
+    check_languages((*config.scan.languages, *config.rules.languages))
+    AllowList.of(config.licenses.allow)
+    return read_benchmarks(config.split.against)
+
+
+class Intake(NamedTuple):
+    """All that comes in."""
+
+    found: Scan
+    licenses: LicenseFiles
+    benchmarks: list[Benchmark]
+
+
+def take_in(config: Config, benchmarks: list[Benchmark], leave_out: Sequence[Path]) -> Intake:
+    found = scan(config.sources, config.scan, leave_out=leave_out)
+    licenses = read_license_files(resolve_sources(config.sources), found, is_license_name, identify_license)
+    return Intake(found, licenses, benchmarks)
+
+
+class Judged(NamedTuple):
+    """Who is in, where, with what cut out; and who is not, and why."""
+
+    decision: Decision
+    decontamination: Decontamination
+    drops: list[Drop]
+
+
+def judge(context: Context, intake: Intake, runner: LocalRunner, progress: Progress) -> Judged:
+    """Steps 1 and 2. The ids of what stays lie in shards in the folder of what is prepared."""
+    config = context.config
+    documents, drops = _prepare(context, intake.found, runner, progress)
+    intake.found.files.clear()  # of no more use, and there may be many
+    with progress.phase("decide"):
+        documents, not_allowed = license_documents(documents, intake.licenses, config)
+        _require_documents(documents, [*drops, *not_allowed], config)
+        decision = decide(context, documents)
+    with progress.phase("compare", unit="tasks") as step:
+        decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
+    drops = [without_secrets(drop, config.secrets) for drop in (*drops, *not_allowed, *decision.drops)]
+    _require_documents(decision.kept, drops, config)
+    return Judged(decision, decontamination, drops)
 
 
 def _prepare(

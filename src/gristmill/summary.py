@@ -1,6 +1,7 @@
 """What a build made, as a table for people and as JSON for scripts."""
 
 import io
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -30,25 +31,18 @@ def summary_json(manifest: Manifest, out: str) -> str:
 
 
 def summary_text(manifest: Manifest, out: str) -> str:
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and not needed for --json
-    from rich.table import Table  # noqa: PLC0415
-
     counts, seconds = manifest.counts, manifest.run.seconds
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("split", "files", "windows", "tokens", "share"):
-        table.add_column(heading, justify="left" if heading == "split" else "right")
-    for split, facts in manifest.splits.items():
-        table.add_row(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}", f"{facts.share:.1%}")
-    console = Console(file=io.StringIO(), width=LINE_WIDTH, color_system=None)
-    console.print(table)
+    rows = [
+        (str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}", f"{facts.share:.1%}")
+        for split, facts in manifest.splits.items()
+    ]
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
-    source_rate = _size(manifest.run.source_bytes / seconds["total"])
+    source_rate = size_text(manifest.run.source_bytes / seconds["total"])
     workers = "1 process" if manifest.run.workers == 1 else f"{manifest.run.workers} processes"
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
-    assert isinstance(console.file, io.StringIO)
     lines = [
-        console.file.getvalue(),
+        table_text(("split", "files", "windows", "tokens", "share"), rows),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
@@ -57,12 +51,28 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
         *_license_lines(counts.licenses),
-        f"size     {_size(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
+        f"size     {size_text(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
         f"dataset  {printable(out)}",
     ]
     return "\n".join(lines)
+
+
+def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """Columns that line up, the first `left` of them at the left; an empty line at the end."""
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and not needed for --json
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=io.StringIO(), width=LINE_WIDTH, color_system=None, markup=False, highlight=False)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
 
 
 def _tail_line(num_tokens: int) -> list[str]:
@@ -109,7 +119,7 @@ def _license_lines(licenses: dict[str, int]) -> list[str]:
     return [f"licence  {', '.join(shown)}{more}"]
 
 
-def _size(num_bytes: float) -> str:
+def size_text(num_bytes: float) -> str:
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if num_bytes >= scale:
             return f"{num_bytes / scale:,.1f} {unit}"

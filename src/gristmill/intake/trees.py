@@ -40,6 +40,10 @@ class Scan(NamedTuple):
     """Per repo, the commit its work tree stands at."""
     warnings: list[str]
 
+    @property
+    def num_bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
 
 class _Folder(NamedTuple):
     """One to look into."""

@@ -46,6 +46,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     near_duplicates: NearDuplicates
     moved_from: dict[FileKey, Split]
     """Files that an earlier build had in another split than theirs now."""
+    cut_away: Sequence[PreparedDocument] = ()
+    """Dropped because no window of them is left; with another overlap one might be."""
 
 
 class _PreviousRow(msgspec.Struct, frozen=True):

@@ -42,10 +42,14 @@ def decontaminate(
         for number, ranges in found.items():
             key = train[number].key
             cuts[key] = _merged((*cuts.get(key, ()), *ranges))
-    kept, drops = _apply(context, decision, cuts, map_tasks)
+    kept, cut_away = _apply(context, decision, cuts, map_tasks)
+    drops = [_drop(document, decision) for document in cut_away]
     against = _benchmark_facts(benchmarks, texts, found.values())
     facts = _facts(decision, kept, how, against)
-    return msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops]), facts
+    return (
+        msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops], cut_away=cut_away),
+        facts,
+    )
 
 
 def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
@@ -95,8 +99,8 @@ def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
 
 def _apply(
     context: Context, decision: Decision, cuts: Mapping[FileKey, tuple[Cut, ...]], map_tasks: MapFunction
-) -> tuple[list[PreparedDocument], list[Drop]]:
-    """Documents with their cuts and new sizes; those of which nothing is left are dropped."""
+) -> tuple[list[PreparedDocument], list[PreparedDocument]]:
+    """Documents with their cuts and new sizes, and those of which nothing is left."""
     drops_windows = context.config.split.decontaminate == "drop"
     changed = [
         msgspec.structs.replace(
@@ -109,20 +113,16 @@ def _apply(
     ]
     runs = [changed[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(changed), DOCUMENTS_AT_ONCE)]
     again = {document.key: document for run in map_tasks(partial(measure_again, context), runs) for document in run}
-    kept: list[PreparedDocument] = []
-    drops: list[Drop] = []
-    for before in decision.kept:
-        document = again.get(before.key, before)
-        if document.num_windows:
-            kept.append(document)
-            continue
-        detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
-        split, group = decision.split_of[document.key], decision.group_of[document.key]
-        moved_from = decision.moved_from.get(document.key)
-        drops.append(
-            Drop.of(document, DropReason.CONTAMINATED, detail, split=split, group=group, moved_from=moved_from)
-        )
-    return kept, drops
+    documents = [again.get(before.key, before) for before in decision.kept]
+    kept = [document for document in documents if document.num_windows]
+    return kept, [document for document in documents if not document.num_windows]
+
+
+def _drop(document: PreparedDocument, decision: Decision) -> Drop:
+    key = document.key
+    detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
+    place = {"split": decision.split_of[key], "group": decision.group_of[key]}
+    return Drop.of(document, DropReason.CONTAMINATED, detail, **place, moved_from=decision.moved_from.get(key))
 
 
 def measure_again(context: Context, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:

@@ -1,0 +1,101 @@
+"""A plan as tables for people and as JSON for scripts."""
+
+import msgspec
+
+from gristmill.naming import printable
+from gristmill.planning.result import Plan, Portion
+from gristmill.records import DROP_REASONS
+from gristmill.summary import size_text, table_text
+
+PORTIONS_SHOWN = 8
+
+
+def plan_json(plan: Plan, command: str) -> str:
+    return msgspec.json.encode({**msgspec.to_builtins(plan), "command": command}).decode()
+
+
+def plan_text(plan: Plan, command: str) -> str:
+    return "\n".join(
+        (
+            _overlaps(plan),
+            *_sample_lines(plan),
+            _portions("language", plan.languages),
+            _portions("folder", plan.folders),
+            *_file_lines(plan),
+            "",
+            *_training_lines(plan),
+            "",
+            f"pick     overlap {plan.pick.overlap}{', compressed' if plan.pick.compress else ''}",
+            *(f"         - {reason}" for reason in plan.pick.why),
+            "",
+            f"         {printable(command)}",
+        )
+    )
+
+
+def _overlaps(plan: Plan) -> str:
+    headings = ("overlap", "windows", "ids", "shown", "JSONL", "JSONL.zst", "Parquet", "build", "steps/epoch")
+    rows = [
+        (
+            f"{one.overlap}{' *' if one.overlap == plan.pick.overlap else '  '}",
+            f"{one.windows:,}",
+            f"{one.tokens:,}",
+            f"{one.redundancy:.2f}x",
+            size_text(one.jsonl_bytes),
+            size_text(one.jsonl_zst_bytes),
+            "-" if one.parquet_bytes is None else size_text(one.parquet_bytes),
+            f"{one.seconds:.1f} s",
+            f"{one.steps:,}",
+            *(() if one.epochs is None else (f"{one.epochs:,.1f}",)),
+        )
+        for one in plan.overlaps
+    ]
+    return table_text((*headings, *(("epochs",) if plan.budget else ())), rows, left=0)
+
+
+def _sample_lines(plan: Plan) -> list[str]:
+    lines = []
+    if plan.sample is not None:
+        files = f"{plan.sample.files:,} of {plan.sample.of:,} files"
+        lines += [f"≈ from {files}: counts are within {plan.sample.error:.1%}, compressed sizes less sharp", ""]
+    if any(one.parquet_bytes is None for one in plan.overlaps):
+        lines += ["Parquet needs pyarrow: pip install 'gristmill[parquet]'", ""]
+    return lines
+
+
+def _portions(kind: str, portions: list[Portion]) -> str:
+    shown, others = portions[:PORTIONS_SHOWN], portions[PORTIONS_SHOWN:]
+    rows = [(printable(one.name), f"{one.files:,}", f"{one.tokens:,}", f"{one.share:.1%}") for one in shown]
+    if others:
+        files, tokens = sum(one.files for one in others), sum(one.tokens for one in others)
+        rows.append((f"{len(others)} others", f"{files:,}", f"{tokens:,}", f"{sum(one.share for one in others):.1%}"))
+    return table_text((kind, "files", "tokens", "share"), rows)
+
+
+def _file_lines(plan: Plan) -> list[str]:
+    dropped = sum(one.files for one in plan.removed)
+    small = plan.one_window_files / plan.kept if plan.kept else 0
+    lines = [f"files    {plan.found:,} found, {plan.kept:,} kept, {dropped:,} dropped; {small:.0%} fit into one window"]
+    for one in plan.removed:
+        size = f" ({size_text(one.bytes)})" if one.bytes else ""
+        lines.append(f"{one.files:>15,} {one.reason}{size}: {DROP_REASONS[one.reason]}")
+    cut = f", {plan.cut_tokens:,} cut as being in two splits" if plan.cut_tokens else ""
+    return [*lines, f"tokens   {plan.tokens:,} kept{cut}"]
+
+
+def _training_lines(plan: Plan) -> list[str]:
+    picked, budget = plan.at(plan.pick.overlap), plan.budget
+    epoch = (
+        f"{picked.train_windows:,} windows, {picked.train_tokens:,} ids, {picked.steps:,} steps of {plan.batch_size}"
+    )
+    lines = [f"train    one epoch at overlap {picked.overlap}: {epoch}"]
+    if budget is None:
+        return lines
+    told = f"{budget.tokens:,} ids"
+    if budget.epochs is not None:
+        told = f"{budget.epochs:g} epochs x {budget.sequences:,} sequences x {budget.length} ids = {told}"
+    return [
+        *lines,
+        f"budget   {told}",
+        f"         the same here: {picked.epochs:,.1f} epochs, {round((picked.epochs or 0) * picked.steps):,} steps",
+    ]
