@@ -1,17 +1,18 @@
 """What the benchmarks share: commands in fresh processes, one after the other, with wall time and peak memory."""
 
 import os
-import platform
-import subprocess
 import sys
 import sysconfig
-import time
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import psutil
+from gristmill.bench.bench import machine as this_machine
+from gristmill.bench.running import Ran, run
+from gristmill.progress import Progress
 
 STDLIB = sysconfig.get_path("stdlib")
 GRISTMILL = os.path.join(os.path.dirname(sys.executable), "gristmill")
@@ -24,22 +25,12 @@ class Measured(NamedTuple):
 
 def seconds_of(command: Sequence[str]) -> float:
     """From the start of the interpreter to its end."""
-    started = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - started
+    return _run(command, watched=False).seconds
 
 
 def peak_mb_of(command: Sequence[str]) -> float:
     """Over all its processes, shared pages counted once. Looking slows it down: never the run that is timed."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    watched = psutil.Process(process.pid)
-    peak = 0
-    while process.poll() is None:
-        peak = max(peak, _pss(watched))
-        time.sleep(0.02)
-    if process.returncode:
-        sys.exit(f"{command[0]} failed with {process.returncode}")
-    return peak / 1e6
+    return _run(command, watched=True).peak_mb or 0.0
 
 
 def medians(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Measured]:
@@ -54,23 +45,10 @@ def medians(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Measu
 
 def machine(*packages: str) -> str:
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}, {versions}"
+    here = this_machine()
+    return f"{here.platform}, {here.cores} cores, Python {here.python}, {versions}"
 
 
-def _pss(process: psutil.Process) -> int:
-    total = 0
-    for one in [process, *_children(process)]:
-        try:
-            memory = one.memory_full_info()
-            total += getattr(memory, "pss", memory.rss)
-        except psutil.Error:
-            continue
-    return total
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return list(process.children(recursive=True))
-    except psutil.Error:
-        return []
+def _run(command: Sequence[str], *, watched: bool) -> Ran:
+    with tempfile.TemporaryDirectory() as folder:
+        return run(command[0], command, stderr=Path(folder, "stderr"), progress=Progress(), watched=watched)

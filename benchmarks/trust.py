@@ -1,4 +1,6 @@
-"""What clean data costs and what it gives: time of each step, leaks by way of splitting, recall of near-duplicates.
+"""What clean data gives, and what parts of it cost: rules, leaks by way of splitting, recall of near-duplicates.
+
+What each step adds to a build is in bench.md.
 
 python benchmarks/trust.py [SOURCE] [--runs 5]     # prints benchmarks/trust.md
 """
@@ -7,7 +9,6 @@ import argparse
 import random
 import tempfile
 import time
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,39 +40,16 @@ def main() -> None:
     parser.add_argument("source", nargs="?", default=STDLIB)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    print("# What clean data costs and gives\n")
+    print("# What clean data gives\n")
     print(
         f"`python benchmarks/trust.py --runs {options.runs}`. {machine('gristmill', 'rensa', 'google-re2', 'numpy')}.\n"
     )
     with tempfile.TemporaryDirectory() as folder:
-        costs(options.source, options.runs, folder)
         rules(options.source)
         leaks(options.source, folder)
-        checking(folder, options.runs)
+        checking(options.source, folder, options.runs)
         recall()
         many_files(folder)
-
-
-def costs(source: str, runs: int, folder: str) -> None:
-    build = [GRISTMILL, "build", source, "--quiet", "--fresh-splits", "--out"]
-    rules_off = Path(folder, "rules.toml")
-    switches = tomllib.loads(PLAIN.read_text())["rules"]
-    rules_off.write_text("[rules]\n" + "".join(f"{name} = false\n" for name in switches))
-    commands = {
-        "all steps off": [*build, f"{folder}/plain", "--config", str(PLAIN)],
-        "default": [*build, f"{folder}/default"],
-        "without rules": [*build, f"{folder}/rules", "--config", str(rules_off)],
-        "without secrets": [*build, f"{folder}/secrets", "--secrets", "keep"],
-        "without near-duplicates": [*build, f"{folder}/near", "--near-duplicates", "keep"],
-        "without cutting": [*build, f"{folder}/cut", "--decontaminate", "off"],
-    }
-    measured = medians(commands, runs)
-    plain = measured["all steps off"].seconds
-    print("Whole processes over the standard library, medians, taking turns:\n")
-    print("| build | seconds | times all off | peak memory, all processes |")
-    print("| --- | --- | --- | --- |")
-    for name, (seconds, peak_mb) in measured.items():
-        print(f"| {name} | {seconds:.2f} | {seconds / plain:.2f} | {peak_mb:.0f} MB |")
 
 
 def rules(source: str) -> None:
@@ -88,7 +66,7 @@ def rules(source: str) -> None:
             judge(Page(path_text, "python", text), limits)
         seconds.append(time.perf_counter() - started)
     megabytes = sum(len(text) for _, text in pages) / 1e6
-    print(f"\nAll rules together: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB, best of 5).")
+    print(f"All rules together: {megabytes / min(seconds):.0f} MB/s on one core ({megabytes:.1f} MB, best of 5).")
     print("Secrets: [find_secrets.md](find_secrets.md).")
 
 
@@ -133,8 +111,9 @@ def leaked_share(held_out: list[Ids], train: list[Ids]) -> float:
     return num_leaked / sum(map(len, held_out))
 
 
-def checking(folder: str, runs: int) -> None:
+def checking(source: str, folder: str, runs: int) -> None:
     dataset = Path(folder, "default")
+    seconds_of([GRISTMILL, "build", source, "--quiet", "--out", str(dataset)])
     size = sum(path.stat().st_size for path in dataset.glob("*.jsonl")) / 1e6
     seconds = medians({"check": [GRISTMILL, "check", str(dataset), "--quiet"]}, runs)["check"].seconds
     print(f"\n`gristmill check` reads the default's {size:.0f} MB in {seconds:.1f} s: {size / seconds:.0f} MB/s.")

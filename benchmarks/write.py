@@ -1,5 +1,7 @@
 """Formatting rows: one `orjson.dumps` per window, or a file's ids formatted once and sliced at the commas?
 
+And Parquet: ids as they are, or by way of a dictionary, which is the library's default?
+
 python benchmarks/write.py     # prints benchmarks/write.md
 """
 
@@ -15,8 +17,10 @@ from measure import STDLIB, machine
 import gristmill
 from gristmill.config import WindowConfig
 from gristmill.formats.jsonl import DocumentRows, RowFormat
+from gristmill.formats.parquet import NAMES, ROW_GROUP_ROWS, import_pyarrow, table_of
 from gristmill.shaping.windows import WindowShape, cut
 
+VOCAB_SIZE = 50265
 ROW_FORMAT = RowFormat(512, (0,), (2,), None, with_text=False)
 
 
@@ -80,6 +84,22 @@ def main() -> None:
             rates[name].append(num_ids / min(seconds) / 1e6)
     for name, (plain, overlapping) in rates.items():
         print(f"| {name} | {plain:.0f} | {overlapping:.0f} |")
+    columnar()
+
+
+def columnar() -> None:
+    pa, parquet = import_pyarrow()
+    print("\nThe same rows as Parquet with zstd, in MB:\n")
+    print("| how | overlap 0 | overlap 256 |")
+    print("| --- | --- | --- |")
+    tables = [table_of(documents(overlap), ROW_FORMAT, VOCAB_SIZE) for overlap in (0, 256)]
+    for name, columns in {"ids by way of a dictionary": True, "ids as they are": list(NAMES)}.items():
+        sizes = []
+        for table in tables:
+            sink = pa.BufferOutputStream()
+            parquet.write_table(table, sink, compression="zstd", use_dictionary=columns, row_group_size=ROW_GROUP_ROWS)
+            sizes.append(sink.getvalue().size / 1e6)
+        print(f"| {name} | {sizes[0]:.2f} | {sizes[1]:.2f} |")
 
 
 if __name__ == "__main__":

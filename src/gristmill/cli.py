@@ -269,6 +269,57 @@ def check(arguments: Sequence[str]) -> int:
     return 0 if report.ok else ANSWER_IS_NO
 
 
+def bench(arguments: Sequence[str]) -> int:
+    parser = _parser(
+        "bench [SOURCE] [options]",
+        "Measure what each way of making the dataset costs and gives, on your code and your machine: the plain script "
+        "that people have, threads, batches in processes, Hugging Face datasets, gristmill with and without each of "
+        "its steps, and the floor. Prints tables and writes a page with a chart. "
+        "For example: gristmill bench my-repo --sample 300",
+    )
+    parser.add_argument("source", metavar="SOURCE", nargs="?", help="a folder (default: Python's standard library)")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        default="bench.md",
+        help="the page to write (default: bench.md); its chart lies beside it",
+    )
+    parser.add_argument(
+        "--runs", metavar="N", type=int, default=1, help="time each method so often; medians are told (default: 1)"
+    )
+    parser.add_argument("--only", metavar="NAME", action="append", default=[], help="run only this method; repeatable")
+    parser.add_argument("--sample", metavar="N", type=int, help="give the slow methods only N files, and say so")
+    parser.add_argument(
+        "--expand-to",
+        metavar="N",
+        type=int,
+        help="rows the plain script copies up to (default: 2.75 times what there are)",
+    )
+    parser.add_argument(
+        "--keep", metavar="DIR", help="leave each method's output there as a dataset that open_dataset reads"
+    )
+    parser.add_argument("--tokenizer", metavar="NAME", default="codebert", help="as in build (default: codebert)")
+    parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
+    _add_output_options(parser, "the result")
+    given = parser.parse_intermixed_args(arguments)
+    with _signals_held("gristmill.bench.bench"):
+        from gristmill.bench.bench import Asked, bench  # noqa: PLC0415 - --help does without
+        from gristmill.bench.page import Page  # noqa: PLC0415
+        from gristmill.bench.telling import bench_json, bench_text  # noqa: PLC0415
+    page = Page(given.out)  # refuses at once what it must not overwrite
+    names = ("runs", "only", "sample", "expand_to", "keep", "tokenizer")
+    asked = Asked(**{name: getattr(given, name) for name in names}, workers=_workers(given.workers) or "auto")
+    command = shlex.join(["gristmill", "bench", *arguments])
+    result = bench(given.source, asked, progress=gristmill.Progress(quiet=given.quiet or given.json), command=command)
+    page.write(result)
+    if given.json:
+        print(bench_json(result))
+    elif not given.quiet:
+        print(bench_text(result))
+        print(f"page     {printable(given.out)} and {printable(page.chart.name)} beside it")
+    return 0
+
+
 def explain(arguments: Sequence[str]) -> int:
     parser = _parser(
         "explain DIR PATH[:LINE] | DIR --row SPLIT:N",
@@ -308,6 +359,7 @@ COMMANDS = {
     "plan": (plan, "say what a build would give: how many, how large, how long, how many epochs"),
     "build": (build, "make a training dataset from source code"),
     "check": (check, "verify a finished dataset: is it what it says it is"),
+    "bench": (bench, "what each way of making the dataset costs and gives, measured here"),
     "explain": (explain, "why a file is in, out or in its split; where a row comes from"),
 }
 

@@ -30,6 +30,10 @@ class Step:
     def advance(self, count: int) -> None:
         self.done += count
 
+    def expect(self, total: int, unit: str) -> None:
+        """Where it is known only now what there is to do."""
+        self.total, self.unit = total, unit
+
     def finish(self) -> None:
         pass
 
@@ -78,6 +82,10 @@ class _BarStep(Step):
         super().advance(count)
         rate = self.done / max(time.perf_counter() - self.started_at, 1e-9)
         self._bars.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
+
+    def expect(self, total: int, unit: str) -> None:
+        super().expect(total, unit)
+        self._bars.update(self._task, total=total or None, unit=unit)
 
     def finish(self) -> None:
         self._bars.update(self._task, completed=self.done, total=max(self.done, 1))

@@ -1,0 +1,77 @@
+"""How fast is a plan, and how near is it to the build it speaks of? And a sample to the whole?
+
+python benchmarks/plan.py [SOURCE] [--runs 5]     # prints benchmarks/plan.md
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from measure import GRISTMILL, STDLIB, machine, medians
+
+import gristmill
+from gristmill.config import Config, OutputConfig, SplitConfig, WindowConfig
+from gristmill.manifest import Manifest
+from gristmill.planning.budget import Wanted
+
+SAMPLES = (100, 200, 500, 1000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", nargs="?", default=STDLIB)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        commands = {
+            "gristmill plan": [GRISTMILL, "plan", options.source, "--out", f"{folder}/none", "--quiet"],
+            "gristmill build": [GRISTMILL, "build", options.source, "--out", f"{folder}/built", "--quiet"],
+        }
+        measured = medians(commands, options.runs)
+        plan = gristmill.plan(Config(sources=[options.source], out=f"{folder}/none"))
+        print("# How fast and how near is a plan\n")
+        print(f"`python benchmarks/plan.py --runs {options.runs}`. {machine('gristmill', 'pyarrow', 'zstandard')}.\n")
+        print(f"The Python standard library: {plan.found:,} files found, {plan.kept:,} kept, {plan.tokens:,} tokens.")
+        print("Whole processes, from the interpreter's start; medians.\n")
+        print("| what | seconds | peak memory, all processes |")
+        print("| --- | --- | --- |")
+        for name, (seconds, peak_mb) in measured.items():
+            print(f"| {name} | {seconds:.2f} | {peak_mb:.0f} MB |")
+        print("\nWhat the plan says, less what a build then gives:\n")
+        print("| overlap | windows | JSONL | JSONL.zst | seconds said | seconds taken |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        for one in plan.overlaps:
+            plain = build(options.source, f"{folder}/plain", one.overlap, "none")
+            packed = build(options.source, f"{folder}/packed", one.overlap, "zstd")
+            windows = sum(facts.windows for facts in plain.splits.values())
+            jsonl = one.jsonl_bytes / data_bytes(plain) - 1
+            zst = one.jsonl_zst_bytes / data_bytes(packed) - 1
+            times = f"{one.seconds:.2f} | {plain.run.seconds['total']:.2f}"
+            print(f"| {one.overlap} | {one.windows - windows:+,} | {jsonl:+.1%} | {zst:+.1%} | {times} |")
+        samples(options.source, plan.at(256).windows)
+
+
+def build(source: str, out: str, overlap: int, compress: str) -> Manifest:
+    window, split = WindowConfig(overlap=overlap), SplitConfig(fresh=True)
+    output = OutputConfig(compress="zstd" if compress == "zstd" else "none")
+    return gristmill.build(Config(sources=[source], out=out, window=window, split=split, output=output))
+
+
+def data_bytes(manifest: Manifest) -> int:
+    return sum(facts.bytes for facts in manifest.files.values() if facts.split)
+
+
+def samples(source: str, windows: int) -> None:
+    print(f"\nWith `--sample`, at overlap 256, where there are {windows:,} windows:\n")
+    print("| asked for | files read | windows | stated error | real error | seconds |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for count in SAMPLES:
+        plan = gristmill.plan(Config(sources=[source], out=str(Path(source, "none"))), Wanted(sample=count))
+        assert plan.sample is not None
+        said = plan.at(256).windows
+        errors = f"{plan.sample.error:.1%} | {said / windows - 1:+.1%}"
+        print(f"| {count:,} | {plan.sample.files:,} | {said:,} | {errors} | {plan.seconds:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

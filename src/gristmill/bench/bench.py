@@ -1,0 +1,230 @@
+"""bench(): the whole flow on one screen.
+
+source ─► corpus ─► rounds over the methods, each in a fresh process ─► quality of what the last round left ─► Bench
+"""
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import msgspec
+
+import gristmill
+from gristmill.bench.corpus import Found, default_source, gather, num_bytes, sample_of
+from gristmill.bench.job import Job
+from gristmill.bench.keeping import keep_as_dataset
+from gristmill.bench.methods import Method, Setup, chosen, command_of, phases_of, why_skipped
+from gristmill.bench.quality import quality_of
+from gristmill.bench.reading import data_files
+from gristmill.bench.results import PHASES, Bench, Corpus, Machine, MethodResult, Skipped
+from gristmill.bench.running import Ran, require_psutil, run
+from gristmill.config import RunConfig
+from gristmill.errors import ConfigError, OutputError
+from gristmill.layout import TOKENIZER
+from gristmill.progress import Progress
+from gristmill.records import Split
+from gristmill.runners.local import num_cores
+from gristmill.steps.clean import NOTEBOOK
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.locating import locate
+from gristmill.tokenizing.tokenizer import tokenizer_for
+
+LONG_RUN_SECONDS = 10.0
+"""A watched run of this length counts: looking at its memory is then below the noise."""
+PACKAGES = ("gigatoken", "tokenizers", "datasets", "orjson", "numpy")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a benchmark is to do beside its source."""
+
+    tokenizer: str = "codebert"
+    runs: int = 1
+    only: Sequence[str] = ()
+    """Methods by name; none: all."""
+    sample: int | None = None
+    """Files that slow methods are given; None: all."""
+    expand_to: int | None = None
+    keep: str | None = None
+    """A new or empty folder."""
+    workers: int | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        RunConfig(workers=self.workers)
+        for option, value in (("--runs", self.runs), ("--sample", self.sample), ("--expand-to", self.expand_to)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{option} must be at least 1, got {value}.")
+
+
+def bench(
+    source: str | None,
+    asked: Asked | None = None,
+    *,
+    progress: Progress | None = None,
+    command: str = "gristmill bench",
+) -> Bench:
+    """Methods one after the other on the same files with the same tokenizer. Without a source: the standard library."""
+    asked, progress = asked or Asked(), progress or Progress()
+    methods, keep = chosen(asked.only), asked.keep
+    require_psutil()
+    with _work_folder(keep) as work:
+        definition = locate(asked.tokenizer)
+        engine = tokenizer_for(definition)
+        found = gather(source or default_source(), engine, progress, work=work)
+        job = _job(found, definition, work, asked)
+        setup = Setup(
+            source=os.path.join(found.source.root, *(found.source.only or ())),
+            tokenizer=asked.tokenizer,
+            left_out=found.left_out,
+            has_notebooks=any(file.language == NOTEBOOK for file in found.files),
+            workers=asked.workers,
+        )
+        reasons = {method.name: why_skipped(method, engine) for method in methods}
+        contenders = [Contender(method, job, setup, asked.sample) for method in methods if reasons[method.name] is None]
+        results = []
+        for turn in range(asked.runs):
+            for contender in contenders:
+                contender.take_turn(progress)
+                if turn == asked.runs - 1:
+                    results.append(contender.result())
+                    if keep is not None:
+                        target = Path(keep, contender.method.name)
+                        keep_as_dataset(contender.out, target, contender.job, contender.method.name, definition)
+                contender.clear()
+    return Bench(
+        methods=results,
+        skipped=[Skipped(name=name, why=why) for name, why in reasons.items() if why is not None],
+        corpus=Corpus(
+            source=found.source.repo,
+            files=len(found.files),
+            bytes=num_bytes(found.files),
+            tokens=sum(file.num_tokens for file in found.files),
+            tokenizer=definition.name,
+        ),
+        machine=machine(),
+        command=command,
+    )
+
+
+class Contender:
+    """One method: its job, and the runs it has had."""
+
+    def __init__(self, method: Method, job: Job, setup: Setup, sample: int | None) -> None:
+        self.method, self._setup = method, setup
+        self.out = Path(job.out, method.name)
+        files = sample_of(job.files, sample) if sample is not None and method.is_slow else job.files
+        self.job = msgspec.structs.replace(job, files=files, out=str(self.out))
+        self._job_file = self.out.with_suffix(".job.json")
+        self._job_file.write_bytes(msgspec.json.encode(self.job))
+        self._scale = num_bytes(job.files) / num_bytes(files)
+        self._peak_mb = 0.0
+        self._timed: list[Ran] = []
+        self._phases: list[dict[str, float | None]] = []
+
+    def take_turn(self, progress: Progress) -> None:
+        """The first run is watched; a short one is then no more than a warm-up."""
+        if not self._timed:
+            ran = self._run(progress, watched=True)
+            self._peak_mb = ran.peak_mb or 0.0
+            if ran.seconds < LONG_RUN_SECONDS:
+                ran = self._run(progress, watched=False)
+        else:
+            ran = self._run(progress, watched=False)
+        self._timed.append(ran)
+        self._phases.append(phases_of(self.method, self.out, ran.last_line))
+
+    def _run(self, progress: Progress, *, watched: bool) -> Ran:
+        self.clear()
+        if self.method.module is not None:  # gristmill makes its own
+            self.out.mkdir()
+        command = command_of(self.method, self._setup, job_file=self._job_file, out=self.out)
+        stderr = self.out.with_suffix(".stderr")
+        return run(self.method.name, command, stderr=stderr, progress=progress, watched=watched)
+
+    def result(self) -> MethodResult:
+        """Of all its turns, and of what the last one left."""
+        seconds = [ran.seconds for ran in self._timed]
+        quality: dict[str, Any] = msgspec.structs.asdict(quality_of(self.out, self.job))
+        return MethodResult(
+            **quality,
+            name=self.method.name,
+            what=self.method.what,
+            seconds=median(seconds),
+            seconds_min=min(seconds),
+            seconds_max=max(seconds),
+            runs=len(seconds),
+            phases={phase: self._phase_seconds(phase) for phase in PHASES},
+            peak_mb=self._peak_mb,
+            bytes=sum(path.stat().st_size for split in Split for path in data_files(self.out, split)),
+            files=len(self.job.files),
+            scale=self._scale,
+        )
+
+    def _phase_seconds(self, phase: str) -> float | None:
+        values = [seconds for phases in self._phases if (seconds := phases[phase]) is not None]
+        return median(values) if values else None
+
+    def clear(self) -> None:
+        """Outputs take gigabytes: none outlives its use."""
+        if self.out.exists():
+            shutil.rmtree(self.out)
+
+
+def machine() -> Machine:
+    versions = {"gristmill": gristmill.__version__}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return Machine(
+        platform=f"{platform.system()} {platform.machine()}",
+        cores=num_cores(),
+        memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        python=platform.python_version(),
+        versions=versions,
+    )
+
+
+def _job(found: Found, definition: Definition, work: Path, asked: Asked) -> Job:
+    """What all methods share; `out` is the folder that theirs lie in."""
+    tokenizer_file = work / TOKENIZER
+    tree = msgspec.json.decode(definition.json, type=dict[str, msgspec.Raw])
+    # Many files from the Hub say to cut every text at 512 tokens, or to fill it up.
+    tokenizer_file.write_bytes(msgspec.json.encode({**tree, "truncation": None, "padding": None}))
+    return Job(
+        files=found.files,
+        root=found.source.root,
+        tokenizer=str(tokenizer_file),
+        prefix=definition.template.prefix,
+        suffix=definition.template.suffix,
+        pad_id=definition.pad_id or 0,
+        out=str(work),
+        workers=num_cores() if asked.workers == "auto" else asked.workers,
+        expand_to=asked.expand_to,
+    )
+
+
+@contextmanager
+def _work_folder(keep: str | None) -> Iterator[Path]:
+    """In `keep`, so that what is kept need only be moved; gone in the end, with `keep` if nothing came of it."""
+    is_new = keep is not None and not os.path.lexists(keep)
+    try:
+        if keep is not None:
+            os.makedirs(keep, exist_ok=True)
+            if os.listdir(keep):
+                raise OutputError(f"the folder {keep!r} is not empty. Name a new one with --keep.")
+        folder = tempfile.mkdtemp(prefix="gristmill-bench-", dir=keep)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {keep or tempfile.gettempdir()!r}: {error.strerror}.") from None
+    try:
+        yield Path(os.path.realpath(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if keep is not None and is_new:
+            with suppress(OSError):
+                os.rmdir(keep)

@@ -1,0 +1,92 @@
+"""A source -> the files that every method is given: UTF-8 text, found and read as `gristmill build` does."""
+
+import hashlib
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from gristmill.bench.job import JobFile
+from gristmill.config import ScanConfig
+from gristmill.errors import ConfigError, InputError
+from gristmill.intake.reading import read_document
+from gristmill.intake.sources import Source, resolve_sources
+from gristmill.intake.trees import scan
+from gristmill.naming import printable
+from gristmill.progress import Progress
+from gristmill.records import Drop, SourceFile
+from gristmill.tokenizing.tokenizer import Tokenizer
+
+
+class Found(NamedTuple):
+    source: Source
+    files: list[JobFile]
+    """In path order."""
+    left_out: list[str]
+    """Paths that gristmill would take and the others cannot: text that is not UTF-8, or under such a name."""
+
+
+def default_source() -> str:
+    """Code that every machine has."""
+    return sysconfig.get_path("stdlib")
+
+
+def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path) -> Found:
+    (source,) = resolve_sources([name])
+    if Path(source.root) in (work, *work.parents):
+        raise ConfigError(
+            f"the outputs would lie inside the source, at {str(work)!r}. Name a --keep folder or TMPDIR elsewhere."
+        )
+    found = Found(source, [], [])
+    config = ScanConfig()
+    listed = scan([name], config).files
+    with progress.phase("read", total=len(listed)) as step:
+        for file in listed:
+            taken = _taken(file, config, tokenizer)
+            if isinstance(taken, JobFile):
+                found.files.append(taken)
+            elif taken:
+                found.left_out.append(file.path)
+            step.advance(1)
+    if not found.files:
+        what = f"none of the {len(listed):,} files found is UTF-8 text" if listed else "no files were found"
+        raise InputError(f"nothing to measure in {printable(name)!r}: {what}. Name another source.")
+    return found
+
+
+def _taken(file: SourceFile, config: ScanConfig, tokenizer: Tokenizer) -> JobFile | bool:
+    """Else whether it has to be kept from gristmill, which drops empty and binary files by itself."""
+    document = read_document(file, config)
+    if isinstance(document, Drop):
+        return False
+    if document.encoding != "utf-8" or not _is_utf8(file.location):
+        return True
+    num_tokens = len(tokenizer.encode(document.text).ids)
+    if not num_tokens:
+        return True
+    return JobFile(
+        location=file.location,
+        path=file.path,
+        repo=file.repo,
+        language=document.language,
+        num_bytes=document.size,
+        num_tokens=num_tokens,
+    )
+
+
+def sample_of(files: Sequence[JobFile], size: int) -> list[JobFile]:
+    """The same ones each time, spread over the tree; in path order."""
+    spread = sorted(files, key=lambda file: hashlib.sha256(f"{file.repo}/{file.path}".encode()).digest())
+    return sorted(spread[:size], key=lambda file: file.path)
+
+
+def num_bytes(files: Sequence[JobFile]) -> int:
+    return sum(file.num_bytes for file in files)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:  # the system's form of other bytes: no JSON can hold it
+        return False
+    return True

@@ -1,0 +1,208 @@
+"""The manifest of rows that no build made: what was found in them, and nothing that was not."""
+
+import hashlib
+from collections import Counter
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+import gristmill
+from gristmill.bench.job import Job
+from gristmill.bench.quality import Shown
+from gristmill.bench.reading import Row
+from gristmill.config import (
+    Config,
+    DuplicatesConfig,
+    OutputConfig,
+    RulesConfig,
+    SecretsConfig,
+    SplitConfig,
+    WindowConfig,
+    fingerprint,
+)
+from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
+from gristmill.manifest import (
+    FORMAT,
+    Counts,
+    Decontamination,
+    FileFacts,
+    Manifest,
+    NearDuplicates,
+    Run,
+    SourceFacts,
+    SplitFacts,
+    TokenizerFacts,
+)
+from gristmill.records import Split
+from gristmill.steps.finish import VERSIONED, machine
+from gristmill.tokenizing.definition import Definition
+
+WINDOW_LENGTH = 512
+"""Of every method."""
+
+
+class Method(NamedTuple):
+    name: str
+    seconds: dict[str, float]
+    """By phase, and `total`."""
+
+
+class KeptSplit:
+    """What was found in one split's rows."""
+
+    def __init__(self, num_special: int) -> None:
+        self._num_special = num_special
+        self.shown = Shown()
+        self.columns: list[str] = []
+        self.num_windows = self.num_emitted = 0
+        self.files: dict[str, FileFacts] = {}
+
+    def add(self, row: Row) -> None:
+        self.shown.add(row.key, row.start, max(0, row.num_ids - self._num_special))
+        self.num_windows += 1
+        self.num_emitted += len(row.input_ids)
+
+    @property
+    def num_files(self) -> int:
+        return len(self.shown.files())
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(map(self.shown.num_tokens, self.shown.files()))
+
+
+def describe(
+    folder: Path, splits: dict[Split, KeptSplit], job: Job, method: Method, definition: Definition
+) -> Manifest:
+    columns = next((kept.columns for kept in splits.values() if kept.columns), [])
+    own_files = {name: _digest_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
+    files = {name: facts for kept in splits.values() for name, facts in kept.files.items()}
+    config = _config(splits, is_padded="attention_mask" in columns, num_special=len(job.prefix) + len(job.suffix))
+    digests = [facts.sha256 for facts in files.values()]
+    return Manifest(
+        format=FORMAT,
+        gristmill=gristmill.__version__,
+        fingerprint=fingerprint(config, definition.key, gristmill.__version__, method.name, *digests),
+        settings=config.settings(),
+        versions={name: version(name) for name in VERSIONED},
+        tokenizer=_tokenizer_facts(job, method.name, definition),
+        sources=[
+            SourceFacts(repo=repo, commit=None, found=found)
+            for repo, found in sorted(Counter(file.repo for file in job.files).items())
+        ],
+        previous_splits=None,
+        near_duplicates=NearDuplicates(clusters=0, files=0, dropped=0),
+        decontamination=Decontamination(
+            how="off",
+            files_cut=dict.fromkeys(Split, 0),
+            tokens_before={split: kept.num_tokens for split, kept in splits.items()},
+            tokens_cut=dict.fromkeys(Split, 0),
+            against=[],
+        ),
+        columns=columns,
+        counts=_counts(splits, job),
+        splits=_split_facts(splits),
+        tokens_by_language=_tokens_by_language(splits, job),
+        files={**files, **own_files},
+        warnings=[f"made by the method {method.name!r} of gristmill bench, not by a build"],
+        run=Run(
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=method.seconds,
+            workers=job.workers,
+            source_bytes=sum(file.num_bytes for file in job.files),
+            **machine(),
+        ),
+    )
+
+
+def _config(splits: dict[Split, KeptSplit], *, is_padded: bool, num_special: int) -> Config:
+    """The settings of a build that does no more to the files than the method did."""
+    rules = {field.name: False for field in msgspec.structs.fields(RulesConfig) if field.name != "languages"}
+    return Config(
+        sources=["."],
+        out=".",
+        window=WindowConfig(length=WINDOW_LENGTH, overlap=_overlap(splits, WINDOW_LENGTH - num_special)),
+        output=OutputConfig(pad=is_padded),
+        split=SplitConfig(shares=_shares(splits), decontaminate="off"),
+        rules=msgspec.convert(rules, RulesConfig),
+        secrets=SecretsConfig(action="keep"),
+        duplicates=DuplicatesConfig(near="keep"),
+    )
+
+
+def _overlap(splits: dict[Split, KeptSplit], num_content: int) -> int:
+    """As the rows show it: every file's first window begins at 0, and its second a stride later."""
+    starts = [
+        start
+        for kept in splits.values()
+        for file in kept.shown.files()
+        for start, _ in kept.shown.ranges(file)
+        if start > 0
+    ]
+    return max(0, num_content - min(starts)) if starts else 0
+
+
+def _shares(splits: dict[Split, KeptSplit]) -> str:
+    """Percent of the windows, as `85/10/5`."""
+    total = max(1, sum(kept.num_windows for kept in splits.values()))
+    held_out = [round(100 * splits[split].num_windows / total) for split in (Split.VALIDATION, Split.TEST)]
+    return "/".join(map(str, (100 - sum(held_out), *held_out)))
+
+
+def _tokenizer_facts(job: Job, method: str, definition: Definition) -> TokenizerFacts:
+    return TokenizerFacts(
+        name=definition.name,
+        sha256=definition.sha256,
+        revision=definition.revision,
+        vocab_size=definition.vocab_size,
+        engine=f"that of the method {method!r}",
+        prefix=job.prefix,
+        suffix=job.suffix,
+        pad_id=definition.pad_id,
+    )
+
+
+def _counts(splits: dict[Split, KeptSplit], job: Job) -> Counts:
+    num_kept = len({file for kept in splits.values() for file in kept.shown.files()})
+    return Counts(
+        found=len(job.files),
+        kept=num_kept,
+        dropped=len(job.files) - num_kept,
+        dropped_by_reason={},
+        tail_tokens_dropped=0,
+        redactions={},
+        licenses={},
+    )
+
+
+def _split_facts(splits: dict[Split, KeptSplit]) -> dict[Split, SplitFacts]:
+    """A file is a group of its own, and may be in several splits."""
+    total = max(1, sum(kept.num_tokens for kept in splits.values()))
+    return {
+        split: SplitFacts(
+            files=kept.num_files,
+            groups=kept.num_files,
+            windows=kept.num_windows,
+            tokens=kept.num_tokens,
+            emitted_tokens=kept.num_emitted,
+            share=round(kept.num_tokens / total, 6),
+        )
+        for split, kept in splits.items()
+    }
+
+
+def _tokens_by_language(splits: dict[Split, KeptSplit], job: Job) -> dict[str, dict[Split, int]]:
+    tokens: dict[str, dict[Split, int]] = {}
+    for file in job.files:
+        by_split = tokens.setdefault(file.language, dict.fromkeys(Split, 0))
+        for split, kept in splits.items():
+            by_split[split] += kept.shown.num_tokens((file.repo, file.path))
+    return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
+
+
+def _digest_of(path: Path) -> FileFacts:
+    content = path.read_bytes()
+    return FileFacts(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())

@@ -1,0 +1,178 @@
+"""What a benchmark found, as tables for people and as JSON for scripts.
+
+A method that ran on a sample stands with what all files would take: `≈`, its seconds, bytes and windows scaled by the
+source bytes (but for starting and loading). Shares and memory are those of the sample.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gristmill.bench.results import PHASES, Bench, MethodResult
+from gristmill.naming import printable
+from gristmill.summary import size_text, table_text
+
+ORIGINAL = "original"
+START = "start"
+"""What no phase accounts for: starting the interpreter, importing, ending."""
+ABOUT = "≈"
+WHOLE_FROM = 10
+"""From here on a ratio needs no decimals."""
+SMALLEST_SHARE = 0.0005
+
+
+def bench_json(result: Bench) -> str:
+    methods = [
+        {**msgspec.to_builtins(method), "seconds_for_all": method.seconds_for_all, "ratio": ratio_of(method, result)}
+        for method in result.methods
+    ]
+    return msgspec.json.encode({**msgspec.to_builtins(result), "methods": methods}).decode()
+
+
+def bench_text(result: Bench) -> str:
+    corpus = result.corpus
+    facts = f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} tokens by {corpus.tokenizer}"
+    lines = [
+        f"{printable(corpus.source)}: {printable(facts)}",
+        machine_text(result),
+        "",
+        _table(
+            ("method", "seconds", "from - to", "times as fast", "peak MB", "size"),
+            (_cost(method, result) for method in result.methods),
+        ),
+        _table(
+            ("method", "windows", "distinct", "times shown", "padding", "tokens lost", "L50"),
+            map(_quality, result.methods),
+        ),
+        _table(("seconds", *PHASES, START), map(phase_cells, result.methods)),
+        *_notes(result),
+    ]
+    return "\n".join(lines)
+
+
+def _cost(method: MethodResult, result: Bench) -> list[str]:
+    peak = f"{method.peak_mb:,.0f}"
+    return [method.name, seconds_of(method), spread_of(method), ratio_text(method, result), peak, size_of(method)]
+
+
+def _quality(method: MethodResult) -> list[str]:
+    return [method.name, windows_of(method), *quality_cells(method), l50_text(method)]
+
+
+def quality_cells(method: MethodResult) -> list[str]:
+    """distinct, times shown, padding, tokens lost"""
+    distinct, padding = share_text(method.distinct), share_text(method.padding)
+    return [distinct, f"{method.redundancy:.2f}", padding, f"{method.tokens_lost:,}"]
+
+
+def phase_cells(method: MethodResult) -> list[str]:
+    """The name, seconds by phase, and what is left; `-`: not done, or in one with another phase."""
+    cells = [method.name]
+    for phase in PHASES:
+        value = method.phase_for_all(phase)
+        cells.append("-" if value is None else about(method, short_seconds(value)) if value else "")
+    return [*cells, short_seconds(method.start)]
+
+
+def seconds_of(method: MethodResult) -> str:
+    return about(method, short_seconds(method.seconds_for_all))
+
+
+def spread_of(method: MethodResult) -> str:
+    if method.runs == 1:
+        return ""
+    return " - ".join(short_seconds(method.for_all(edge)) for edge in (method.seconds_min, method.seconds_max))
+
+
+def size_of(method: MethodResult) -> str:
+    return about(method, size_text(method.bytes * method.scale))
+
+
+def windows_of(method: MethodResult) -> str:
+    return about(method, f"{method.windows * method.scale:,.0f}")
+
+
+def l50_text(method: MethodResult) -> str:
+    return "-" if method.l50 is None else share_text(method.l50)
+
+
+def share_text(share: float) -> str:
+    """A little is told from nothing."""
+    return "<0.1%" if 0 < share < SMALLEST_SHARE else f"{share:.1%}"
+
+
+def about(method: MethodResult, text: str) -> str:
+    return text if method.scale == 1 else f"{ABOUT}{text}"
+
+
+def ratio_of(method: MethodResult, result: Bench) -> float | None:
+    """How many times as fast as the original; None where that was not run."""
+    original = method_named(ORIGINAL, result)
+    if original is None or not method.seconds_for_all:
+        return None
+    return original.seconds_for_all / method.seconds_for_all
+
+
+def ratio_text(method: MethodResult, result: Bench) -> str:
+    ratio = ratio_of(method, result)
+    if ratio is None:
+        return "-"
+    original = method_named(ORIGINAL, result)
+    is_measured = method.scale == 1 and original is not None and original.scale == 1
+    return f"{'' if is_measured else ABOUT}{times_text(ratio)}x"
+
+
+def times_text(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= WHOLE_FROM else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
+
+
+def method_named(name: str, result: Bench) -> MethodResult | None:
+    return next((method for method in result.methods if method.name == name), None)
+
+
+def short_seconds(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}" if seconds >= WHOLE_FROM else f"{seconds:.2f}"  # noqa: PLR2004
+
+
+def machine_text(result: Bench) -> str:
+    machine = result.machine
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    place = f"{machine.platform}, {cores_text(result)}, {machine.memory_gb:.0f} GB"
+    return f"{place}, Python {machine.python}{', ' if versions else ''}{versions}"
+
+
+def cores_text(result: Bench) -> str:
+    return f"{result.machine.cores} core{'s' if result.machine.cores > 1 else ''}"
+
+
+def sample_notes(result: Bench) -> list[str]:
+    return [
+        f"{ABOUT} {method.name}: measured on {method.files:,} of {result.corpus.files:,} files, scaled by bytes: "
+        f"{short_seconds(method.seconds)} s measured"
+        for method in result.methods
+        if method.scale != 1
+    ]
+
+
+def skip_notes(result: Bench) -> list[str]:
+    return [f"{one.name}: skipped, {one.why}" for one in result.skipped]
+
+
+def has_joined_phases(result: Bench) -> bool:
+    return any(value is None for method in result.methods for value in method.phases.values())
+
+
+def _notes(result: Bench) -> list[str]:
+    joined = ["-: not done, or in one with another phase"] if has_joined_phases(result) else []
+    explained = [
+        "times shown: how often a token is in the windows that show it · L50: held-out tokens also in train",
+        f"{START}: the interpreter, imports, and the end",
+    ]
+    return [*explained, *joined, *map(printable, (*sample_notes(result), *skip_notes(result)))]
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Without the columns that nothing stands in."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    used = [index for index, _ in enumerate(headings) if index == 0 or any(row[index] for row in cells)]
+    return table_text([headings[index] for index in used], ([row[index] for index in used] for row in cells))

@@ -1,0 +1,98 @@
+"""The command: what it prints, and the page it leaves."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import gristmill
+from gristmill import cli
+from gristmill.bench.markdown import HEADING
+from gristmill.bench.page import Page
+from gristmill.bench.results import PHASES
+from gristmill.errors import OutputError
+
+
+@pytest.fixture
+def source(tmp_path):
+    root = tmp_path / "code"
+    root.mkdir()
+    for number in range(12):
+        lines = "\n".join(f"def f{number}_{line}(x):\n    return x * {line * number + line}" for line in range(80))
+        (root / f"m{number}.py").write_text(f"{lines}\n")
+    return root
+
+
+def run(capsys, *arguments):
+    code = cli.run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_command_prints_json_and_leaves_page_chart_and_datasets(source, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    only = ["--only", "original", "--only", "gristmill", "--only", "floor"]
+    code, text, _ = run(capsys, "bench", str(source), *only, "--keep", "kept", "--expand-to", "100", "--json")
+    assert code == 0
+    told = json.loads(text)
+    wanted = {"name", "seconds", "phases", "peak_mb", "bytes", "windows", "distinct", "redundancy", "padding", "l50"}
+    assert all(wanted <= set(method) for method in told["methods"])
+    assert [method["name"] for method in told["methods"]] == ["original", "gristmill", "floor"]
+    assert all(set(method["phases"]) == set(PHASES) for method in told["methods"])
+    original, ours, _ = told["methods"]
+    assert original["windows"] == 100
+    assert original["l50"] > 0
+    assert ours["l50"] == 0
+    assert ours["tokens_lost"] == 0
+    assert told["machine"]["cores"] >= 1
+    page = (tmp_path / "bench.md").read_text()
+    assert page.startswith(HEADING)
+    assert "bench.svg" in page
+    assert str(tmp_path) not in page.replace(str(source), "")  # what was typed, and no other path of this machine
+    ET.fromstring((tmp_path / "bench.svg").read_text())
+    for name in ("original", "gristmill", "floor"):
+        dataset = gristmill.open_dataset(tmp_path / "kept" / name)
+        assert sum(map(len, dataset.values())) == next(m["windows"] for m in told["methods"] if m["name"] == name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.md", "bench.svg", "code", "kept"]
+
+
+def test_the_command_prints_tables(source, tmp_path, capsys):
+    code, text, _ = run(capsys, "bench", str(source), "--only", "floor", "--out", str(tmp_path / "b.md"))
+    assert code == 0
+    for word in ("floor", "seconds", "windows", "tokenize", "page"):
+        assert word in text
+
+
+@pytest.mark.parametrize("name", ["b.md", "b.svg"])
+def test_somebody_elses_file_is_not_overwritten(source, tmp_path, capsys, name):
+    (tmp_path / name).write_text("mine")
+    code, _, error = run(capsys, "bench", str(source), "--only", "floor", "--out", str(tmp_path / "b.md"))
+    assert code == 3
+    assert name in error
+    assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("path", ["no/such/b.md", "b.svg"])
+def test_a_page_that_cannot_be_is_refused_at_once(tmp_path, path):
+    with pytest.raises(OutputError, match="--out"):
+        Page(str(tmp_path / path))
+
+
+def test_an_earlier_page_is_replaced(source, tmp_path, capsys):
+    for _ in range(2):
+        assert run(capsys, "bench", str(source), "--only", "floor", "--out", str(tmp_path / "b.md"), "-q")[0] == 0
+
+
+def test_an_unknown_method_is_named(source, capsys):
+    code, _, error = run(capsys, "bench", str(source), "--only", "grismill")
+    assert code == 2
+    assert "Did you mean 'gristmill'?" in error
+
+
+def test_a_missing_extra_gives_the_install_line(source, tmp_path, capsys, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    code, _, error = run(capsys, "bench", str(source), "--out", str(tmp_path / "b.md"))
+    assert code == 2
+    assert "pip install 'gristmill[bench]'" in error

@@ -1,0 +1,296 @@
+"""What a benchmark found, told: every number is the result's, every method is named, no name can break a page."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from gristmill.bench.chart import chart_svg
+from gristmill.bench.markdown import HEADING, bench_markdown
+from gristmill.bench.results import PHASES, Bench, Corpus, Machine, MethodResult, Skipped
+from gristmill.bench.telling import bench_json, bench_text
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</text><script>|`[red]\n\x1b[2J&"
+
+
+def method(name, seconds, **more):
+    phases = dict.fromkeys(PHASES, seconds / 8) | {"shape": None}
+    known = {
+        "name": name,
+        "what": f"what {name} is",
+        "seconds": seconds,
+        "seconds_min": seconds,
+        "seconds_max": seconds,
+        "runs": 1,
+        "phases": phases,
+        "peak_mb": 321.0,
+        "bytes": 150_000_000,
+        "files": 2201,
+        "windows": 60_000,
+        "places": 60_000,
+        "distinct": 0.999,
+        "redundancy": 1.93,
+        "padding": 0.0,
+        "tokens_lost": 0,
+        "tokens_left_out": 2345,
+        "l50": 0.0,
+    }
+    return MethodResult(**{**known, **more})
+
+
+ORIGINAL = method(
+    "original",
+    136.0,
+    phases={"load": 0.5, "scan": 1.5, "tokenize": 32.0, "shape": 9.0, "split": 1.0, "write": 90.0},
+    bytes=1_500_000_000,
+    windows=131_000,
+    places=47_600,
+    distinct=0.362,
+    redundancy=3.67,
+    padding=0.041,
+    tokens_lost=120,
+    tokens_left_out=0,
+    l50=0.983,
+)
+THREADS = msgspec.structs.replace(
+    ORIGINAL, name="threads", seconds=70.0, bytes=700_000_000, phases={**ORIGINAL.phases, "tokenize": 20.0, "write": 30}
+)
+GRISTMILL = method("gristmill", 2.0)
+FLOOR = method("floor", 1.0, places=68_000, l50=None, bytes=190_000_000, redundancy=1.95)
+
+
+def bench(*methods, **more):
+    known = {
+        "methods": list(methods),
+        "skipped": [],
+        "corpus": Corpus(source="Lib", files=2201, bytes=34_000_000, tokens=17_000_000, tokenizer="codebert"),
+        "machine": Machine(platform="Linux x86_64", cores=2, memory_gb=15.6, python="3.11.9", versions={"numpy": "2"}),
+        "command": "gristmill bench Lib",
+    }
+    return Bench(**{**known, **more})
+
+
+FULL = bench(
+    ORIGINAL,
+    THREADS,
+    method("datasets", 5.0, scale=7.0, files=300),
+    GRISTMILL,
+    method("gristmill-no-rules", 1.75),
+    method("gristmill-no-near-duplicates", 1.5, l50=0.0003),
+    method("gristmill-plain", 1.25),
+    method("gristmill-zstd", 2.5, bytes=75_000_000),
+    FLOOR,
+    skipped=[Skipped(name="batch", why="tokenizers is not installed: pip install 'gristmill[bench]'")],
+)
+
+
+def section(page, title):
+    return page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def line_of(text, start):
+    return next(line for line in text.splitlines() if line.startswith(start))
+
+
+# --- text ---
+
+
+def test_text_names_every_method_in_each_table_and_fits_a_terminal():
+    text = bench_text(FULL)
+    assert max(map(len, text.splitlines())) <= 100
+    for one in FULL.methods:
+        assert sum(line.split()[:1] == [one.name] for line in text.splitlines()) == 3
+
+
+def test_text_has_the_numbers_of_the_result():
+    text = bench_text(FULL)
+    assert line_of(text, "original").split() == ["original", "136", "1.0x", "321", "1.5", "GB"]
+    assert line_of(text, "gristmill ").split() == ["gristmill", "2.00", "68x", "321", "150.0", "MB"]
+    qualities = [line.split() for line in text.splitlines() if line.startswith("original")]
+    assert qualities[1] == ["original", "131,000", "36.2%", "3.67", "4.1%", "120", "98.3%"]
+    assert qualities[2] == ["original", "0.50", "1.50", "32.0", "9.00", "1.00", "90.0", "2.00"]
+    floor = [line.split() for line in text.splitlines() if line.startswith("floor")]
+    assert floor[1][-1] == "-"
+    assert floor[2][4] == "-"
+
+
+def test_a_sample_is_marked_scaled_and_said():
+    text = bench_text(FULL)
+    assert line_of(text, "datasets").split() == ["datasets", "≈20.0", "≈6.8x", "321", "≈1.1", "GB"]
+    assert "≈ datasets: measured on 300 of 2,201 files, scaled by bytes: 5.00 s measured" in text
+    assert "≈" not in bench_text(bench(ORIGINAL, GRISTMILL))
+
+
+def test_a_skipped_method_is_said_with_its_word():
+    for told in (bench_text(FULL), bench_markdown(FULL, "chart.svg").replace("\\", ""), chart_svg(FULL)):
+        assert "batch: skipped, tokenizers is not installed: pip install" in told
+
+
+def test_a_little_is_told_from_nothing():
+    line = [one for one in bench_text(FULL).splitlines() if one.startswith("gristmill-no-near-duplicates")][1]
+    assert line.split()[-1] == "<0.1%"
+
+
+def test_the_spread_stands_there_only_where_there_are_several_runs():
+    assert "from - to" not in bench_text(FULL)
+    several = bench(ORIGINAL, method("gristmill", 2.0, runs=3, seconds_min=1.9, seconds_max=2.25))
+    assert "1.90 - 2.25" in bench_text(several)
+    assert "medians of 3 runs" in bench_markdown(several, "chart.svg")
+
+
+def test_without_the_original_there_is_no_ratio():
+    result = bench(GRISTMILL)
+    assert "-" in line_of(bench_text(result), "gristmill ").split()
+    assert json.loads(bench_json(result))["methods"][0]["ratio"] is None
+    assert "x<" not in chart_svg(result)
+
+
+def test_a_name_cannot_move_the_cursor():
+    result = bench(method(HOSTILE, 1.0), skipped=[Skipped(name=HOSTILE, why=HOSTILE)])
+    assert "\x1b" not in bench_text(result)
+    assert "[red]" in bench_text(result)
+
+
+# --- JSON ---
+
+
+def test_json_has_all_of_the_result_and_the_ratio():
+    told = json.loads(bench_json(FULL))
+    assert set(told) == {"methods", "skipped", "corpus", "machine", "command"}
+    by_name = {one["name"]: one for one in told["methods"]}
+    assert by_name["gristmill"]["ratio"] == 68.0
+    assert by_name["datasets"]["seconds_for_all"] == 20.0
+    assert by_name["floor"]["l50"] is None
+    for one, given in zip(told["methods"], FULL.methods, strict=True):
+        assert {name: one[name] for name in msgspec.to_builtins(given)} == msgspec.to_builtins(given)
+    assert told["skipped"][0]["name"] == "batch"
+
+
+# --- Markdown ---
+
+
+def test_page_begins_as_ours_and_names_all_there_is():
+    page = bench_markdown(FULL, "charts/bench one.svg")
+    assert page.splitlines()[0] == HEADING
+    assert "`gristmill bench Lib`" in page
+    assert "(<charts/bench one.svg>)" in page
+    assert "numpy 2" in page
+    for one in FULL.methods:
+        assert f"- `{one.name}`: " in section(page, "The methods")
+        assert f"| `{one.name}` |" in page
+
+
+def test_step_costs_are_the_default_less_the_build_without_it():
+    steps = section(bench_markdown(FULL, "c.svg"), "What each step of gristmill costs")
+    assert line_of(steps, "| `rules`").split(" | ")[1:3] == ["+0.25", "1.75"]
+    assert line_of(steps, "| `near-duplicates`").split(" | ")[1] == "+0.50"
+    assert "plain" not in steps
+    assert "What each step" not in bench_markdown(bench(ORIGINAL, GRISTMILL), "c.svg")
+
+
+def expected_of(*methods):
+    return section(bench_markdown(bench(*methods), "c.svg"), "What people expect, and what was measured")
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ((ORIGINAL, THREADS, GRISTMILL, FLOOR), ["8x from", "2-3x from", "Overlap 256", "40 % smaller"]),
+        ((ORIGINAL, FLOOR), ["Overlap 256"]),
+        ((ORIGINAL, GRISTMILL), ["40 % smaller"]),
+        ((ORIGINAL, THREADS), ["8x from", "2-3x from", "40 % smaller"]),
+        ((ORIGINAL,), []),
+        ((THREADS, GRISTMILL, FLOOR), []),
+    ],
+)
+def test_an_expectation_is_told_only_where_its_methods_were_run(methods, said):
+    text = expected_of(*methods)
+    every = ["8x from", "2-3x from", "Overlap 256", "40 % smaller"]
+    assert [one for one in every if one in text] == said
+
+
+def test_expectations_have_the_numbers_of_the_result():
+    text = expected_of(ORIGINAL, THREADS, GRISTMILL, FLOOR)
+    assert "Not here. Tokenizing took 32.0 s in `original` and 20.0 s with 8 threads on 2 cores: 1.6 times" in text
+    assert "took 90.0 s as indented JSON and 30.0 s as JSON Lines: 3.0 times as fast. It was 66% of the whole" in text
+    assert "gave 47,600 windows before any was copied (`original`), overlap 256 68,000 (`floor`): 1.43 times" in text
+    assert "each token 3.67 times, copies included; those of `floor` 1.95 times" in text
+    assert "`original` wrote 1.5 GB, `threads` 700.0 MB (53% smaller), `gristmill` 150.0 MB (90% smaller)" in text
+
+
+def test_an_expectation_that_holds_is_said_to_hold():
+    fast = msgspec.structs.replace(THREADS, phases={**THREADS.phases, "tokenize": 3.0})
+    fewer = msgspec.structs.replace(FLOOR, places=40_000)
+    text = expected_of(ORIGINAL, fast, fewer)
+    assert "“8x from threads.”** True here." in text
+    assert ": 11 times as fast" in text
+    assert "“Overlap 256 means fewer sequences.”** True here." in text
+    assert "16.0% fewer" in text
+
+
+def test_an_expectation_that_turned_round_is_said_to_have():
+    slow = msgspec.structs.replace(THREADS, phases={**THREADS.phases, "tokenize": 64.0, "write": 91}, bytes=3 * 10**9)
+    text = expected_of(ORIGINAL, slow)
+    assert "2.0 times as long" in text
+    assert "no difference to speak of" in text
+    assert "**“40 % smaller.”** Not here." in text
+    assert "(100% larger)" in text
+
+
+def test_a_hostile_name_stays_in_its_cell():
+    result = bench(
+        method(HOSTILE, 1.0), corpus=msgspec.structs.replace(FULL.corpus, source=HOSTILE), command=f"bench {HOSTILE}"
+    )
+    page = bench_markdown(result, "a>b\n.svg")
+    assert "\x1b" not in page
+    for table_line in (line for line in page.splitlines() if line.startswith("|")):
+        cells = table_line.replace("\\|", "").count("|")
+        assert cells in {8, 9}
+    assert "\n<script" not in page
+    assert "(<a%3Eb%0A.svg>)" in page
+
+
+# --- SVG ---
+
+
+def test_chart_is_xml_with_its_own_background_and_names_every_method():
+    chart = chart_svg(FULL)
+    root = ET.fromstring(chart)
+    assert root.tag == f"{SVG}svg"
+    words = [text.text for text in root.iter(f"{SVG}text")]
+    assert {one.name for one in FULL.methods} <= set(words)
+    assert {*PHASES, "start", "2.00 s · 68x", "≈20.0 s · ≈6.8x", "136 s", "1.5 GB", "98.3%"} <= set(words)
+    background = next(root.iter(f"{SVG}rect"))
+    assert float(background.get("width")) > 900
+    assert "http" not in chart.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_nothing_in_the_chart_lies_outside_of_it():
+    root = ET.fromstring(chart_svg(FULL))
+    width, height = float(root.get("width")), float(root.get("height"))
+    for rect in root.iter(f"{SVG}rect"):
+        left, top = float(rect.get("x")), float(rect.get("y"))
+        assert left >= 0
+        assert float(rect.get("width")) >= 0
+        assert left + float(rect.get("width")) <= width
+        assert top + float(rect.get("height")) <= height
+    for text in root.iter(f"{SVG}text"):
+        assert 0 < float(text.get("y")) < height
+
+
+def test_bars_are_in_proportion():
+    root = ET.fromstring(chart_svg(bench(ORIGINAL, GRISTMILL)))
+    at = {text.text: float(text.get("x")) for text in root.iter(f"{SVG}text")}
+    begin = at["seconds"]
+    assert (at["2.00 s · 68x"] - begin - 6) * 68 == pytest.approx(at["136 s"] - begin - 6, rel=0.02, abs=4)
+
+
+@pytest.mark.parametrize("result", [bench(), bench(method(HOSTILE, 0.0, phases={}, bytes=0, l50=None, windows=0))])
+def test_nothing_and_anything_can_be_told(result):
+    root = ET.fromstring(chart_svg(result))
+    assert "script" not in {element.tag.removeprefix(SVG) for element in root.iter()}
+    assert bench_text(result)
+    assert bench_markdown(result, "c.svg").startswith(HEADING)
+    assert json.loads(bench_json(result))["corpus"]["files"] == 2201
