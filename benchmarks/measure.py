@@ -3,14 +3,12 @@
 import os
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from gristmill.bench.bench import machine as this_machine
+from gristmill.bench.bench import this_machine
 from gristmill.bench.running import Ran, run
 from gristmill.progress import Progress
 
@@ -50,5 +48,4 @@ def machine(*packages: str) -> str:
 
 
 def _run(command: Sequence[str], *, watched: bool) -> Ran:
-    with tempfile.TemporaryDirectory() as folder:
-        return run(command[0], command, stderr=Path(folder, "stderr"), progress=Progress(), watched=watched)
+    return run(command[0], command, progress=Progress(), watched=watched)

@@ -4,6 +4,8 @@ python benchmarks/plan.py [SOURCE] [--runs 5]     # prints benchmarks/plan.md
 """
 
 import argparse
+import os
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -11,9 +13,12 @@ from measure import GRISTMILL, STDLIB, machine, medians
 
 import gristmill
 from gristmill.config import Config, OutputConfig, SplitConfig, WindowConfig
+from gristmill.formats.parquet import NAMES, ROW_GROUP_ROWS, import_pyarrow
 from gristmill.manifest import Manifest
 from gristmill.planning.budget import Wanted
 
+PACKAGES = ("numpy", "pyarrow")
+"""A repository of usual size, there after `make test`."""
 SAMPLES = (100, 200, 500, 1000)
 
 
@@ -23,31 +28,39 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        repository = [os.path.join(sysconfig.get_path("purelib"), name) for name in PACKAGES]
         commands = {
             "gristmill plan": [GRISTMILL, "plan", options.source, "--out", f"{folder}/none", "--quiet"],
             "gristmill build": [GRISTMILL, "build", options.source, "--out", f"{folder}/built", "--quiet"],
+            f"gristmill plan {' '.join(PACKAGES)}": [GRISTMILL, "plan", *repository, "--out", f"{folder}/none", "-q"],
         }
         measured = medians(commands, options.runs)
         plan = gristmill.plan(Config(sources=[options.source], out=f"{folder}/none"))
+        other = gristmill.plan(Config(sources=repository, out=f"{folder}/none"))
         print("# How fast and how near is a plan\n")
         print(f"`python benchmarks/plan.py --runs {options.runs}`. {machine('gristmill', 'pyarrow', 'zstandard')}.\n")
-        print(f"The Python standard library: {plan.found:,} files found, {plan.kept:,} kept, {plan.tokens:,} tokens.")
+        counts = f"{plan.found:,} files found, {plan.kept:,} kept, {plan.distinct_tokens:,} tokens"
+        print(f"The Python standard library: {counts}.")
+        counts = f"{other.found:,} files found, {other.kept:,} kept, {other.distinct_tokens:,} tokens"
+        print(f"The packages {' and '.join(PACKAGES)}, in Python, C, C++ and Cython: {counts}.")
         print("Whole processes, from the interpreter's start; medians.\n")
         print("| what | seconds | peak memory, all processes |")
         print("| --- | --- | --- |")
         for name, (seconds, peak_mb) in measured.items():
             print(f"| {name} | {seconds:.2f} | {peak_mb:.0f} MB |")
         print("\nWhat the plan says, less what a build then gives:\n")
-        print("| overlap | windows | JSONL | JSONL.zst | seconds said | seconds taken |")
-        print("| --- | --- | --- | --- | --- | --- |")
+        print("| overlap | windows | JSONL | JSONL.zst | Parquet | seconds said | seconds taken |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
         for one in plan.overlaps:
             plain = build(options.source, f"{folder}/plain", one.overlap, "none")
             packed = build(options.source, f"{folder}/packed", one.overlap, "zstd")
             windows = sum(facts.windows for facts in plain.splits.values())
             jsonl = one.jsonl_bytes / data_bytes(plain) - 1
             zst = one.jsonl_zst_bytes / data_bytes(packed) - 1
-            times = f"{one.seconds:.2f} | {plain.run.seconds['total']:.2f}"
-            print(f"| {one.overlap} | {one.windows - windows:+,} | {jsonl:+.1%} | {zst:+.1%} | {times} |")
+            times = f"{one.build_seconds:.2f} | {plain.run.seconds['total']:.2f}"
+            columnar = (one.parquet_bytes or 0) / parquet_bytes(f"{folder}/plain") - 1
+            sizes = f"{jsonl:+.1%} | {zst:+.1%} | {columnar:+.1%}"
+            print(f"| {one.overlap} | {one.windows - windows:+,} | {sizes} | {times} |")
         samples(options.source, plan.at(256).windows)
 
 
@@ -59,6 +72,20 @@ def build(source: str, out: str, overlap: int, compress: str) -> Manifest:
 
 def data_bytes(manifest: Manifest) -> int:
     return sum(facts.bytes for facts in manifest.files.values() if facts.split)
+
+
+def parquet_bytes(folder: str) -> int:
+    """The rows as they lie there, a file per split, written with the settings of `formats.parquet`."""
+    pa, parquet = import_pyarrow()
+    size = 0
+    for rows in gristmill.open_dataset(folder).values():
+        table = pa.Table.from_pylist(list(rows))
+        ids = table["input_ids"].cast(pa.list_(pa.uint16()))
+        table = table.set_column(table.schema.get_field_index("input_ids"), "input_ids", ids)
+        sink = pa.BufferOutputStream()
+        parquet.write_table(table, sink, compression="zstd", use_dictionary=list(NAMES), row_group_size=ROW_GROUP_ROWS)
+        size += sink.getvalue().size
+    return size
 
 
 def samples(source: str, windows: int) -> None:

@@ -18,7 +18,7 @@ import pytest
 from conftest import write_tree
 from gristmill import Config, ConfigError, InputError, OutputError, Progress, build, load_tokenizer
 from gristmill.bench import bench as benching
-from gristmill.bench.bench import Asked, bench, machine
+from gristmill.bench.bench import Asked, bench, this_machine
 from gristmill.bench.corpus import gather, sample_of
 from gristmill.bench.job import Job, JobFile, window_spans
 from gristmill.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_skipped
@@ -46,13 +46,15 @@ TREE = {
     "empty.py": "",
     "odd [1]!*#.py": b"x = 'caf\xe9'\n",
     "new\nline\\.py": b"x = 'na\xefve'\n",
+    "a\nb.py": b"x = 'na\xefve, too'\n",
+    "a b.py": "x = 'not the one above'\n",
     "latin.py": b"# na\xefve text in latin-1, and nothing else\n",
     "marked.py": b"\xef\xbb\xbfx = 2\n",
     "binary.dat": b"\0\1\2\3",
     "package-lock.json": "{}",
 }
-LISTED = [*PYTHON_FILES, "short.py", "special.md", "unicode ünï/naïve.py", "windows.py"]
-LEFT_OUT = ["latin.py", "marked.py", "new\nline\\\\.py", "odd [1]!*#.py"]
+LISTED = ["a b.py", *PYTHON_FILES, "short.py", "special.md", "unicode ünï/naïve.py", "windows.py"]
+WITHHELD = ["a\nb.py", "latin.py", "marked.py", "new\nline\\\\.py", "odd [1]!*#.py"]
 BY_NAME = {method.name: method for method in METHODS}
 
 
@@ -69,7 +71,7 @@ def setting(tmp_path_factory, source):
     found = gather(str(source), tokenizer, Progress(), work=work)
     job = benching._job(found, tokenizer.definition, work, Asked(workers=2))
     setup = Setup(
-        source=str(source), tokenizer="codebert", left_out=found.left_out, has_notebooks=False, workers="auto"
+        source=str(source), tokenizer="codebert", withheld=found.withheld, has_notebooks=False, workers="auto"
     )
     return job, setup
 
@@ -86,8 +88,8 @@ def ran(setting):
             folder = Path(job.out, str(len(outs)))
             folder.mkdir()
             changed = msgspec.structs.replace(job, out=str(folder), **changes)
-            contender = benching.Contender(BY_NAME[name], changed, setup, None)
-            outs[key] = contender.out, contender._run(Progress(), watched=False)
+            runs = benching.MethodRuns(BY_NAME[name], changed, setup, None)
+            outs[key] = runs.out, runs._run(Progress(), watched=False)
         return outs[key]
 
     return run_once
@@ -130,7 +132,7 @@ def without_copies(row):
 def test_the_corpus_is_what_gristmill_builds_from(source, setting, tmp_path):
     job, setup = setting
     assert [file.path for file in job.files] == LISTED
-    assert sorted(setup.left_out) == LEFT_OUT
+    assert sorted(setup.withheld) == WITHHELD
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     table = [json.loads(line) for line in (tmp_path / "out" / FILES).read_text().splitlines()]
     utf8 = {row["path"]: row for row in table if row.get("encoding") == "utf-8"}
@@ -146,7 +148,7 @@ def test_files_that_are_not_utf8_are_kept_from_gristmill_and_no_others(ran):
     table = [json.loads(line) for line in (out / FILES).read_text().splitlines()]
     assert sorted(row["path"] for row in table if row["status"] == "kept") == sorted(LISTED)
     excluded = [row["path"] for row in table if row.get("reason") == "excluded_by_user"]
-    assert sorted(excluded) == LEFT_OUT
+    assert sorted(excluded) == WITHHELD
 
 
 def reference_windows(setting, overlap):
@@ -209,9 +211,9 @@ def test_batch_makes_the_same_rows_however_processes_start(start_method, ran, se
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     job, setup = setting
     job = msgspec.structs.replace(job, out=str(tmp_path))
-    contender = benching.Contender(BY_NAME["batch"], job, setup, None)
-    contender._run(Progress(), watched=False)
-    assert rows_in(contender.out) == rows_in(ran("batch")[0])
+    runs = benching.MethodRuns(BY_NAME["batch"], job, setup, None)
+    runs._run(Progress(), watched=False)
+    assert rows_in(runs.out) == rows_in(ran("batch")[0])
 
 
 @pytest.mark.parametrize(("expand_to", "num_rows"), [(50, 50), (1, None)])
@@ -390,29 +392,29 @@ def test_a_bench_that_fails_leaves_nothing_behind(source, tmp_path, monkeypatch)
 
 def test_a_run_has_seconds_memory_and_its_last_line(tmp_path):
     code = "x = bytearray(50_000_000); import time; time.sleep(0.2); print('one'); print('two')"
-    ran = run("m", [sys.executable, "-c", code], stderr=tmp_path / "e", progress=Progress(), watched=True)
+    ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
     assert ran.seconds > 0.2
     assert ran.peak_mb > 50
     assert ran.last_line == b"two\n"
-    unwatched = run("m", [sys.executable, "-c", "pass"], stderr=tmp_path / "e", progress=Progress(), watched=False)
+    unwatched = run("m", [sys.executable, "-c", "pass"], progress=Progress(), watched=False)
     assert unwatched.peak_mb is None
 
 
 def test_memory_of_child_processes_counts(tmp_path):
     inner = "x = bytearray(60_000_000); import time; time.sleep(0.3)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
-    ran = run("m", [sys.executable, "-c", code], stderr=tmp_path / "e", progress=Progress(), watched=True)
+    ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
     assert ran.peak_mb > 60
 
 
 def test_a_failing_process_is_one_line_with_what_it_said_last(tmp_path):
     with pytest.raises(OutputError) as raised:
-        run("m", [sys.executable, "-c", "1 / 0"], stderr=tmp_path / "e", progress=Progress(), watched=False)
+        run("m", [sys.executable, "-c", "1 / 0"], progress=Progress(), watched=False)
     assert str(raised.value).startswith("the method 'm' ended with exit code 1: ZeroDivisionError: division by zero.")
     assert "\n" not in str(raised.value)
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     with pytest.raises(OutputError, match="by signal 9: killed, likely for want of memory"):
-        run("m", [sys.executable, "-c", code], stderr=tmp_path / "e", progress=Progress(), watched=False)
+        run("m", [sys.executable, "-c", code], progress=Progress(), watched=False)
 
 
 def test_phases_of_the_process_are_shown_as_it_tells_them(tmp_path, capsys):
@@ -424,7 +426,7 @@ def test_phases_of_the_process_are_shown_as_it_tells_them(tmp_path, capsys):
             steps.append(super()._step(name, total, unit))
             return steps[-1]
 
-    run("m", [sys.executable, "-c", code], stderr=tmp_path / "e", progress=Seen(), watched=False)
+    run("m", [sys.executable, "-c", code], progress=Seen(), watched=False)
     assert [step.name for step in steps] == ["m", "m scan"]
     assert (steps[1].done, steps[1].total, steps[1].unit) == (2, 3, "rows")
 
@@ -436,7 +438,7 @@ def test_a_stopped_bench_leaves_no_process(sent, tmp_path):
         "import signal, sys; from pathlib import Path; from gristmill import Progress; from gristmill.bench import running\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"  # as the command line does
         "running._Telling.hear = lambda self, line: print(line.decode(), flush=True)\n"
-        f"running.run('m', [sys.executable, '-c', {inner!r}], stderr=Path(sys.argv[1]), progress=Progress(), watched=True)"
+        f"running.run('m', [sys.executable, '-c', {inner!r}], progress=Progress(), watched=True)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "e")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -459,7 +461,7 @@ def is_running(pid):
 
 
 def test_the_machine_says_what_it_is():
-    facts = machine()
+    facts = this_machine()
     assert facts.cores >= 1
     assert facts.memory_gb > 0
     assert {"gristmill", "gigatoken", "tokenizers"} <= facts.versions.keys()

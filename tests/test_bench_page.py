@@ -1,6 +1,7 @@
 """The command: what it prints, and the page it leaves."""
 
 import json
+import os
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -96,3 +97,35 @@ def test_a_missing_extra_gives_the_install_line(source, tmp_path, capsys, monkey
     code, _, error = run(capsys, "bench", str(source), "--out", str(tmp_path / "b.md"))
     assert code == 2
     assert "pip install 'gristmill[bench]'" in error
+
+
+@pytest.mark.parametrize("path", ["", ".", "~nosuchuser/x.md"])
+def test_a_page_without_a_name_is_refused(path):
+    with pytest.raises(OutputError, match="--out"):
+        Page(path)
+
+
+def test_odd_names_are_linked_and_leave_others_alone(source, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("p.md.part", "p.svg.part"):
+        (tmp_path / name).write_text("mine")
+    odd = os.fsdecode(b"caf\xe9 100%.md")
+    for page in ("p.md", odd):
+        assert run(capsys, "bench", "--only", "floor", "--out", page, "-q", "--", str(source))[0] == 0
+    assert (tmp_path / "p.md.part").read_text() == (tmp_path / "p.svg.part").read_text() == "mine"
+    assert "](caf%E9%20100%25.svg)" in (tmp_path / odd).read_text()
+
+
+def test_a_chart_that_is_somebodys_stays(tmp_path):
+    (tmp_path / "b.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    with pytest.raises(OutputError, match="no benchmark's"):
+        Page(str(tmp_path / "b.md"))
+
+
+def test_one_file_is_a_source_too(source, tmp_path, capsys):
+    code, text, _ = run(
+        capsys, "bench", str(source / "m1.py"), "--only", "original", "--out", str(tmp_path / "b.md"), "--json"
+    )
+    assert code == 0
+    assert json.loads(text)["corpus"]["files"] == 1
+    assert json.loads(text)["methods"][0]["windows"] > 0

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from gristmill import Config, DatasetError, OutputError, build, check, open_dataset
 from gristmill.bench import reading
+from gristmill.bench.describing import KeptRun
 from gristmill.bench.job import Job, JobFile
 from gristmill.bench.keeping import keep_as_dataset
 from gristmill.bench.quality import quality_of
@@ -26,6 +28,10 @@ from gristmill.records import DropReason, Split
 
 PREFIX, SUFFIX, PAD = (0,), (2,), 1
 NUM_CONTENT, STRIDE, LENGTH = 80, 50, 82
+
+
+def kept_run(method):
+    return KeptRun(method, datetime(2026, 1, 2, tzinfo=UTC), {"load": 1.0, "total": 2.5}, 1)
 
 
 def job_for(files, repo="r"):
@@ -319,8 +325,7 @@ def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatc
     members = {Split.TRAIN: rows[:-2], Split.VALIDATION: rows[-2:], Split.TEST: []}
     for split, part in members.items():
         write_rows(out, split, part, kind)
-    (out / "phases.json").write_text('{"load": 0.5, "write": 1.5}')
-    keep_as_dataset(out, target, job_for({"é\n{|}.py": ids}), "original", codebert.definition)
+    keep_as_dataset(out, target, job_for({"é\n{|}.py": ids}), kept_run("original"), codebert.definition)
     dataset = open_dataset(target)
     for split, part in members.items():
         assert len(dataset[split]) == len(part)
@@ -337,7 +342,7 @@ def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatc
     assert manifest.splits[Split.TRAIN].windows == len(rows) - 2
     assert manifest.splits[Split.TRAIN].tokens == rows[-3]["start"] + 510
     assert manifest.splits[Split.TRAIN].emitted_tokens == sum(len(row["input_ids"]) for row in rows[:-2])
-    assert (manifest.counts.found, manifest.counts.kept, manifest.run.seconds["total"]) == (1, 1, 2.0)
+    assert (manifest.counts.found, manifest.counts.kept, manifest.run.seconds["total"]) == (1, 1, 2.5)
     assert manifest.decontamination.how == "off"
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["original"]
     assert not (target / "test.jsonl").exists()
@@ -354,7 +359,9 @@ def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatc
 def test_check_of_a_kept_baseline_fails_without_a_traceback(codebert, tmp_path):
     rows, ids = full_rows(codebert, pad=True, stride=382)
     write_rows(tmp_path / "out", "train", rows, "jsonl")
-    keep_as_dataset(tmp_path / "out", tmp_path / "kept", job_for({"é\n{|}.py": ids}), "floor", codebert.definition)
+    keep_as_dataset(
+        tmp_path / "out", tmp_path / "kept", job_for({"é\n{|}.py": ids}), kept_run("floor"), codebert.definition
+    )
     command = [sys.executable, "-m", "gristmill", "check", str(tmp_path / "kept")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
@@ -364,9 +371,8 @@ def test_check_of_a_kept_baseline_fails_without_a_traceback(codebert, tmp_path):
 
 def test_a_kept_build_is_the_build(built, codebert, tmp_path):
     shutil.copytree(built, tmp_path / "out")
-    (tmp_path / "out" / "phases.json").write_text("{}")
     (tmp_path / "out" / "check.json").unlink(missing_ok=True)
-    keep_as_dataset(tmp_path / "out", tmp_path / "kept", job_for({}), "gristmill", codebert.definition)
+    keep_as_dataset(tmp_path / "out", tmp_path / "kept", job_for({}), kept_run("gristmill"), codebert.definition)
     assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == {
         path.name: path.read_bytes() for path in built.iterdir() if path.name != "check.json"
     }
@@ -380,7 +386,7 @@ def test_what_is_in_the_way_stays(codebert, tmp_path):
         (tmp_path / name / "mine").touch()
         with pytest.raises(OutputError, match=name):
             target = tmp_path / name.removesuffix(".part")
-            keep_as_dataset(tmp_path / "out", target, job_for({}), "original", codebert.definition)
+            keep_as_dataset(tmp_path / "out", target, job_for({}), kept_run("original"), codebert.definition)
         assert (tmp_path / name / "mine").exists()
 
 
@@ -388,13 +394,17 @@ def test_damaged_rows_leave_no_folder(codebert, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.json").write_text(json.dumps([GOOD, GOOD], indent=2)[:-9])
     with pytest.raises(DatasetError):
-        keep_as_dataset(tmp_path / "out", tmp_path / "kept", job_for({"a.py": [1]}), "original", codebert.definition)
+        keep_as_dataset(
+            tmp_path / "out", tmp_path / "kept", job_for({"a.py": [1]}), kept_run("original"), codebert.definition
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_no_rows_at_all_are_kept_as_such(codebert, tmp_path):
     write_rows(tmp_path / "out", "train", [], "json")
-    keep_as_dataset(tmp_path / "out", tmp_path / "kept", job_for({"a.py": []}), "original", codebert.definition)
+    keep_as_dataset(
+        tmp_path / "out", tmp_path / "kept", job_for({"a.py": []}), kept_run("original"), codebert.definition
+    )
     dataset = open_dataset(tmp_path / "kept")
     assert [len(rows) for rows in dataset.values()] == [0, 0, 0]
     assert list(rows_of(tmp_path / "kept", Split.TRAIN)) == []

@@ -27,7 +27,9 @@ def test_every_reason_is_explained():
 def test_options_in_pages_exist(page):
     known = {option.flag for group in cli.BUILD_OPTIONS.values() for option in group}
     known |= {"--config", "--quiet", "--json", "--help", "--version", "--source", "--row"}
-    of_others = {"--exclude-standard", "--runs", "--hf-runs"}
+    known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
+    known |= {"--runs", "--only", "--expand-to", "--keep"}
+    of_others = {"--exclude-standard"}
     used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
     assert used <= known | of_others
     assert page.name != "README.md" or known - {"--help", "--version"} <= used

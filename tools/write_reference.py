@@ -9,15 +9,19 @@ import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
 from gristmill import cli, config, errors, manifest
+from gristmill.bench import results as bench_results
+from gristmill.bench.methods import METHODS
 from gristmill.cleaning import rules
 from gristmill.cleaning.secret_rules import SECRET_RULES
 from gristmill.formats.jsonl import COLUMNS
 from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
+from gristmill.planning import result as plan_result
 from gristmill.records import DROP_REASONS
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
@@ -80,7 +84,12 @@ def page() -> Iterator[str]:
     yield f"Every dataset has the first {len(COLUMNS)}; the manifest lists those of a dataset under `columns`.\n"
     yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
     yield from table("files.jsonl", ("column", "what it is"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()])
-    yield from manifest_fields()
+    yield from record_fields("The manifest", manifest, manifest.Manifest)
+    yield from record_fields("What plan --json prints", plan_result, plan_result.Plan)
+    yield "And `command`, the build line. `sample` is null where all files were read.\n"
+    yield from record_fields("What bench --json prints", bench_results, bench_results.Bench)
+    yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
+    yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(
         "Why a file is dropped", ("reason", "what is wrong"), [(f"`{r}`", t) for r, t in DROP_REASONS.items()]
     )
@@ -137,15 +146,15 @@ def _limit(limit: bool | float) -> str:
     return "by name" if limit == float("inf") else f"{limit:g}"
 
 
-def manifest_fields() -> Iterator[str]:
-    texts = field_texts(Path(manifest.__file__))
+def record_fields(title: str, module: ModuleType, first: type[msgspec.Struct]) -> Iterator[str]:
+    texts = field_texts(Path(str(module.__file__)))
     rows = []
-    kinds = [kind for kind in vars(manifest).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
-    for kind in sorted(kinds, key=lambda kind: kind is not manifest.Manifest):
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    for kind in sorted(kinds, key=lambda kind: kind is not first):
         names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
         notes = " ".join(f"`{f}`: {text}" for (owner, f), text in texts.items() if owner == kind.__name__)
         rows.append((kind.__name__, names, notes))
-    yield from table("The manifest", ("record", "fields", "notes"), rows)
+    yield from table(title, ("record", "fields", "notes"), rows)
 
 
 def excludes() -> Iterator[str]:

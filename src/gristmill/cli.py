@@ -9,9 +9,9 @@ import difflib
 import importlib
 import io
 import os
-import shlex
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +22,7 @@ import gristmill
 from gristmill.config import choices_of, default_of
 from gristmill.configuring import load_config
 from gristmill.errors import ConfigError, GristmillError, OutputError
-from gristmill.naming import printable
+from gristmill.naming import printable, shell_word
 
 ANSWER_IS_NO = 1
 PLANNED_OUT = "dataset"
@@ -162,8 +162,8 @@ def build(arguments: Sequence[str]) -> int:
         "build SOURCE... --out DIR [options]",
         "Make a training dataset from source code. For example: gristmill build my-repo --out dataset",
     )
-    given = _parse_sources_and_options(parser, arguments, "the summary")
-    config = load_config(given.values, given.config)
+    given, values = _parse_settings(parser, arguments, "the summary")
+    config = load_config(values, given.config)
     with _signals_held("gristmill.pipeline"):
         from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
     manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
@@ -176,20 +176,27 @@ def build(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parse_sources_and_options(parser: "_Parser", arguments: Sequence[str], what: str) -> Any:
-    """What `build` and `plan` take: sources, and every option that is a setting; `values` are those that were given."""
+def _parse_settings(
+    parser: "_Parser", arguments: Sequence[str], what: str
+) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """What `build` and `plan` take: all that was given, and by name those settings that were."""
     parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
     _add_options(parser, BUILD_OPTIONS)
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
     )
     _add_output_options(parser, what)
+    given = _parse_intermixed(parser, arguments)
+    values = {option.setting: getattr(given, option.setting) for option in _options()}
+    values |= {"sources": given.sources or None, "run.workers": _workers(values["run.workers"])}
+    return given, {name: value for name, value in values.items() if value is not None}
+
+
+def _parse_intermixed(parser: "_Parser", arguments: Sequence[str]) -> argparse.Namespace:
+    """Sources anywhere between options; what follows `--` is one, whatever it looks like."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     given = parser.parse_intermixed_args(arguments[:cut])
-    sources = [*given.sources, *arguments[cut + 1 :]]  # what follows `--` is a source, whatever it looks like
-    values = {option.setting: getattr(given, option.setting) for option in _options()}
-    values |= {"sources": sources or None, "run.workers": _workers(values["run.workers"])}
-    given.values = {name: value for name, value in values.items() if value is not None}
+    given.sources += arguments[cut + 1 :]
     return given
 
 
@@ -201,41 +208,57 @@ def plan(arguments: Sequence[str]) -> int:
         "For example: gristmill plan my-repo --epochs 200 --sequences 11000",
     )
     group = parser.add_argument_group("what to plan for")
-    group.add_argument("--batch-size", metavar="N", type=int, default=32, help="windows in a step (default: 32)")
-    group.add_argument("--budget-tokens", metavar="N", type=int, help="how many ids the training goes through")
-    group.add_argument("--epochs", metavar="N", type=float, help="with --sequences: the budget of another setting")
-    group.add_argument("--sequences", metavar="N", type=int, help="what it went through in each of its epochs")
-    group.add_argument(
-        "--sample", metavar="N", type=int, help="read only about N files, and say how far off that may be"
-    )
-    given = _parse_sources_and_options(parser, arguments, "the plan")
-    config = load_config(given.values, given.config, out=PLANNED_OUT)
+    asked = [
+        group.add_argument("--batch-size", metavar="N", type=int, help="windows in a step (default: 32)"),
+        group.add_argument("--budget-tokens", metavar="N", type=int, help="how many ids the training goes through"),
+        group.add_argument(
+            "--epochs", metavar="N", type=float, help="epochs of another training, whose number of ids is the budget"
+        ),
+        group.add_argument(
+            "--sequences", metavar="N", type=int, help="sequences in each of those epochs, each as long as --window"
+        ),
+        group.add_argument(
+            "--sample", metavar="N", type=int, help="read only about N files, and say how far off that may be"
+        ),
+    ]
+    given, values = _parse_settings(parser, arguments, "the plan")
+    config = load_config(values, given.config, out=PLANNED_OUT)
     with _signals_held("gristmill.planning.plan"):
         from gristmill.planning.budget import Wanted  # noqa: PLC0415 - --help does without
         from gristmill.planning.telling import plan_json, plan_text  # noqa: PLC0415
-    names = ("sample", "batch_size", "budget_tokens", "epochs", "sequences")
-    wanted = Wanted(**{name: getattr(given, name) for name in names})
+    wanted = Wanted(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
     made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
-    if not given.quiet or given.json:
-        command = _build_line(given, made.pick.overlap, compress=made.pick.compress)
-        print(plan_json(made, command) if given.json else plan_text(made, command))
+    picked: dict[str, Any] = {"window.overlap": made.pick.overlap}
+    picked |= {"output.compress": "zstd"} if made.pick.compress else {}
+    if config.out == PLANNED_OUT:
+        picked["out"] = PLANNED_OUT
+    command = _build_line(values | picked, given.config)
+    if given.json:
+        print(plan_json(made, command))
+    elif not given.quiet:
+        print(plan_text(made, command))
     return 0
 
 
-def _build_line(given: Any, overlap: int, *, compress: bool) -> str:
-    """What was asked of a plan, as a command that builds what it picked."""
-    values: dict[str, Any] = {"out": PLANNED_OUT} if given.config is None else {}
-    values |= {**given.values, "window.overlap": overlap}
-    if compress:
-        values["output.compress"] = "zstd"
-    words = ["gristmill", "build", *values.pop("sources", ())]
-    words += ["--config", str(given.config)] if given.config is not None else []
+def _build_line(values: dict[str, Any], toml: Path | None) -> str:
+    """The command that builds with these settings."""
+    sources = list(values.get("sources", ()))
+    needs_dashes = any(source.startswith("-") for source in sources)
+    words = ["gristmill", "build", *(() if needs_dashes else sources)]
+    words += _option_words("--config", toml) if toml is not None else []
     for option in _options():
         value = values.get(option.setting)
         for one in value if option.repeats and value else [value]:
-            if one is not None:
-                words += [option.flag] if option.metavar is None else [option.flag, str(one)]
-    return shlex.join(words)
+            if one is not None and option.metavar is None:
+                words.append(option.flag)
+            elif one is not None:
+                words += _option_words(option.flag, one)
+    words += ["--", *sources] if needs_dashes else []
+    return " ".join(shell_word(word) for word in words)
+
+
+def _option_words(flag: str, value: object) -> list[str]:
+    return [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
 
 
 def check(arguments: Sequence[str]) -> int:
@@ -270,6 +293,8 @@ def check(arguments: Sequence[str]) -> int:
 
 
 def bench(arguments: Sequence[str]) -> int:
+    from gristmill.bench.methods import METHODS  # noqa: PLC0415 - no other command needs them
+
     parser = _parser(
         "bench [SOURCE] [options]",
         "Measure what each way of making the dataset costs and gives, on your code and your machine: the plain script "
@@ -277,7 +302,12 @@ def bench(arguments: Sequence[str]) -> int:
         "its steps, and the floor. Prints tables and writes a page with a chart. "
         "For example: gristmill bench my-repo --sample 300",
     )
-    parser.add_argument("source", metavar="SOURCE", nargs="?", help="a folder (default: Python's standard library)")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = textwrap.fill(parser.description or "", 80)
+    parser.epilog = "methods:\n" + "\n".join(f"  {method.name:<30} {method.what}" for method in METHODS)
+    parser.add_argument(
+        "sources", metavar="SOURCE", nargs="*", help="a folder or a file (default: Python's standard library)"
+    )
     parser.add_argument(
         "--out",
         metavar="FILE",
@@ -287,7 +317,9 @@ def bench(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--runs", metavar="N", type=int, default=1, help="time each method so often; medians are told (default: 1)"
     )
-    parser.add_argument("--only", metavar="NAME", action="append", default=[], help="run only this method; repeatable")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", default=[], help="run only this method (see below); repeatable"
+    )
     parser.add_argument("--sample", metavar="N", type=int, help="give the slow methods only N files, and say so")
     parser.add_argument(
         "--expand-to",
@@ -301,7 +333,9 @@ def bench(arguments: Sequence[str]) -> int:
     parser.add_argument("--tokenizer", metavar="NAME", default="codebert", help="as in build (default: codebert)")
     parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
     _add_output_options(parser, "the result")
-    given = parser.parse_intermixed_args(arguments)
+    given = _parse_intermixed(parser, arguments)
+    if len(given.sources) > 1:
+        raise ConfigError(f"bench takes one SOURCE, got {len(given.sources)}.")
     with _signals_held("gristmill.bench.bench"):
         from gristmill.bench.bench import Asked, bench  # noqa: PLC0415 - --help does without
         from gristmill.bench.page import Page  # noqa: PLC0415
@@ -309,8 +343,13 @@ def bench(arguments: Sequence[str]) -> int:
     page = Page(given.out)  # refuses at once what it must not overwrite
     names = ("runs", "only", "sample", "expand_to", "keep", "tokenizer")
     asked = Asked(**{name: getattr(given, name) for name in names}, workers=_workers(given.workers) or "auto")
-    command = shlex.join(["gristmill", "bench", *arguments])
-    result = bench(given.source, asked, progress=gristmill.Progress(quiet=given.quiet or given.json), command=command)
+    command = " ".join(shell_word(word) for word in ("gristmill", "bench", *arguments))
+    result = bench(
+        next(iter(given.sources), None),
+        asked,
+        progress=gristmill.Progress(quiet=given.quiet or given.json),
+        command=command,
+    )
     page.write(result)
     if given.json:
         print(bench_json(result))

@@ -158,7 +158,7 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_types(self, "rules.")
-        names = {field.name for field in msgspec.structs.fields(self)} - {"languages"}
+        names = set(rule_names())
         tables = {"rules": {name: getattr(self, name) for name in names}}
         tables |= {f"rules.languages.{language}": table for language, table in self.languages.items()}
         for place, table in tables.items():
@@ -271,6 +271,10 @@ def setting_names() -> list[str]:
         else:
             names.append(field.name)
     return names
+
+
+def rule_names() -> list[str]:
+    return [field.name for field in msgspec.structs.fields(RulesConfig) if field.name != "languages"]
 
 
 def default_of(setting: str) -> Any:

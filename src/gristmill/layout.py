@@ -31,7 +31,7 @@ def is_dataset_folder(folder: Path) -> bool:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    beside = path.with_name(path.name + ".part")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         beside.write_bytes(content)
         os.replace(beside, path)

@@ -9,6 +9,9 @@ spaces, newlines or terminal escapes in it, is itself.
 
 import os
 import re
+import shlex
+
+UNPRINTED = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
 
 def path_text(path: str) -> str:
@@ -29,6 +32,14 @@ def system_path(text: str) -> str:
         text.encode(),
     )
     return os.fsdecode(raw)
+
+
+def shell_word(word: str) -> str:
+    r"""As a shell takes it; what cannot be printed as bash and zsh do: `$'caf\xe9.py'`."""
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = (f"\\x{byte:02x}" if byte in UNPRINTED else chr(byte) for byte in os.fsencode(word))
+    return f"$'{''.join(escaped)}'"
 
 
 def printable(text: str) -> str:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -18,6 +19,7 @@ import msgspec
 
 import gristmill
 from gristmill.bench.corpus import Found, default_source, gather, num_bytes, sample_of
+from gristmill.bench.describing import KeptRun
 from gristmill.bench.job import Job
 from gristmill.bench.keeping import keep_as_dataset
 from gristmill.bench.methods import Method, Setup, chosen, command_of, phases_of, why_skipped
@@ -37,7 +39,7 @@ from gristmill.tokenizing.locating import locate
 from gristmill.tokenizing.tokenizer import tokenizer_for
 
 LONG_RUN_SECONDS = 10.0
-"""A watched run of this length counts: looking at its memory is then below the noise."""
+"""A watched run of this length counts: looking at its memory is then a small part of it."""
 PACKAGES = ("gigatoken", "tokenizers", "datasets", "orjson", "numpy")
 
 
@@ -81,22 +83,23 @@ def bench(
         setup = Setup(
             source=os.path.join(found.source.root, *(found.source.only or ())),
             tokenizer=asked.tokenizer,
-            left_out=found.left_out,
+            withheld=found.withheld,
             has_notebooks=any(file.language == NOTEBOOK for file in found.files),
             workers=asked.workers,
         )
         reasons = {method.name: why_skipped(method, engine) for method in methods}
-        contenders = [Contender(method, job, setup, asked.sample) for method in methods if reasons[method.name] is None]
+        all_runs = [MethodRuns(method, job, setup, asked.sample) for method in methods if reasons[method.name] is None]
         results = []
         for turn in range(asked.runs):
-            for contender in contenders:
-                contender.take_turn(progress)
+            for runs in all_runs:
+                runs.take_turn(progress)
                 if turn == asked.runs - 1:
-                    results.append(contender.result())
+                    with progress.phase(f"{runs.method.name} quality"):
+                        results.append(runs.result())
                     if keep is not None:
-                        target = Path(keep, contender.method.name)
-                        keep_as_dataset(contender.out, target, contender.job, contender.method.name, definition)
-                contender.clear()
+                        target = Path(keep, runs.method.name)
+                        keep_as_dataset(runs.out, target, runs.job, runs.last_run(), definition)
+                runs.clear()
     return Bench(
         methods=results,
         skipped=[Skipped(name=name, why=why) for name, why in reasons.items() if why is not None],
@@ -107,22 +110,24 @@ def bench(
             tokens=sum(file.num_tokens for file in found.files),
             tokenizer=definition.name,
         ),
-        machine=machine(),
+        machine=this_machine(),
         command=command,
     )
 
 
-class Contender:
+class MethodRuns:
     """One method: its job, and the runs it has had."""
 
     def __init__(self, method: Method, job: Job, setup: Setup, sample: int | None) -> None:
         self.method, self._setup = method, setup
         self.out = Path(job.out, method.name)
         files = sample_of(job.files, sample) if sample is not None and method.is_slow else job.files
-        self.job = msgspec.structs.replace(job, files=files, out=str(self.out))
+        self._scale = num_bytes(job.files) / num_bytes(files)
+        expand_to = None if job.expand_to is None else round(job.expand_to / self._scale)
+        self.job = msgspec.structs.replace(job, files=files, out=str(self.out), expand_to=expand_to)
         self._job_file = self.out.with_suffix(".job.json")
         self._job_file.write_bytes(msgspec.json.encode(self.job))
-        self._scale = num_bytes(job.files) / num_bytes(files)
+        self._started_at = datetime.now(UTC)
         self._peak_mb = 0.0
         self._timed: list[Ran] = []
         self._phases: list[dict[str, float | None]] = []
@@ -143,9 +148,18 @@ class Contender:
         self.clear()
         if self.method.module is not None:  # gristmill makes its own
             self.out.mkdir()
+        self._started_at = datetime.now(UTC)
         command = command_of(self.method, self._setup, job_file=self._job_file, out=self.out)
-        stderr = self.out.with_suffix(".stderr")
-        return run(self.method.name, command, stderr=stderr, progress=progress, watched=watched)
+        return run(self.method.name, command, progress=progress, watched=watched)
+
+    def last_run(self) -> KeptRun:
+        seconds = {phase: value for phase, value in self._phases[-1].items() if value is not None}
+        return KeptRun(
+            method=self.method.name,
+            started_at=self._started_at,
+            seconds={**seconds, "total": self._timed[-1].seconds},
+            workers=self.job.workers if self.method.uses_workers else 1,
+        )
 
     def result(self) -> MethodResult:
         """Of all its turns, and of what the last one left."""
@@ -176,7 +190,7 @@ class Contender:
             shutil.rmtree(self.out)
 
 
-def machine() -> Machine:
+def this_machine() -> Machine:
     versions = {"gristmill": gristmill.__version__}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -198,7 +212,7 @@ def _job(found: Found, definition: Definition, work: Path, asked: Asked) -> Job:
     tokenizer_file.write_bytes(msgspec.json.encode({**tree, "truncation": None, "padding": None}))
     return Job(
         files=found.files,
-        root=found.source.root,
+        root=os.path.join(found.source.root, *(found.source.only or ())),
         tokenizer=str(tokenizer_file),
         prefix=definition.template.prefix,
         suffix=definition.template.suffix,
@@ -223,6 +237,9 @@ def _work_folder(keep: str | None) -> Iterator[Path]:
         raise OutputError(f"cannot make the folder {keep or tempfile.gettempdir()!r}: {error.strerror}.") from None
     try:
         yield Path(os.path.realpath(folder))
+    except OSError as error:
+        advice = "Name another --keep folder." if keep is not None else "Set TMPDIR to a folder with more room."
+        raise OutputError(f"cannot write to {folder!r}: {error.strerror or error}. {advice}") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if keep is not None and is_new:

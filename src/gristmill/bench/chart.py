@@ -22,6 +22,8 @@ from gristmill.bench.telling import (
 )
 from gristmill.naming import printable
 
+CHART_HEAD = "<!-- made by gristmill bench -->"
+"""The first line: by it a chart is known as one of these."""
 WIDTH = 1000
 MARGIN = 24
 ROW_HEIGHT = 28
@@ -57,6 +59,7 @@ def chart_svg(result: Bench) -> str:
     area = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     edge = f'rx="8" fill="{BACKGROUND}" stroke="{BORDER}"'
     parts = [
+        CHART_HEAD,
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {area} font-family="{FONT}" font-size="12">',
         "<title>Seconds by phase, size and leakage of each method</title>",
         f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" {edge}/>',
@@ -126,9 +129,8 @@ def _rows(result: Bench) -> Iterator[str]:
 
 
 def _stacked(method: MethodResult, panel: Panel, top: float, most: float) -> Iterator[str]:
-    """Where phases overlap in time, they share the bar in proportion."""
     parts = {phase: method.phase_for_all(phase) or 0.0 for phase in PHASES}
-    parts[START] = method.start
+    parts[START] = method.other_seconds
     total = sum(parts.values()) or 1.0
     at = panel.left
     for phase, seconds in parts.items():

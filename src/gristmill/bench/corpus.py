@@ -14,7 +14,7 @@ from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import scan
 from gristmill.naming import printable
 from gristmill.progress import Progress
-from gristmill.records import Drop, SourceFile
+from gristmill.records import Document
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 
@@ -22,8 +22,9 @@ class Found(NamedTuple):
     source: Source
     files: list[JobFile]
     """In path order."""
-    left_out: list[str]
-    """Paths that gristmill would take and the others cannot: text that is not UTF-8, or under such a name."""
+    withheld: list[str]
+    """Paths that gristmill would take and the others cannot: text that is not UTF-8, or under such a name; and files
+    without tokens."""
 
 
 def default_source() -> str:
@@ -33,7 +34,7 @@ def default_source() -> str:
 
 def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path) -> Found:
     (source,) = resolve_sources([name])
-    if Path(source.root) in (work, *work.parents):
+    if source.only is None and Path(source.root) in (work, *work.parents):
         raise ConfigError(
             f"the outputs would lie inside the source, at {str(work)!r}. Name a --keep folder or TMPDIR elsewhere."
         )
@@ -42,28 +43,31 @@ def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path) -
     listed = scan([name], config).files
     with progress.phase("read", total=len(listed)) as step:
         for file in listed:
-            taken = _taken(file, config, tokenizer)
-            if isinstance(taken, JobFile):
-                found.files.append(taken)
-            elif taken:
-                found.left_out.append(file.path)
+            document = read_document(file, config)
+            if isinstance(document, Document):  # gristmill drops the others by itself
+                job_file = _job_file(document, tokenizer)
+                if job_file is None:
+                    found.withheld.append(file.path)
+                else:
+                    found.files.append(job_file)
             step.advance(1)
     if not found.files:
-        what = f"none of the {len(listed):,} files found is UTF-8 text" if listed else "no files were found"
+        what = (
+            f"none of the {len(listed):,} files found is UTF-8 text under such a name"
+            if listed
+            else "no files were found"
+        )
         raise InputError(f"nothing to measure in {printable(name)!r}: {what}. Name another source.")
     return found
 
 
-def _taken(file: SourceFile, config: ScanConfig, tokenizer: Tokenizer) -> JobFile | bool:
-    """Else whether it has to be kept from gristmill, which drops empty and binary files by itself."""
-    document = read_document(file, config)
-    if isinstance(document, Drop):
-        return False
+def _job_file(document: Document, tokenizer: Tokenizer) -> JobFile | None:
+    file = document.file
     if document.encoding != "utf-8" or not _is_utf8(file.location):
-        return True
+        return None
     num_tokens = len(tokenizer.encode(document.text).ids)
     if not num_tokens:
-        return True
+        return None
     return JobFile(
         location=file.location,
         path=file.path,

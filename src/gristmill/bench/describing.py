@@ -1,8 +1,7 @@
 """The manifest of rows that no build made: what was found in them, and nothing that was not."""
 
-import hashlib
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 import gristmill
-from gristmill.bench.job import Job
+from gristmill.bench.job import WINDOW_LENGTH, Job
 from gristmill.bench.quality import Shown
 from gristmill.bench.reading import Row
 from gristmill.config import (
@@ -22,6 +21,7 @@ from gristmill.config import (
     SplitConfig,
     WindowConfig,
     fingerprint,
+    rule_names,
 )
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import (
@@ -37,17 +37,18 @@ from gristmill.manifest import (
     TokenizerFacts,
 )
 from gristmill.records import Split
-from gristmill.steps.finish import VERSIONED, machine
+from gristmill.steps.finish import VERSIONED, digest_of, machine
 from gristmill.tokenizing.definition import Definition
 
-WINDOW_LENGTH = 512
-"""Of every method."""
 
+class KeptRun(NamedTuple):
+    """How the rows came about."""
 
-class Method(NamedTuple):
-    name: str
+    method: str
+    started_at: datetime
     seconds: dict[str, float]
     """By phase, and `total`."""
+    workers: int
 
 
 class KeptSplit:
@@ -74,21 +75,19 @@ class KeptSplit:
         return sum(map(self.shown.num_tokens, self.shown.files()))
 
 
-def describe(
-    folder: Path, splits: dict[Split, KeptSplit], job: Job, method: Method, definition: Definition
-) -> Manifest:
+def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRun, definition: Definition) -> Manifest:
     columns = next((kept.columns for kept in splits.values() if kept.columns), [])
-    own_files = {name: _digest_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
+    own_files = {name: digest_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
     files = {name: facts for kept in splits.values() for name, facts in kept.files.items()}
     config = _config(splits, is_padded="attention_mask" in columns, num_special=len(job.prefix) + len(job.suffix))
     digests = [facts.sha256 for facts in files.values()]
     return Manifest(
         format=FORMAT,
         gristmill=gristmill.__version__,
-        fingerprint=fingerprint(config, definition.key, gristmill.__version__, method.name, *digests),
+        fingerprint=fingerprint(config, definition.key, gristmill.__version__, run.method, *digests),
         settings=config.settings(),
         versions={name: version(name) for name in VERSIONED},
-        tokenizer=_tokenizer_facts(job, method.name, definition),
+        tokenizer=_tokenizer_facts(job, run.method, definition),
         sources=[
             SourceFacts(repo=repo, commit=None, found=found)
             for repo, found in sorted(Counter(file.repo for file in job.files).items())
@@ -107,11 +106,11 @@ def describe(
         splits=_split_facts(splits),
         tokens_by_language=_tokens_by_language(splits, job),
         files={**files, **own_files},
-        warnings=[f"made by the method {method.name!r} of gristmill bench, not by a build"],
+        warnings=[f"made by the method {run.method!r} of gristmill bench, not by a build"],
         run=Run(
-            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            seconds=method.seconds,
-            workers=job.workers,
+            started_at=run.started_at.isoformat(timespec="seconds"),
+            seconds=run.seconds,
+            workers=run.workers,
             source_bytes=sum(file.num_bytes for file in job.files),
             **machine(),
         ),
@@ -120,7 +119,7 @@ def describe(
 
 def _config(splits: dict[Split, KeptSplit], *, is_padded: bool, num_special: int) -> Config:
     """The settings of a build that does no more to the files than the method did."""
-    rules = {field.name: False for field in msgspec.structs.fields(RulesConfig) if field.name != "languages"}
+    rules = dict.fromkeys(rule_names(), False)
     return Config(
         sources=["."],
         out=".",
@@ -201,8 +200,3 @@ def _tokens_by_language(splits: dict[Split, KeptSplit], job: Job) -> dict[str, d
         for split, kept in splits.items():
             by_split[split] += kept.shown.num_tokens((file.repo, file.path))
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
-
-
-def _digest_of(path: Path) -> FileFacts:
-    content = path.read_bytes()
-    return FileFacts(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())

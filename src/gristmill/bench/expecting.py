@@ -23,6 +23,11 @@ SMALLER_EXPECTED = 0.40
 NOTICEABLE = 0.05
 OTHER_OVERLAP = ("floor", "datasets", "gristmill-plain")
 """The first of them that ran stands for overlap 256: none leaves a file out."""
+TOKENIZING_OTHERWISE = {
+    "batch": "batches in processes",
+    "gristmill-plain": "another tokenizer engine in processes, with reading",
+    "gristmill": "the same with cleaning",
+}
 SIZES_COMPARED = ("threads", "gristmill", "gristmill-zstd")
 
 
@@ -53,7 +58,19 @@ def _threads(original: MethodResult, threads: MethodResult, result: Bench) -> It
         f"in `original` and {_seconds(threads, after)} with 8 threads on {cores_text(result)}: {_speed(ratio)}. "
         f"The whole took {_seconds(original, original.seconds_for_all)} and "
         f"{_seconds(threads, threads.seconds_for_all)}: {_speed(original.seconds_for_all / threads.seconds_for_all)}."
+        f"{_instead_of_threads(result)}"
     )
+
+
+def _instead_of_threads(result: Bench) -> str:
+    """What tokenizing took where something else was done about it."""
+    told = []
+    for name, words in TOKENIZING_OTHERWISE.items():
+        method = method_named(name, result)
+        seconds = _phase(method, "tokenize") if method is not None else 0.0
+        if method is not None and seconds:
+            told.append(f"{words}, {_seconds(method, seconds)} (`{name}`)")
+    return f" Instead: {'; '.join(told)}." if told else ""
 
 
 def _jsonl(original: MethodResult, threads: MethodResult) -> Iterator[str]:
@@ -75,10 +92,12 @@ def _overlap(original: MethodResult, other: MethodResult) -> Iterator[str]:
     if not original.places or not other.places:
         return
     natural, places = original.places * original.scale, other.places * other.scale
+    verdict = f" {_verdict(places < natural)}" if original.scale == other.scale else ""
     yield (
-        f"**“Overlap 256 means fewer sequences.”** {_verdict(places < natural)} Overlap 128 gave "
+        f"**“Overlap 256 means fewer sequences.”**{verdict} Overlap 128 gave "
         f"{about(original, f'{natural:,.0f}')} windows before any was copied (`original`), overlap 256 "
-        f"{about(other, f'{places:,.0f}')} (`{other.name}`): {_amount(places / natural)}. The rows of `original` show "
+        f"{about(other, f'{places:,.0f}')} (`{other.name}`): {_amount(places / natural)}. What two windows share, the "
+        "second does not bring: the larger the overlap, the more windows a file takes. The rows of `original` show "
         f"each token {original.redundancy:.2f} times, copies included; those of `{other.name}` "
         f"{other.redundancy:.2f} times."
     )
@@ -91,7 +110,12 @@ def _smaller(original: MethodResult, others: list[MethodResult]) -> Iterator[str
     sizes = [f"`{one.name}` {size_of(one)} ({_size_change(one.bytes * one.scale / before)})" for one in others]
     is_smaller = [1 - one.bytes * one.scale / before >= SMALLER_EXPECTED for one in others]
     verdict = "True of all here." if all(is_smaller) else "True of some here." if any(is_smaller) else "Not here."
-    yield f"**“40 % smaller.”** {verdict} `original` wrote {about(original, size_text(before))}, {', '.join(sizes)}."
+    wrote = f"`original` wrote {about(original, size_text(before))}, {', '.join(sizes)}"
+    has_both = len(others) > 1 and others[0].name == "threads"
+    why = (
+        " JSON Lines alone make that of `threads`; the others also write no copies and no padding." if has_both else ""
+    )
+    yield f"**“40 % smaller.”** {verdict} {wrote}.{why}"
 
 
 def _phase(method: MethodResult, phase: str) -> float:

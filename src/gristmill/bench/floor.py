@@ -1,4 +1,4 @@
-"""The floor: read the listed files, encode with gigatoken, write windows, and no more. Nothing is found or decided.
+"""The floor of one process: read the listed files, encode with gigatoken, write windows, and no more.
 
 python -m gristmill.bench.floor JOB.json
 """

@@ -36,7 +36,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     files: list[JobFile]
     """In path order, UTF-8 text all of them."""
     root: str
-    """The folder they lie in."""
+    """The folder they lie in, or the only one of them."""
     tokenizer: str
     """A tokenizer.json."""
     prefix: tuple[int, ...]

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from gristmill.bench.describing import KeptSplit, Method, describe
-from gristmill.bench.job import PHASES_FILE, Job
+from gristmill.bench.describing import KeptRun, KeptSplit, describe
+from gristmill.bench.job import Job
 from gristmill.bench.reading import Row, data_files, decoded, raw_rows
 from gristmill.errors import OutputError
 from gristmill.layout import FILES, data_file_name
@@ -25,17 +25,16 @@ from gristmill.records import Split
 from gristmill.tokenizing.definition import Definition
 
 
-def keep_as_dataset(out: Path, target: Path, job: Job, method: str, definition: Definition) -> None:
+def keep_as_dataset(out: Path, target: Path, job: Job, run: KeptRun, definition: Definition) -> None:
     """Takes `out` apart: its rows are moved where that is enough."""
     with _beside(target) as folder:
         if (out / FILES).is_file():
             for path in sorted(out.iterdir()):
-                if path.name != PHASES_FILE:
-                    shutil.move(path, folder / path.name)
+                shutil.move(path, folder / path.name)
             return
         definition.write(folder)
         splits = {split: _take(split, out, folder, job) for split in Split}
-        write_manifest(describe(folder, splits, job, Method(method, _seconds(out)), definition), folder)
+        write_manifest(describe(folder, splits, job, run, definition), folder)
 
 
 @contextmanager
@@ -94,11 +93,3 @@ def _measure(path: Path, split: Split, kept: KeptSplit) -> FileFacts:
     for row in decoded(path, lines(), Row):
         kept.add(row)
     return FileFacts(bytes=num_bytes, sha256=digest.hexdigest(), rows=num_rows, split=split)
-
-
-def _seconds(out: Path) -> dict[str, float]:
-    """By phase, as the method noted them."""
-    path = out / PHASES_FILE
-    phases = msgspec.json.decode(path.read_bytes(), type=dict[str, float | None]) if path.is_file() else {}
-    seconds = {phase: value for phase, value in phases.items() if value is not None}
-    return {**seconds, "total": sum(seconds.values())}

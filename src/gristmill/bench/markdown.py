@@ -1,11 +1,14 @@
 """What a benchmark found, as a page to commit: tables, the chart, and what people expect beside what was measured."""
 
+import os
 import re
 from collections.abc import Iterable, Sequence
+from urllib.parse import quote
 
 from gristmill.bench.expecting import expectations
-from gristmill.bench.results import PHASES, Bench, MethodResult
+from gristmill.bench.results import PHASES, Bench
 from gristmill.bench.telling import (
+    ABOUT,
     START,
     has_joined_phases,
     l50_text,
@@ -29,6 +32,7 @@ HEADING = "# What each way of making the dataset costs and gives"
 """The first line: by it a page is known as one of these."""
 DEFAULT = "gristmill"
 WITHOUT = "gristmill-no-"
+READING_TEXT = ("original", "threads", "batch")
 MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
@@ -40,8 +44,8 @@ def bench_markdown(result: Bench, chart: str) -> str:
         HEADING,
         _code(result.command),
         f"{_text(machine_text(result))}.",
-        f"The files: {_text(corpus.source)}, {_text(facts)}. Each method ran in fresh processes, on the same files.",
-        f"![Seconds by phase, size and leakage of each method](<{_link(chart)}>)",
+        f"The files: {_text(corpus.source)}, {_text(facts)}. Each method ran in fresh processes, {_on(result)}.",
+        f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
         _short(result),
         *_notes(result),
         *_section("Seconds by phase", _phases(result)),
@@ -51,6 +55,11 @@ def bench_markdown(result: Bench, chart: str) -> str:
         *_section("The methods", _legend(result)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _on(result: Bench) -> str:
+    sampled = any(method.scale != 1 for method in result.methods)
+    return f"those marked {ABOUT} on a part of these files" if sampled else "all on these files"
 
 
 def _section(title: str, *parts: str) -> list[str]:
@@ -102,18 +111,25 @@ def _quality(result: Bench) -> str:
         ]
         for method in result.methods
     )
+    reading = (
+        " The plain script and its relatives read files as text, which loses carriage returns, and make a special "
+        "token of what is spelled like one."
+    )
     meaning = (
         "Distinct: windows that are no copy of another. Times shown: how often a token is in the windows that show it. "
-        "Tokens lost: no window shows them, and nothing says why; reading files as text, as `original` and its "
-        "relatives do, loses carriage returns, and `</s>` in a file becomes a control token. "
+        f"Tokens lost: no window shows them, and nothing says why.{reading if _reads_text(result) else ''} "
         "Left out: no window shows them, and files.jsonl says why. "
         "L50: held-out tokens in spans of 50 or more that train has too."
     )
     return f"{_table(headings, rows)}\n\n{meaning}"
 
 
+def _reads_text(result: Bench) -> bool:
+    return any(method_named(name, result) is not None for name in READING_TEXT)
+
+
 def _steps(result: Bench) -> list[str]:
-    """Each is the default less the build without it."""
+    """Each is the default less the build without it, by the fastest run of either: noise only ever adds."""
     default = method_named(DEFAULT, result)
     without = [method for method in result.methods if method.name.startswith(WITHOUT)]
     if default is None or not without:
@@ -121,24 +137,18 @@ def _steps(result: Bench) -> list[str]:
     rows = (
         [
             _name(method.name.removeprefix(WITHOUT)),
-            f"{default.seconds_for_all - method.seconds_for_all:+.2f}",
-            seconds_of(method),
+            f"{default.seconds_min - method.seconds_min:+.2f}",
+            short_seconds(method.seconds_min),
             windows_of(method),
             l50_text(method),
         ]
         for method in without
     )
     table = _table(("step", "seconds it costs", "seconds without it", "windows without it", "L50 without it"), rows)
-    has = f"With all of them: {seconds_of(default)} s, {windows_of(default)} windows, L50 {l50_text(default)}."
-    return [table, f"{has}{_spread_words([default, *without])}"]
-
-
-def _spread_words(methods: Sequence[MethodResult]) -> str:
-    """Below this, what a step costs is not known."""
-    if any(method.runs == 1 for method in methods):
-        return " One run each: small differences mean nothing."
-    widest = max(method.seconds_max - method.seconds_min for method in methods)
-    return f" Runs of one method differ by up to {short_seconds(widest)} s: a smaller difference means nothing."
+    least = f"{short_seconds(default.seconds_min)} s"
+    has = f"With all of them: {least}, {windows_of(default)} windows, L50 {l50_text(default)}."
+    runs = " By the fastest run of each, which noise disturbs least."
+    return [table, f"{has}{runs if default.runs > 1 else ' One run each: small differences mean nothing.'}"]
 
 
 def _legend(result: Bench) -> str:
@@ -170,5 +180,5 @@ def _code(text: str) -> str:
     return f"{fence}{blank}{printable(text)}{blank}{fence}"
 
 
-def _link(path: str) -> str:
-    return re.sub(r"[<>\\\n]", lambda match: f"%{ord(match[0]):02X}", path)
+def _link(name: str) -> str:
+    return quote(os.fsencode(name))

@@ -6,15 +6,17 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from gristmill.bench.job import PHASES_FILE
 from gristmill.bench.results import PHASES
-from gristmill.config import RulesConfig
+from gristmill.config import rule_names
 from gristmill.errors import ConfigError
-from gristmill.tokenizing.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from gristmill.tokenizing.tokenizer import Tokenizer
 
 FAST_ENGINE = "gigatoken"
 GITIGNORE_META = frozenset("*?[]\\!# ")
@@ -37,6 +39,7 @@ class Method(NamedTuple):
     is_slow: bool = False
     """Runs on a sample where one is asked for."""
     needs_fast_engine: bool = False
+    uses_workers: bool = False
     options: tuple[str, ...] = ()
     """Of `gristmill build`."""
     without_rules: bool = False
@@ -48,8 +51,8 @@ class Setup(NamedTuple):
     source: str
     tokenizer: str
     """As the user names it."""
-    left_out: Sequence[str]
-    """Paths to keep from gristmill, as no other method has them."""
+    withheld: Sequence[str]
+    """Paths that gristmill is not given, as no other method has them."""
     has_notebooks: bool
     workers: int | str
 
@@ -61,7 +64,7 @@ NO_DECONTAMINATION = ("--decontaminate", "off")
 METHODS = (
     Method(
         "original",
-        "a plain script: one file at a time, 2.75 times as many rows by copying, indented JSON",
+        "a plain script: one file at a time, more rows by copying, indented JSON",
         module="gristmill.bench.original",
         packages=("tokenizers",),
         is_slow=True,
@@ -79,6 +82,7 @@ METHODS = (
         module="gristmill.bench.batch",
         packages=("tokenizers",),
         is_slow=True,
+        uses_workers=True,
     ),
     Method(
         "datasets",
@@ -86,6 +90,7 @@ METHODS = (
         module="gristmill.bench.hf_datasets",
         packages=("tokenizers", "datasets"),
         is_slow=True,
+        uses_workers=True,
     ),
     Method("gristmill", "gristmill build, as it comes"),
     Method("gristmill-no-rules", "without the rules for what is worth learning from", without_rules=True),
@@ -101,7 +106,7 @@ METHODS = (
     Method("gristmill-zstd", "as it comes, with rows compressed", options=("--compress", "zstd")),
     Method(
         "floor",
-        "read, encode with gigatoken, write windows: nothing found, decided or split",
+        "in one process: read, encode with gigatoken, write windows; nothing is found, decided or split",
         module="gristmill.bench.floor",
         needs_fast_engine=True,
     ),
@@ -119,7 +124,7 @@ def chosen(names: Sequence[str]) -> list[Method]:
     return [method for method in METHODS if not names or method.name in names]
 
 
-def why_skipped(method: Method, tokenizer: Tokenizer) -> str | None:
+def why_skipped(method: Method, tokenizer: "Tokenizer") -> str | None:
     for package in method.packages:
         if find_spec(package) is None:
             return f"{package} is not installed: pip install 'gristmill[bench]'"
@@ -151,20 +156,18 @@ def phases_of(method: Method, out: Path, last_line: bytes) -> dict[str, float | 
 
 def _settings(method: Method, setup: Setup) -> str:
     """A configuration file, as thousands of patterns would be too long for a command line."""
-    patterns = ",\n".join(_toml_text(_pattern(path)) for path in setup.left_out)
+    patterns = ",\n".join(_toml_text(_pattern(path)) for path in setup.withheld)
     lines = ["[scan]", f"exclude = [{patterns}]"]
     if setup.has_notebooks:
         lines.append('notebooks = "raw"')  # the text that the others have
     if method.without_rules:
-        rules = (field.name for field in msgspec.structs.fields(RulesConfig) if field.name != "languages")
-        lines += ["[rules]", *(f"{name} = false" for name in rules)]
+        lines += ["[rules]", *(f"{name} = false" for name in rule_names())]
     return "\n".join(lines) + "\n"
 
 
 def _pattern(path: str) -> str:
-    """For a .gitignore, meaning this path alone; ? for what no pattern can hold."""
-    characters = (f"\\{char}" if char in GITIGNORE_META else char if char.isprintable() else "?" for char in path)
-    return "/" + "".join(characters)
+    """For a .gitignore, meaning this path alone."""
+    return "/" + "".join(f"\\{char}" if char in GITIGNORE_META else char for char in path)
 
 
 def _toml_text(text: str) -> str:

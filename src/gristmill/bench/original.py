@@ -65,7 +65,8 @@ def run(job: Job, *, tokenize: Tokenize, write: Write) -> None:
 
 def find_files(job: Job) -> list[JobFile]:
     wanted = {file.location: file for file in job.files}
-    found = [wanted[str(path)] for path in Path(job.root).rglob("*") if str(path) in wanted]
+    root = Path(job.root)
+    found = [wanted[str(path)] for path in (root, *root.rglob("*")) if str(path) in wanted]
     return sorted(found, key=lambda file: file.path)
 
 

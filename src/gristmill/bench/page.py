@@ -1,29 +1,27 @@
 """The page that a benchmark leaves, and its chart beside it: written whole, over nothing but an earlier one."""
 
+import os
 from pathlib import Path
 
-from gristmill.bench.chart import chart_svg
+from gristmill.bench.chart import CHART_HEAD, chart_svg
 from gristmill.bench.markdown import HEADING, bench_markdown
 from gristmill.bench.results import Bench
 from gristmill.errors import OutputError
 from gristmill.layout import write_atomically
 
 CHART_SUFFIX = ".svg"
-CHART_HEAD = b"<svg"
 
 
 class Page:
     def __init__(self, path: str) -> None:
         """Before anything runs: minutes of work are not lost to a name."""
-        self.path = Path(path).expanduser()
+        self.path = Path(os.path.expanduser(path))
+        if not self.path.name or self.path.is_dir() or self.path.suffix == CHART_SUFFIX:
+            raise OutputError(f"{path!r} cannot be the page. Name a file with --out, like bench.md.")
         self.chart = self.path.with_suffix(CHART_SUFFIX)
-        if self.path.suffix == CHART_SUFFIX:
-            raise OutputError(f"{path!r} is the chart's name. Name the page with --out, like bench.md.")
-        if not self.path.parent.is_dir():
-            raise OutputError(
-                f"there is no folder {str(self.path.parent)!r} for the page. Make it, or name another --out."
-            )
-        for place, head in ((self.path, HEADING.encode()), (self.chart, CHART_HEAD)):
+        if not os.access(self.path.parent, os.W_OK):
+            raise OutputError(f"cannot write into {str(self.path.parent)!r}. Name a page elsewhere with --out.")
+        for place, head in ((self.path, HEADING.encode()), (self.chart, CHART_HEAD.encode())):
             if not _may_replace(place, head):
                 raise OutputError(f"{str(place)!r} exists and is no benchmark's. Name another page with --out.")
 

@@ -37,7 +37,7 @@ class MethodResult(Quality, frozen=True, kw_only=True):
     phases: dict[str, float | None]
     """Medians; None: done in one with another phase. What is missing to `seconds`: starting, importing, ending."""
     peak_mb: float
-    """Of all its processes together, shared pages counted once."""
+    """Of all its processes together; on Linux shared pages count once."""
     bytes: int
     """Of the data files."""
     files: int
@@ -46,18 +46,15 @@ class MethodResult(Quality, frozen=True, kw_only=True):
     """Source bytes of all files per source byte it ran on; 1: on all of them."""
 
     @property
-    def start(self) -> float:
-        """Seconds that no phase accounts for: starting the interpreter, importing, ending."""
+    def other_seconds(self) -> float:
+        """What no phase accounts for: starting the interpreter, importing, ending."""
         return max(0.0, self.seconds - sum(value or 0.0 for value in self.phases.values()))
 
     @property
     def seconds_for_all(self) -> float:
-        return self.for_all(self.seconds)
-
-    def for_all(self, seconds: float) -> float:
-        """What a run that took so long would take on all files: phases that go with bytes grow, the others do not."""
+        """On all files: phases that go with bytes grow, starting and loading do not."""
         growing = sum(value or 0.0 for phase, value in self.phases.items() if phase != "load")
-        return seconds + (self.scale - 1) * growing
+        return self.seconds + (self.scale - 1) * growing
 
     def phase_for_all(self, phase: str) -> float | None:
         value = self.phases.get(phase, 0.0)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -23,27 +22,28 @@ from gristmill.progress import Progress, Step
 SECONDS_BETWEEN_LOOKS = 0.02
 SHARE_BETWEEN_LOOKS = 0.01
 STDERR_TAIL_BYTES = 4096
+SECONDS_TO_END = 5.0
 
 
 class Ran(NamedTuple):
     seconds: float
     """From the start of the interpreter to its end."""
     peak_mb: float | None
-    """Of all its processes, shared pages counted once; None: nobody looked."""
+    """Of all its processes, on Linux with shared pages counted once; None: nobody looked."""
     last_line: bytes
     """Of what it printed."""
 
 
-def run(name: str, command: Sequence[str], *, stderr: Path, progress: Progress, watched: bool) -> Ran:
+def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool) -> Ran:
     """To its end; whatever happens here in the meantime, no process of it is left."""
     psutil = require_psutil() if watched else None
-    with stderr.open("wb") as errors, _Telling(name, progress) as telling:
+    with _Telling(name, progress) as telling:
         started = time.perf_counter()
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         try:
-            with _MemoryWatch(psutil, process.pid) as memory:
+            with _MemoryWatch(psutil, process.pid) as memory, _LastWords(process) as words:
                 assert process.stdout is not None
                 for line in process.stdout:
                     telling.hear(line)
@@ -52,7 +52,7 @@ def run(name: str, command: Sequence[str], *, stderr: Path, progress: Progress, 
         finally:
             _end(process)
     if process.returncode:
-        raise OutputError(_failure(name, process.returncode, stderr))
+        raise OutputError(_failure(name, process.returncode, words.tail))
     return Ran(seconds, memory.peak_bytes / 1e6 if watched else None, telling.last_line)
 
 
@@ -64,23 +64,29 @@ def require_psutil() -> Any:
     return psutil
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _kill(process: "subprocess.Popen[bytes]") -> None:
     """It leads a group of its own, which all that it started belongs to."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
-def _failure(name: str, code: int, stderr: Path) -> str:
-    lines = stderr.read_bytes()[-STDERR_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    _kill(process)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _failure(name: str, code: int, stderr: bytes) -> str:
+    lines = stderr.decode("utf-8", "replace").split("\n")
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")
     said = said.removeprefix("gristmill: ").rstrip(".")
     if code == -signal.SIGKILL:
         said = said or "killed, likely for want of memory"
     ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return f"the method {name!r} ended {ended}: {said or 'it said nothing'}. Try --sample, or leave it out with --only."
+    advice = "--only leaves it out, --sample gives slow methods fewer files."
+    return f"the method {name!r} ended {ended}: {said or 'it said nothing'}. {advice}"
 
 
 class _Telling:
@@ -119,6 +125,31 @@ class _Telling:
     def _begin(self, name: str) -> None:
         self._phase.close()
         self._step = self._phase.enter_context(self._progress.phase(name))
+
+
+class _LastWords:
+    """The end of what a process says on its standard error, taken in as it comes: a full disk does not lose it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self.tail = b""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            _kill(self._process)
+        self._thread.join(SECONDS_TO_END)
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.tail = (self.tail + line)[-STDERR_TAIL_BYTES:]
 
 
 class _MemoryWatch:

@@ -70,8 +70,9 @@ def phase_cells(method: MethodResult) -> list[str]:
     cells = [method.name]
     for phase in PHASES:
         value = method.phase_for_all(phase)
-        cells.append("-" if value is None else about(method, short_seconds(value)) if value else "")
-    return [*cells, short_seconds(method.start)]
+        told = short_seconds(value or 0.0) if phase == "load" else about(method, short_seconds(value or 0.0))
+        cells.append("-" if value is None else told if value else "")
+    return [*cells, short_seconds(method.other_seconds)]
 
 
 def seconds_of(method: MethodResult) -> str:
@@ -81,7 +82,9 @@ def seconds_of(method: MethodResult) -> str:
 def spread_of(method: MethodResult) -> str:
     if method.runs == 1:
         return ""
-    return " - ".join(short_seconds(method.for_all(edge)) for edge in (method.seconds_min, method.seconds_max))
+    growth = method.seconds_for_all / method.seconds if method.seconds else 1.0
+    edges = (method.seconds_min * growth, method.seconds_max * growth)
+    return about(method, " - ".join(map(short_seconds, edges)))
 
 
 def size_of(method: MethodResult) -> str:
@@ -146,12 +149,13 @@ def cores_text(result: Bench) -> str:
 
 
 def sample_notes(result: Bench) -> list[str]:
-    return [
+    notes = [
         f"{ABOUT} {method.name}: measured on {method.files:,} of {result.corpus.files:,} files, scaled by bytes: "
         f"{short_seconds(method.seconds)} s measured"
         for method in result.methods
         if method.scale != 1
     ]
+    return [*notes, f"{ABOUT} memory, tokens lost and shares are those of the sample"] if notes else []
 
 
 def skip_notes(result: Bench) -> list[str]:
@@ -165,7 +169,8 @@ def has_joined_phases(result: Bench) -> bool:
 def _notes(result: Bench) -> list[str]:
     joined = ["-: not done, or in one with another phase"] if has_joined_phases(result) else []
     explained = [
-        "times shown: how often a token is in the windows that show it · L50: held-out tokens also in train",
+        "times shown: how often a token is in the windows that show it",
+        "L50: share of held-out tokens in spans of 50 or more that train has too",
         f"{START}: the interpreter, imports, and the end",
     ]
     return [*explained, *joined, *map(printable, (*sample_notes(result), *skip_notes(result)))]

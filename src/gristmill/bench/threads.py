@@ -2,7 +2,8 @@
 
     python -m gristmill.bench.threads JOB.json
 
-`Tokenizer.encode` holds Python's lock (tokenizers 0.23), so the threads take turns: what this gains, it gains writing.
+The threads take turns, as `Tokenizer.encode` holds Python's lock: what this gains, it gains in writing
+(benchmarks/bench.md).
 """
 
 import json

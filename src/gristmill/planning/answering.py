@@ -1,18 +1,22 @@
-"""What was counted -> a plan: pure arithmetic, for all files or for a sample of them."""
+"""What was counted -> a plan: pure arithmetic, for all files or for a sample of them.
+
+Of a sample, each file stands for as many as its weight says (planning/sampling.py).
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from gristmill.config import Config
+from gristmill.naming import path_text
 from gristmill.pipeline import Judged
 from gristmill.planning.budget import Wanted, pick
-from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, WINDOWS, Counts, Sizes
+from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, WINDOWS, Counts, RowsTried
 from gristmill.planning.result import Budget, OverlapPlan, Plan, Portion, Removed, Sample
-from gristmill.planning.sampling import Drawn, Estimate, TakenOut, estimate
-from gristmill.records import DropReason, PreparedDocument
+from gristmill.planning.sampling import Drawn, TakenOut, error_of
+from gristmill.records import Drop, DropReason, PreparedDocument, Split
 from gristmill.runners.local import num_workers
 
 
@@ -21,119 +25,123 @@ class Counted(NamedTuple):
     documents: list[PreparedDocument]
     """Train first."""
     counts: Counts
+    packed_bytes: int
+    """Their bare ids (and text, where it is wanted), compressed."""
     num_train: int
-    sizes: list[Sizes]
-    """By overlap, of some of the documents."""
+    tried: list[RowsTried]
+    """By overlap, rows of some of the documents."""
+    parquet_bytes: list[int | None]
+    """The same rows by overlap as Parquet; None: the library is not there."""
 
 
 class Gathered(NamedTuple):
     config: Config
     drawn: Drawn
     judged: Judged
-    dropped_by_name: Counter[DropReason]
-    """By the scan, which has seen all files."""
+    num_scan_drops: int
+    """So many of the drops, the first, are the scan's, which has seen all files."""
     counted: Counted
     seconds: Mapping[str, float]
     workers: int
 
 
-def answer(gathered: Gathered, wanted: Wanted) -> Plan:
-    config, drawn, decision = gathered.config, gathered.drawn, gathered.judged.decision
-    counted, length = gathered.counted, config.window.length
-    grown = _estimate(gathered)
+def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
+    drawn, counted, length = gathered.drawn, gathered.counted, gathered.config.window.length
     budget = wanted.budget(length)
-    overlaps = [_overlap_plan(gathered, column, grown, budget, wanted) for column in range(len(counted.overlaps))]
-    num_kept = round(sum(drawn.files_weight(document.size) for document in decision.kept))
+    overlaps = [_overlap_plan(gathered, column, budget, wanted) for column in range(len(counted.overlaps))]
     removed = _removed(gathered)
-    cut = sum(gathered.judged.decontamination.tokens_cut.values())
+    num_found = drawn.num_files + drawn.num_empty + gathered.num_scan_drops
+    one_window = (
+        one for one, counts in zip(counted.documents, counted.counts[:, 0], strict=True) if counts[WINDOWS] == 1
+    )
     return Plan(
-        sources=list(config.sources),
-        found=num_kept + sum(one.files for one in removed),
-        kept=num_kept,
-        tokens=round(sum(num_tokens for _, num_tokens in _weighted_tokens(gathered, grown))),
-        cut_tokens=round(cut * drawn.growth),
-        one_window_files=round(
-            sum(
-                drawn.files_weight(document.size)
-                for document, num_windows in zip(counted.documents, counted.counts[:, 0, WINDOWS], strict=True)
-                if num_windows == 1
-            )
-        ),
-        window=length,
+        sources=[path_text(source) for source in gathered.config.sources],
+        found=num_found,
+        kept=num_found - sum(one.files for one in removed),
+        distinct_tokens=round(sum(num_tokens for _, num_tokens in _weighted_tokens(gathered))),
+        cut_tokens=round(sum(num_tokens for _, num_tokens in _weighted_cuts(gathered))),
+        one_window_files=round(sum(drawn.files_weight(document.size) for document in one_window)),
+        window_length=length,
         batch_size=wanted.batch_size,
         budget=budget,
         overlaps=overlaps,
-        languages=_portions(gathered, grown, lambda document: document.language),
-        folders=_portions(gathered, grown, _top_folder),
+        languages=_portions(gathered, lambda document: document.language),
+        folders=_portions(gathered, _top_folder),
         removed=removed,
         pick=pick(overlaps, budget, length),
-        sample=None
-        if drawn.is_all
-        else Sample(files=len(drawn.files), of=drawn.num_files, error=round(grown.error, 4)),
+        sample=_sample(gathered),
         workers=gathered.workers,
-        seconds=0.0,
+        seconds=round(seconds, 3),
     )
 
 
-def _estimate(gathered: Gathered) -> Estimate:
-    """By the windows at the configured overlap."""
-    column = gathered.counted.overlaps.index(gathered.config.window.overlap)
+def _sample(gathered: Gathered) -> Sample | None:
+    """Its error, by the windows at the configured overlap."""
+    drawn, counted = gathered.drawn, gathered.counted
+    if drawn.is_all:
+        return None
+    column = counted.overlaps.index(gathered.config.window.overlap)
     windows: Counter[int] = Counter()
-    for document, count in zip(gathered.counted.documents, gathered.counted.counts[:, column, WINDOWS], strict=True):
+    for document, count in zip(counted.documents, counted.counts[:, column, WINDOWS], strict=True):
         windows[document.size] += int(count)
-    judged = gathered.judged
-    twins = [drop for drop in judged.drops if drop.reason is DropReason.NEAR_DUPLICATE]
-    facts = judged.decontamination
-    num_gone = sum(drop.num_tokens or 0 for drop in twins) + sum(facts.tokens_cut.values())
-    num_files = len(twins) + sum(facts.files_cut.values())
-    share = num_gone / (num_gone + _num_tokens(judged.decision.kept))
-    return estimate(gathered.drawn, windows, TakenOut(num_files, share))
+    gone = [
+        *((drop.num_tokens or 0) * drawn.bytes_weight(drop.size) for drop in _near_duplicates(gathered)),
+        *(num_tokens for document, num_tokens in _weighted_cuts(gathered) if num_tokens),
+    ]
+    left = sum(num_tokens for _, num_tokens in _weighted_tokens(gathered))
+    error = error_of(drawn, windows, TakenOut(len(gone), sum(gone) / (sum(gone) + left)))
+    return Sample(files=len(drawn.files), of=drawn.num_files, error=round(error, 4))
 
 
-def _overlap_plan(
-    gathered: Gathered, column: int, grown: Estimate, budget: Budget | None, wanted: Wanted
-) -> OverlapPlan:
-    counted = gathered.counted
-    counts, sizes = counted.counts[:, column], counted.sizes[column]
-    weights = np.array([gathered.drawn.bytes_weight(document.size) for document in counted.documents]) * grown.scale
-    total = (weights @ counts).tolist()
-    train = (weights[: counted.num_train] @ counts[: counted.num_train]).tolist()
-    growth = total[BYTES] / sizes.jsonl_bytes
-    train_tokens = round(train[IDS])
+def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted: Wanted) -> OverlapPlan:
+    drawn, counted = gathered.drawn, gathered.counted
+    counts, tried, parquet_bytes = counted.counts[:, column], counted.tried[column], counted.parquet_bytes[column]
+    weights = np.array([drawn.bytes_weight(document.size) for document in counted.documents])
+    total: list[float] = (weights @ counts).tolist()
+    train: list[float] = (weights[: counted.num_train] @ counts[: counted.num_train]).tolist()
+    if not drawn.is_all:  # a sample is too small to be dealt out evenly: what is asked for says more
+        share = gathered.config.split.fractions()[Split.TRAIN]
+        train = [share * number for number in total]
+    growth = counted.packed_bytes / tried.packed_bytes
+    if not drawn.is_all:  # its documents are not as those of the whole: those tried are
+        growth = total[FRESH] / max(1, tried.num_fresh)
+    train_windows, train_tokens = round(train[WINDOWS]), round(train[IDS])
     return OverlapPlan(
         overlap=counted.overlaps[column],
         windows=round(total[WINDOWS]),
-        train_windows=round(train[WINDOWS]),
+        train_windows=train_windows,
         tokens=round(total[IDS]),
         train_tokens=train_tokens,
-        redundancy=round(total[CONTENT] / total[FRESH], 4),
+        redundancy=round(total[CONTENT] / max(1.0, total[FRESH]), 4),
         jsonl_bytes=round(total[BYTES]),
-        jsonl_zst_bytes=round(sizes.jsonl_zst_bytes * growth),
-        parquet_bytes=None if sizes.parquet_bytes is None else round(sizes.parquet_bytes * growth),
-        seconds=round(_seconds(gathered, sizes, growth), 2),
-        steps=-(-round(train[WINDOWS]) // wanted.batch_size),
-        epochs=round(budget.tokens / train_tokens, 2) if budget and train_tokens else None,
+        jsonl_zst_bytes=round(tried.jsonl_zst_bytes * growth),
+        parquet_bytes=None if parquet_bytes is None else round(parquet_bytes * growth),
+        build_seconds=round(_build_seconds(gathered, total[BYTES]), 2),
+        steps_per_epoch=-(-train_windows // wanted.batch_size),
+        epochs_for_budget=budget.tokens / train_tokens if budget and train_tokens else None,
     )
 
 
-def _seconds(gathered: Gathered, sizes: Sizes, growth: float) -> float:
+def _build_seconds(gathered: Gathered, num_bytes: float) -> float:
     """What the steps before took in this run, and rows at the rate of those that were made for a try."""
-    drawn, seconds = gathered.drawn, gathered.seconds
+    drawn, seconds, tried = gathered.drawn, gathered.seconds, gathered.counted.tried
     workers = num_workers(gathered.config.run.workers, drawn.num_bytes)
-    before = sum(seconds[phase] for phase in ("prepare", "decide", "compare"))
-    before *= drawn.growth * gathered.workers / workers
+    mapped = (seconds["prepare"] + seconds["compare"]) * gathered.workers / workers
     # Workers format and write, the parent takes digests meanwhile: the slower of the two decides.
-    rows = growth * max(sizes.seconds_in_worker / workers, sizes.seconds_in_parent)
-    return seconds["load"] + seconds["scan"] + before + rows
+    num_tried = max(1, sum(one.jsonl_bytes for one in tried))
+    in_worker = sum(one.seconds_in_worker for one in tried) / num_tried / workers
+    in_parent = sum(one.seconds_in_parent for one in tried) / num_tried
+    rows = num_bytes * max(in_worker, in_parent)
+    return seconds["load"] + seconds["scan"] + drawn.growth * (mapped + seconds["decide"]) + rows
 
 
 def _removed(gathered: Gathered) -> list[Removed]:
-    """Most files first. The scan has seen every file; of the others a sample has."""
+    """Most files first."""
     drawn = gathered.drawn
     files: dict[DropReason, float] = {DropReason.EMPTY: drawn.num_empty} if drawn.num_empty else {}
     num_bytes: dict[DropReason, float] = dict.fromkeys(files, 0.0)
-    for drop in gathered.judged.drops:
-        of_all = drop.reason in gathered.dropped_by_name
+    for number, drop in enumerate(gathered.judged.drops):
+        of_all = number < gathered.num_scan_drops
         files[drop.reason] = files.get(drop.reason, 0) + (1.0 if of_all else drawn.files_weight(drop.size))
         size = (drop.size or 0) * (1.0 if of_all else drawn.bytes_weight(drop.size))
         num_bytes[drop.reason] = num_bytes.get(drop.reason, 0.0) + size
@@ -143,11 +151,11 @@ def _removed(gathered: Gathered) -> list[Removed]:
     ]
 
 
-def _portions(gathered: Gathered, grown: Estimate, name_of: Callable[[PreparedDocument], str]) -> list[Portion]:
+def _portions(gathered: Gathered, name_of: Callable[[PreparedDocument], str]) -> list[Portion]:
     """Most tokens first."""
     files: dict[str, float] = {}
     tokens: dict[str, float] = {}
-    for document, num_tokens in _weighted_tokens(gathered, grown):
+    for document, num_tokens in _weighted_tokens(gathered):
         name = name_of(document)
         files[name] = files.get(name, 0.0) + gathered.drawn.files_weight(document.size)
         tokens[name] = tokens.get(name, 0.0) + num_tokens
@@ -158,19 +166,24 @@ def _portions(gathered: Gathered, grown: Estimate, name_of: Callable[[PreparedDo
     ]
 
 
-def _weighted_tokens(gathered: Gathered, grown: Estimate) -> list[tuple[PreparedDocument, float]]:
-    drawn = gathered.drawn
-    return [
-        (document, document.num_uncut_tokens * drawn.bytes_weight(document.size) * grown.scale)
-        for document in gathered.judged.decision.kept
-    ]
+def _weighted_tokens(gathered: Gathered) -> Iterator[tuple[PreparedDocument, float]]:
+    for document in gathered.judged.decision.kept:
+        yield document, document.num_uncut_tokens * gathered.drawn.bytes_weight(document.size)
+
+
+def _weighted_cuts(gathered: Gathered) -> Iterator[tuple[PreparedDocument, float]]:
+    decision = gathered.judged.decision
+    for document in decision.kept:
+        yield document, document.num_cut_tokens * gathered.drawn.bytes_weight(document.size)
+    for document in decision.cut_away:
+        yield document, document.num_tokens * gathered.drawn.bytes_weight(document.size)
+
+
+def _near_duplicates(gathered: Gathered) -> Iterator[Drop]:
+    return (drop for drop in gathered.judged.drops if drop.reason is DropReason.NEAR_DUPLICATE)
 
 
 def _top_folder(document: PreparedDocument) -> str:
     """`python3.11/email/`; `python3.11/` for what lies in no folder."""
     folder, slash, _ = document.path.partition("/")
     return f"{document.repo}/{folder}/" if slash else f"{document.repo}/"
-
-
-def _num_tokens(documents: Iterable[PreparedDocument]) -> int:
-    return sum(document.num_uncut_tokens for document in documents)

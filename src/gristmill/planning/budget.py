@@ -11,12 +11,16 @@ import msgspec
 
 from gristmill.errors import ConfigError
 from gristmill.planning.result import Budget, OverlapPlan, Pick
+from gristmill.summary import size_text
 
 PASSES_WITHOUT_BUDGET = 4
 """Four epochs are worth 3.7 times the data (Muennighoff et al. 2023): so many are assumed where no budget is named."""
 MANY_PASSES = 16
-"""Worth 10.5 times the data (the same); beyond, repeating adds little."""
+"""Beyond, repeating adds little (the same, for models that predict the next token)."""
+MOST = 10**18
+"""Of anything that is asked for: beyond, it is a slip of the hand."""
 LARGE_BYTES = 1_000_000_000
+"""Rows that take more are better compressed: a row can still be reached alone."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +35,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """With `epochs`: so many of so many sequences each are the budget."""
 
     def __post_init__(self) -> None:
-        for name in ("sample", "batch_size", "budget_tokens", "epochs", "sequences"):
+        for name in self.__struct_fields__:
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ConfigError(f"--{name.replace('_', '-')} must be larger than 0, got {value}.")
+            if value is not None and not 0 < value <= MOST:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} must be larger than 0 and at most 10^18, got {str(value)[:24]}."
+                )
         if (self.epochs is None) != (self.sequences is None):
             raise ConfigError("--epochs and --sequences go together: try --epochs 200 --sequences 11000.")
         if self.epochs is not None and self.budget_tokens is not None:
@@ -45,54 +51,67 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             return Budget(tokens=self.budget_tokens)
         if self.epochs is None or self.sequences is None:
             return None
-        tokens = round(self.epochs * self.sequences * length)
+        tokens = max(1, round(self.epochs * self.sequences * length))
         return Budget(tokens=tokens, epochs=self.epochs, sequences=self.sequences, length=length)
 
 
 def pick(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) -> Pick:
     """The largest overlap up to half a window whose epoch does not go over a token more often than the budget does."""
-    none = overlaps[0]
-    passes = PASSES_WITHOUT_BUDGET if budget is None else budget.tokens / none.train_tokens
-    fitting = [one for one in overlaps if one.overlap <= length // 2 and one.redundancy <= passes]
-    chosen = max(fitting, key=lambda one: one.overlap, default=none)
-    return Pick(
-        overlap=chosen.overlap,
-        compress=chosen.jsonl_bytes > LARGE_BYTES,
-        why=list(_reasons(chosen, overlaps, budget, passes, length)),
-    )
+    without = overlaps[0]
+    is_bounded = budget is not None and without.train_tokens > 0
+    passes = budget.tokens / without.train_tokens if budget and is_bounded else float(PASSES_WITHOUT_BUDGET)
+    candidates = [one for one in overlaps if one.overlap <= length // 2]
+    chosen = max((one for one in candidates if one.redundancy <= passes), key=_overlap_of, default=without)
+    compress = chosen.jsonl_bytes > LARGE_BYTES
+    why = [*_about_places(chosen)]
+    why += _about_budget(chosen, without, passes) if is_bounded else _about_epochs(chosen, without)
+    held_back = next((one for one in candidates if one.overlap > chosen.overlap), None)
+    if held_back is not None:
+        why.append(
+            f"overlap {held_back.overlap} would show each token {held_back.redundancy:.2f} times in one epoch, "
+            f"and the budget reaches {passes:.2f}"
+        )
+    else:
+        why += _about_larger(chosen, overlaps, length)
+    if compress:
+        why.append(f"compressed, the rows take {size_text(chosen.jsonl_zst_bytes)}, and are still read one at a time")
+    return Pick(overlap=chosen.overlap, compress=compress, why=why)
 
 
-def _reasons(
-    chosen: OverlapPlan, overlaps: Sequence[OverlapPlan], budget: Budget | None, passes: float, length: int
-) -> Iterator[str]:
-    none = overlaps[0]
+def _overlap_of(one: OverlapPlan) -> int:
+    return one.overlap
+
+
+def _about_places(chosen: OverlapPlan) -> Iterator[str]:
     if chosen.overlap:
         yield (
             "what stands at the edge of one window is further inside the next: "
             f"each token is shown {chosen.redundancy:.2f} times, in different places"
         )
-    if budget is None:
-        if chosen.overlap:
-            longer = chosen.train_tokens / none.train_tokens
-            yield f"an epoch has {longer:.2f} times the ids of one without overlap: so many times fewer do the same"
-    elif chosen.overlap:
+
+
+def _about_epochs(chosen: OverlapPlan, without: OverlapPlan) -> Iterator[str]:
+    if chosen.overlap:
+        longer = chosen.tokens / max(1, without.tokens)
+        yield f"an epoch is {longer:.2f} times as long as one without overlap, so {1 / longer:.0%} as many do the same"
+
+
+def _about_budget(chosen: OverlapPlan, without: OverlapPlan, passes: float) -> Iterator[str]:
+    if chosen.overlap:
         yield (
             f"the budget goes over each token {passes:,.1f} times in any case, so this costs no training time: "
-            f"{chosen.epochs:,.1f} epochs instead of {none.epochs:,.1f} without overlap"
-        )
-    else:
-        yield (
-            f"the budget goes over each token {passes:,.1f} times: with overlap some would be shown again before "
-            "others are shown at all"
-        )
-    larger = next((one for one in overlaps if one.overlap > chosen.overlap), None)
-    if larger is not None and chosen.overlap:
-        yield (
-            f"overlap {larger.overlap} would take {larger.jsonl_bytes / chosen.jsonl_bytes:.1f} times the disk, "
-            f"for windows of which {larger.overlap / length:.0%} is the same as in the one before"
+            f"{chosen.epochs_for_budget:,.1f} epochs instead of {without.epochs_for_budget:,.1f}"
         )
     if passes > MANY_PASSES:
         yield (
-            f"{passes:,.0f} passes over the same tokens are many: past about {MANY_PASSES} they add little "
-            "(Muennighoff et al. 2023), so fewer epochs, or more code, will do"
+            f"{passes:,.0f} passes over the same tokens are many: past about {MANY_PASSES} they add little to a model "
+            "that predicts the next token (Muennighoff et al. 2023)"
         )
+
+
+def _about_larger(chosen: OverlapPlan, overlaps: Sequence[OverlapPlan], length: int) -> Iterator[str]:
+    larger = next((one for one in overlaps if one.overlap > chosen.overlap), None)
+    if larger is not None and chosen.overlap:
+        room = f"{larger.jsonl_bytes / chosen.jsonl_bytes:.1f} times the room as JSONL"
+        same = f"{larger.overlap / length:.0%} is the same as in the one before"
+        yield f"overlap {larger.overlap} would take {room}, for windows of which {same}"

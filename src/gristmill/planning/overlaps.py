@@ -1,36 +1,52 @@
 """Prepared documents -> what their rows take, for several overlaps at once.
 
-Windows, ids and JSON bytes are counted exactly, for every document. What compresses is compressed: all of it, or some
-runs of neighbours, since the ratio of one twentieth is that of all to within a few percent.
+Windows, ids and JSON bytes are counted exactly, for every document and overlap. Of some documents the rows are made
+and compressed, as JSON and as Parquet. How these grow to all of them goes by what the bare ids take when compressed,
+which costs little and goes along with what their rows take (benchmarks/plan.md says how near that comes).
 """
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import zstandard
 
 from gristmill.errors import MissingExtraError
-from gristmill.formats.jsonl import id_offsets
+from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import FRAME_BYTES, compress_rows, table_of
 from gristmill.records import PreparedDocument
-from gristmill.shaping.windows import WindowShape
+from gristmill.shaping.windows import Windows, WindowShape
 from gristmill.steps.context import Context
 from gristmill.steps.neighbours import neighbours
 from gristmill.steps.rows import rows_of
-from gristmill.steps.shards import read_blocks
+from gristmill.steps.shards import Block, read_blocks
 
-SAMPLE_TOKENS = 1 << 20
-"""Formatted and compressed at every overlap: a quarter of a second on two cores."""
+SAMPLE_TOKENS = 1 << 19
+"""Formatted and compressed at every overlap; a larger dataset in part."""
+PACKING_LEVEL = 1
 TOKENS_OF_A_FILE = 100
 """What a file costs, however small."""
 
 Counts = npt.NDArray[np.int64]
 """By document, by overlap: windows, content tokens in them, how many of these are fresh, ids, bytes of JSON rows."""
 WINDOWS, CONTENT, FRESH, IDS, BYTES = range(5)
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents to count the windows of, at every overlap."""
+
+    documents: list[PreparedDocument]
+
+
+class PieceCounts(NamedTuple):
+    counts: Counts
+    packed_bytes: int
+    """Their bare ids (and text, where it is wanted), compressed."""
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,39 +57,72 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Each list as one file."""
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
+    packed_bytes: int
+    num_fresh: int
+    """Tokens that they show, each once."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
-    parquet_bytes: int | None
     seconds_in_worker: float
     """Formatting and writing."""
     seconds_in_parent: float
     """Digests."""
 
 
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents whose rows are made as Parquet, at every overlap, in one process: the library is slow to import."""
+
+    files: list[list[PreparedDocument]]
+
+
+def measure(context: Context, overlaps: Sequence[int], task: Piece | Rows | Columns) -> Any:
+    """PieceCounts, RowsTried, or by overlap the bytes of Parquet."""
+    if isinstance(task, Piece):
+        return count(context, overlaps, task.documents)
+    if isinstance(task, Rows):
+        return try_rows(context, task)
+    return [try_parquet(context, overlap, task.files) for overlap in overlaps]
+
+
 def shape_at(context: Context, overlap: int) -> WindowShape:
     return context.window_shape._replace(overlap=overlap)
 
 
-def count(context: Context, overlaps: Sequence[int], documents: Sequence[PreparedDocument]) -> Counts:
-    row_format = context.row_format
+def count(context: Context, overlaps: Sequence[int], documents: Sequence[PreparedDocument]) -> PieceCounts:
     shapes = [shape_at(context, overlap) for overlap in overlaps]
     counts = np.zeros((len(documents), len(overlaps), 5), np.int64)
     blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
+    packed_bytes = 0
     for number, (document, block) in enumerate(blocks):
-        offsets = id_offsets(block.ids)
-        for column, shape in enumerate(shapes):
-            rows = rows_of(document, block, shape)
-            windows = rows.windows
-            if len(windows):
-                counts[number, column] = (
-                    len(windows),
-                    (windows.ends - windows.starts).sum(),
-                    windows.fresh.sum(),
-                    row_format.num_emitted(windows),
-                    row_format.num_row_bytes(rows, offsets),
-                )
+        counts[number] = _counts(context.row_format, [rows_of(document, block, shape) for shape in shapes])
+        packed_bytes += _num_packed(block)
+    return PieceCounts(counts, packed_bytes)
+
+
+def _counts(row_format: RowFormat, ways: Sequence[DocumentRows]) -> Counts:
+    """Of one document's rows, cut in several ways, all in one go."""
+    counts = np.zeros((len(ways), 5), np.int64)
+    counts[:, WINDOWS] = [len(rows.windows) for rows in ways]
+    used = np.flatnonzero(counts[:, WINDOWS])
+    if not len(used):
+        return counts
+    starts, ends, fresh = (np.concatenate([rows.windows[part] for rows in ways]) for part in range(3))
+    windows = Windows(starts, ends, fresh, 0)
+    num_ids = row_format.num_ids(windows) if row_format.pad_id is None else np.full(len(windows), row_format.length)
+    per_row = np.stack((ends - starts, fresh, num_ids, row_format.row_sizes(ways[0]._replace(windows=windows))))
+    first_rows = np.cumsum(counts[used, WINDOWS]) - counts[used, WINDOWS]
+    counts[used, CONTENT:] = np.add.reduceat(per_row, first_rows, axis=1).T
     return counts
+
+
+def _num_packed(block: Block) -> int:
+    text = b"" if block.text is None else block.text.utf8
+    return len(zstandard.compress(block.ids.tobytes() + text, PACKING_LEVEL))
+
+
+def _num_compressed(rows: Sequence[bytes]) -> int:
+    compressed, frames = compress_rows(rows)
+    return len(compressed) + len(table_of(frames))
 
 
 def some_of(splits: Sequence[Sequence[PreparedDocument]]) -> list[list[PreparedDocument]]:
@@ -83,41 +132,53 @@ def some_of(splits: Sequence[Sequence[PreparedDocument]]) -> list[list[PreparedD
     if step <= 1:
         return [list(documents) for documents in splits if documents]
     runs = [run for documents in splits for run in neighbours(documents, lambda one: one.num_row_bytes, FRAME_BYTES)]
-    return [[document for run in runs[step // 2 :: step] for document in run]]
+    return [[document for run in runs[min(step // 2, len(runs) - 1) :: step] for document in run]]
 
 
-def measure(context: Context, task: Rows) -> Sizes:
+def try_rows(context: Context, task: Rows) -> RowsTried:
     shape = shape_at(context, task.overlap)
-    row_format, vocab_size = context.row_format, context.tokenizer.vocab_size
     scratch = context.dataset / f"rows-{task.overlap}"
-    jsonl_bytes = zst_bytes = 0
-    parquet_bytes: int | None = 0
+    packed_bytes = num_fresh = jsonl_bytes = zst_bytes = 0
     in_worker = in_parent = 0.0
     for documents in task.files:
-        blocks = read_blocks(context.prepared, documents, vocab_size)
-        made = [one for document, block in blocks if len((one := rows_of(document, block, shape)).windows)]
-        if not made:
-            continue
+        blocks = list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
+        packed_bytes += sum(_num_packed(block) for _, block in blocks)
+        made = _with_windows(blocks, shape)
         started = time.perf_counter()
-        rows = [row for one in made for row in row_format.format_rows(one)]
+        rows = [row for one in made for row in context.row_format.format_rows(one)]
         content = b"".join(rows)
         scratch.write_bytes(content)
         in_worker += time.perf_counter() - started
         started = time.perf_counter()
         hashlib.sha256(content)
         in_parent += time.perf_counter() - started
-        compressed, frames = compress_rows(rows)
+        num_fresh += sum(int(one.windows.fresh.sum()) for one in made)
         jsonl_bytes += len(content)
-        zst_bytes += len(compressed) + len(table_of(frames))
-        try:
-            parquet_bytes = (parquet_bytes or 0) + num_parquet_bytes(made, row_format, vocab_size)
-        except MissingExtraError:
-            parquet_bytes = None
+        zst_bytes += _num_compressed(rows)
     scratch.unlink(missing_ok=True)
-    return Sizes(
+    return RowsTried(
+        packed_bytes=packed_bytes,
+        num_fresh=num_fresh,
         jsonl_bytes=jsonl_bytes,
         jsonl_zst_bytes=zst_bytes,
-        parquet_bytes=parquet_bytes,
         seconds_in_worker=in_worker,
         seconds_in_parent=in_parent,
     )
+
+
+def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PreparedDocument]]) -> int | None:
+    """None: the library is not there."""
+    vocab_size = context.tokenizer.vocab_size
+    num_bytes = 0
+    for documents in files:
+        made = _with_windows(read_blocks(context.prepared, documents, vocab_size), shape_at(context, overlap))
+        try:
+            num_bytes += num_parquet_bytes(made, context.row_format, vocab_size) if made else 0
+        except MissingExtraError:
+            return None
+    return num_bytes
+
+
+def _with_windows(blocks: Iterable[tuple[PreparedDocument, Block]], shape: WindowShape) -> list[DocumentRows]:
+    made = (rows_of(document, block, shape) for document, block in blocks)
+    return [rows for rows in made if len(rows.windows)]

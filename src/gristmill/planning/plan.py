@@ -7,31 +7,31 @@ then the windows of every overlap are counted instead of written.
 import errno
 import tempfile
 import time
-from collections import Counter
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from gristmill.config import Config, default_of
-from gristmill.errors import OutputError
-from gristmill.pipeline import benchmarks_of, judge, take_in
+from gristmill.config import Config
+from gristmill.errors import InputError, OutputError
+from gristmill.intake.sources import resolve_sources
+from gristmill.pipeline import Intake, Judged, benchmarks_of, judge, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
 from gristmill.planning.budget import Wanted
-from gristmill.planning.overlaps import Rows, count, measure, some_of
+from gristmill.planning.overlaps import Columns, Piece, Rows, measure, some_of
 from gristmill.planning.result import Plan
 from gristmill.planning.sampling import Drawn, draw, evened
 from gristmill.progress import MapFunction, Progress
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner, num_workers
-from gristmill.shaping.windows import WindowShape
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision, lay_out
 from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace
 
-OVERLAPS = (0, 64, 128, 256, 384)
+OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+"""Of the window length: 0, 64, 128, 256 and 384 of 512."""
 
 
 def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None = None) -> Plan:
@@ -40,6 +40,8 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     progress.seconds.clear()
     started = time.perf_counter()
     benchmarks = benchmarks_of(config)
+    work = Workspace(config.out)
+    work.refuse_sources([source.root for source in resolve_sources(config.sources)])
     try:
         with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder:
             prepared, dataset = Path(folder, "prepared"), Path(folder, "dataset")
@@ -47,52 +49,62 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
             dataset.mkdir()
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
-                config, overlaps = _overlaps(config, definition.template.num_special)
                 context = Context.of(config, definition, prepared=prepared, dataset=dataset)
+                overlaps = _overlaps(context)
             with progress.phase("scan") as step:
-                work = Workspace(config.out)
                 intake = take_in(config, benchmarks, leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
-                dropped_by_name = Counter(drop.reason for drop in intake.found.drops)
                 drawn = draw(intake.found.files, wanted.sample)
-                intake = intake._replace(found=intake.found._replace(files=list(drawn.files)))
-            with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
-                judged = judge(context, intake, runner, progress)
+                found = intake.found._replace(files=list(drawn.files))  # a list of its own: judging empties it
+            with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
+                judged = _judged(context, intake._replace(found=found), runner, progress, is_sample=not drawn.is_all)
                 with progress.phase("measure", unit="tasks") as step:
                     counted = _count(context, judged.decision, overlaps, drawn, step.counting(runner.map))
     except OSError as error:
         raise _as_ours(error) from error
-    gathered = Gathered(config, drawn, judged, dropped_by_name, counted, progress.seconds, runner.workers)
-    made = answer(gathered, wanted)
-    return msgspec.structs.replace(made, seconds=round(time.perf_counter() - started, 3))
+    gathered = Gathered(config, drawn, judged, len(found.drops), counted, progress.seconds, runner.workers)
+    return answer(gathered, wanted, seconds=time.perf_counter() - started)
 
 
-def _overlaps(config: Config, num_special: int) -> tuple[Config, list[int]]:
-    """Those to compare, with the configured one among them; the default one gives way to a shorter window."""
-    window = config.window
-    if window.overlap == default_of("window.overlap"):
-        window = msgspec.structs.replace(window, overlap=min(window.overlap, window.length // 2))
-    shape = WindowShape.of(window, num_special)
-    overlaps = {overlap for overlap in OVERLAPS if overlap < shape.num_content} | {window.overlap}
-    return msgspec.structs.replace(config, window=window), sorted(overlaps)
+def _judged(context: Context, intake: Intake, runner: LocalRunner, progress: Progress, *, is_sample: bool) -> Judged:
+    try:
+        return judge(context, intake, runner, progress)
+    except InputError as error:
+        if not is_sample:
+            raise
+        raise InputError(f"nothing is left of the sample: {error} Try a larger --sample.") from None
+
+
+def _overlaps(context: Context) -> list[int]:
+    """Those to compare, with the configured one among them."""
+    shape, length = context.window_shape, context.config.window.length
+    overlaps = {int(length * share) for share in OVERLAP_SHARES}
+    return sorted({overlap for overlap in overlaps if overlap < shape.num_content} | {shape.overlap})
 
 
 def _count(context: Context, decision: Decision, overlaps: list[int], drawn: Drawn, map_tasks: MapFunction) -> Counted:
     """Also what was cut away whole: with another overlap a window of it might be left."""
     documents = sorted((*decision.kept, *decision.cut_away), key=lambda document: document.key)
-    pieces = list(lay_out(documents, decision.split_of, context.config.output))
-    counts = map_tasks(partial(count, context, overlaps), [piece.documents for piece in pieces])
-    members = {
-        split: [document for piece in pieces if piece.split is split for document in piece.documents] for split in Split
-    }
-    some = some_of([evened(documents, drawn) for documents in members.values()])
-    largest_first = [Rows(overlap=overlap, files=some) for overlap in reversed(overlaps)]
+    laid_out = list(lay_out(documents, decision.split_of, context.config.output))
+    in_order = [document for piece in laid_out for document in piece.documents]
+    even = evened(in_order, drawn)
+    some = some_of([[one for one in even if decision.split_of[one.key] is split] for split in Split])
+    # What takes longest first, so that no worker waits for another in the end.
+    tasks = [
+        Columns(files=some),
+        *(Rows(overlap=overlap, files=some) for overlap in reversed(overlaps)),
+        *(Piece(documents=piece.documents) for piece in laid_out),
+    ]
+    columns, *measured = map_tasks(partial(measure, context, overlaps), tasks)
+    tried, pieces = measured[: len(overlaps)], measured[len(overlaps) :]
     return Counted(
         overlaps=overlaps,
-        documents=[document for piece in pieces for document in piece.documents],
-        counts=np.concatenate(list(counts)),
-        num_train=len(members[Split.TRAIN]),
-        sizes=list(map_tasks(partial(measure, context), largest_first))[::-1],
+        documents=in_order,
+        counts=np.concatenate([piece.counts for piece in pieces]),
+        packed_bytes=sum(piece.packed_bytes for piece in pieces),
+        num_train=sum(decision.split_of[document.key] is Split.TRAIN for document in in_order),
+        tried=tried[::-1],
+        parquet_bytes=columns,
     )
 
 

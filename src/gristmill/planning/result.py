@@ -11,7 +11,7 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     train_windows: int
     """What an epoch goes through."""
     tokens: int
-    """Ids in all rows: overlaps and special tokens count again."""
+    """Ids in all rows: overlaps, special tokens and padding count again."""
     train_tokens: int
     redundancy: float
     """How often each source token is shown: content tokens in all windows per distinct one."""
@@ -19,12 +19,12 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     jsonl_zst_bytes: int
     parquet_bytes: int | None
     """None: pyarrow is not installed."""
-    seconds: float
-    """That a build would take on this machine, at the rates of this very run."""
-    steps: int
-    """Per epoch, at the batch size."""
-    epochs: float | None
-    """That show as many ids as the budget."""
+    build_seconds: float
+    """That a build without compression would take on this machine, at the rates of this very run."""
+    steps_per_epoch: int
+    """At the batch size."""
+    epochs_for_budget: float | None
+    """So many go through as many ids as the budget; None: no budget, or nothing to train on."""
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +44,10 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """So many ids, padding included where it was: what another training run went through."""
+    """What another training went through."""
 
     tokens: int
+    """Ids, with padding where there was some: `epochs * sequences * length`, or as named."""
     epochs: float | None = None
     sequences: int | None = None
     length: int | None = None
@@ -55,9 +56,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     of: int
-    """Files that were not left out by name."""
+    """Files with something in them that were not left out by name."""
     error: float
-    """What is counted lies within this share of the estimate, in 997 of 1,000 samples."""
+    """Windows, ids and JSONL bytes of the whole lie within this share of those told. What is told of languages, folders
+    and reasons is rougher; compressed sizes come out too large, as files that are alike often lie side by side."""
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,13 +72,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[str]
     found: int
     kept: int
-    tokens: int
-    """Distinct content tokens of what is kept, less what is cut."""
+    distinct_tokens: int
+    """Content tokens of what is kept, each once, less what is cut."""
     cut_tokens: int
-    """Of held-out files, for spans that train has too, or of train for benchmarks."""
+    """In spans that are in another split too, or in a benchmark."""
     one_window_files: int
-    """Kept files that fit into one window: no overlap changes anything for them."""
-    window: int
+    """Files that are one window at overlap 0."""
+    window_length: int
     batch_size: int
     budget: Budget | None
     overlaps: list[OverlapPlan]

@@ -3,8 +3,8 @@
 Files are drawn by size: from each power of two so many that what they take to read and what they tell are in balance,
 all of the largest if need be. Files of exactly one size are in a sample together or not at all, so that copies are
 found in it as often as among all. What needs two files of different size, near-duplicates and shared spans, is found
-less often: in a sample of one tenth the other file of a pair is there one time in ten. How much is missed for that is
-bounded from both sides, and the estimate lies in the middle.
+less often: in a sample of one tenth the other file of a pair is there one time in ten. The stated error allows for all
+that may be missed for that.
 """
 
 import hashlib
@@ -14,23 +14,25 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill.records import PreparedDocument, SourceFile
 
 DEVIATIONS = 3.0
-"""Of the normal distribution 99.7 % lies within."""
+"""By chance alone a count is further off in less than one drawing in a hundred (tests/test_planning.py)."""
 MIN_SIZES = 2
 """From each power of two: of one alone no spread is known."""
 
-Sizes = Counter[int]
+SizeCounts = Counter[int]
 """How many files have each size."""
+Floats = npt.NDArray[np.float64]
 
 
 class Stratum(NamedTuple):
     """The files of one power of two."""
 
-    whole: Sizes
-    drawn: Sizes
+    whole: SizeCounts
+    drawn: SizeCounts
 
     @property
     def files_weight(self) -> float:
@@ -73,24 +75,17 @@ class Drawn(NamedTuple):
 
 
 class TakenOut(NamedTuple):
-    """What went from a sample because of another file in it, of another size."""
+    """What went from a sample because of another file in it."""
 
     num_files: int
     share: float
-    """Of the tokens."""
-
-
-class Estimate(NamedTuple):
-    scale: float
-    """What was counted in the sample, each file by its weight, times this."""
-    error: float
-    """As a share of the estimate."""
+    """Of the tokens, each file by its weight."""
 
 
 def draw(files: Sequence[SourceFile], count: int | None) -> Drawn:
     """About `count` of them, in path order, the same ones each time; None: all."""
     sizes = Counter(file.size for file in files if file.size)
-    wholes: dict[int, Sizes] = {}
+    wholes: dict[int, SizeCounts] = {}
     for size, number in sizes.items():
         wholes.setdefault(size.bit_length(), Counter())[size] = number
     if count is None or count >= sizes.total():
@@ -105,8 +100,8 @@ def draw(files: Sequence[SourceFile], count: int | None) -> Drawn:
     return Drawn(chosen, sizes.total(), len(files) - sizes.total(), strata)
 
 
-def _draw_sizes(whole: Sizes, count: int) -> Sizes:
-    drawn: Sizes = Counter()
+def _draw_sizes(whole: SizeCounts, count: int) -> SizeCounts:
+    drawn: SizeCounts = Counter()
     for size in sorted(whole, key=lambda size: hashlib.sha256(b"%d" % size).digest()):
         if drawn.total() >= count and len(drawn) >= MIN_SIZES:
             break
@@ -124,39 +119,45 @@ def _chance(name: str) -> float:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / (1 << 32)
 
 
-def estimate(drawn: Drawn, windows_by_size: Mapping[int, int], taken_out: TakenOut) -> Estimate:
-    """How the weighted windows of a sample become those of the whole: less what only the whole would show."""
+def error_of(drawn: Drawn, windows_by_size: Mapping[int, int], taken_out: TakenOut) -> float:
+    """How far the weighted count of windows may be from that of the whole, as a share of it."""
     if drawn.is_all:
-        return Estimate(scale=1.0, error=0.0)
-    total = pairs = variance = 0.0
-    for stratum in drawn.strata.values():
-        windows = np.array([windows_by_size.get(size, 0) for size in stratum.drawn], np.float64)
-        expected = float(windows.sum()) * stratum.bytes_weight
-        total += expected
-        pairs += expected * stratum.files_weight
-        variance += _variance(stratum, windows)
-    by_chance = DEVIATIONS * math.sqrt(variance) / float(total) if total else math.inf
-    missed = _missed(drawn, taken_out, pairs / total if total else 1.0)
-    return Estimate(1 - missed / 2, (by_chance + missed / 2) / (1 - missed / 2))
-
-
-def _variance(stratum: Stratum, windows: "np.typing.NDArray[np.float64]") -> float:
-    """Of a ratio to bytes, of sizes drawn without replacement (Cochran, Sampling Techniques, chapter 6)."""
-    num_drawn, num_whole = len(stratum.drawn), len(stratum.whole)
-    if num_drawn == num_whole:
         return 0.0
-    num_bytes = np.array([size * number for size, number in stratum.drawn.items()], np.float64)
-    spread = float(np.var(windows - windows.sum() / num_bytes.sum() * num_bytes, ddof=1))
-    return num_whole**2 * (1 - num_drawn / num_whole) / num_drawn * spread
+    strata = list(drawn.strata.values())
+    windows = [np.array([windows_by_size.get(size, 0) for size in stratum.drawn], np.float64) for stratum in strata]
+    totals = [float(counts.sum()) * stratum.bytes_weight for stratum, counts in zip(strata, windows, strict=True)]
+    total = sum(totals)
+    files_weight = sum(part * stratum.files_weight for part, stratum in zip(totals, strata, strict=True)) / total
+    by_chance = DEVIATIONS * math.sqrt(_variance(strata, windows)) / total
+    return by_chance + _missed(drawn, taken_out, files_weight)
+
+
+def _variance(strata: Sequence[Stratum], windows: Sequence[Floats]) -> float:
+    """Of ratios to bytes, of sizes drawn without replacement (Cochran, Sampling Techniques, chapter 6).
+
+    A stratum of which little was drawn tells little of its spread: it has at least that of all strata per byte.
+    """
+    num_bytes = [np.array([size * number for size, number in one.drawn.items()], np.float64) for one in strata]
+    rests = [counts - counts.sum() / sizes.sum() * sizes for counts, sizes in zip(windows, num_bytes, strict=True)]
+    num_free = sum(len(rest) - 1 for rest in rests)
+    per_byte = sum(float(((rest / sizes) ** 2).sum()) for rest, sizes in zip(rests, num_bytes, strict=True))
+    variance = 0.0
+    for stratum, rest, sizes in zip(strata, rests, num_bytes, strict=True):
+        num_drawn, num_whole = len(stratum.drawn), len(stratum.whole)
+        own = float((rest**2).sum()) / max(1, num_drawn - 1)
+        spread = max(own, per_byte / max(1, num_free) * float((sizes**2).mean()))
+        variance += num_whole**2 * (1 - num_drawn / num_whole) / num_drawn * spread
+    return variance
 
 
 def _missed(drawn: Drawn, taken_out: TakenOut, files_weight: float) -> float:
     """At most this share more would go if all files were there: as if all that was found came in pairs."""
     num_files, share = taken_out
     per_file = share / num_files if num_files else 1 / len(drawn.files)
-    most = (num_files + DEVIATIONS * math.sqrt(num_files + 1)) * per_file
-    return max(0.0, min(1.0, most * files_weight) - share)
+    # So many may be there where `num_files` were seen: the upper end of the score interval of a Poisson count.
+    most = num_files + DEVIATIONS**2 / 2 + DEVIATIONS * math.sqrt(num_files + DEVIATIONS**2 / 4)
+    return max(0.0, min(1.0, most * per_file * files_weight) - share)
 
 
-def _num_bytes(sizes: Sizes) -> int:
+def _num_bytes(sizes: SizeCounts) -> int:
     return sum(size * number for size, number in sizes.items())

@@ -1,5 +1,7 @@
 """A plan as tables for people and as JSON for scripts."""
 
+import math
+
 import msgspec
 
 from gristmill.naming import printable
@@ -8,6 +10,7 @@ from gristmill.records import DROP_REASONS
 from gristmill.summary import size_text, table_text
 
 PORTIONS_SHOWN = 8
+WHOLE_FROM = 10
 
 
 def plan_json(plan: Plan, command: str) -> str:
@@ -34,33 +37,52 @@ def plan_text(plan: Plan, command: str) -> str:
 
 
 def _overlaps(plan: Plan) -> str:
-    headings = ("overlap", "windows", "ids", "shown", "JSONL", "JSONL.zst", "Parquet", "build", "steps/epoch")
+    headings = ("overlap", "windows", "ids", "times shown", "JSONL", "JSONL.zst", "Parquet", "build", "steps/epoch")
     rows = [
         (
             f"{one.overlap}{' *' if one.overlap == plan.pick.overlap else '  '}",
             f"{one.windows:,}",
             f"{one.tokens:,}",
-            f"{one.redundancy:.2f}x",
+            f"{one.redundancy:.2f}",
             size_text(one.jsonl_bytes),
             size_text(one.jsonl_zst_bytes),
             "-" if one.parquet_bytes is None else size_text(one.parquet_bytes),
-            f"{one.seconds:.1f} s",
-            f"{one.steps:,}",
-            *(() if one.epochs is None else (f"{one.epochs:,.1f}",)),
+            f"≈{_seconds(one.build_seconds)} s",
+            f"{one.steps_per_epoch:,}",
+            *(() if one.epochs_for_budget is None else (_epochs(one.epochs_for_budget),)),
         )
         for one in plan.overlaps
     ]
-    return table_text((*headings, *(("epochs",) if plan.budget else ())), rows, left=0)
+    has_epochs = any(one.epochs_for_budget is not None for one in plan.overlaps)
+    return table_text((*headings, *(("epochs",) if has_epochs else ())), rows, left=0)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds < WHOLE_FROM else f"{seconds:,.0f}"
+
+
+def _epochs(epochs: float) -> str:
+    return f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}"
 
 
 def _sample_lines(plan: Plan) -> list[str]:
     lines = []
     if plan.sample is not None:
         files = f"{plan.sample.files:,} of {plan.sample.of:,} files"
-        lines += [f"≈ from {files}: counts are within {plan.sample.error:.1%}, compressed sizes less sharp", ""]
+        lines += [
+            f"≈ from {files}: {_within(plan.sample.error)};",
+            "  languages, folders and reasons are rougher, compressed sizes come out too large",
+            "",
+        ]
     if any(one.parquet_bytes is None for one in plan.overlaps):
         lines += ["Parquet needs pyarrow: pip install 'gristmill[parquet]'", ""]
     return lines
+
+
+def _within(error: float) -> str:
+    if error >= 1:
+        return "too few to say how far off windows, ids and JSONL are"
+    return f"windows, ids and JSONL are within {error:.1%}"
 
 
 def _portions(kind: str, portions: list[Portion]) -> str:
@@ -79,23 +101,25 @@ def _file_lines(plan: Plan) -> list[str]:
     for one in plan.removed:
         size = f" ({size_text(one.bytes)})" if one.bytes else ""
         lines.append(f"{one.files:>15,} {one.reason}{size}: {DROP_REASONS[one.reason]}")
-    cut = f", {plan.cut_tokens:,} cut as being in two splits" if plan.cut_tokens else ""
-    return [*lines, f"tokens   {plan.tokens:,} kept{cut}"]
+    cut = f", {plan.cut_tokens:,} cut: also in another split, or in a benchmark" if plan.cut_tokens else ""
+    return [*lines, f"tokens   {plan.distinct_tokens:,} kept{cut}"]
 
 
 def _training_lines(plan: Plan) -> list[str]:
     picked, budget = plan.at(plan.pick.overlap), plan.budget
-    epoch = (
-        f"{picked.train_windows:,} windows, {picked.train_tokens:,} ids, {picked.steps:,} steps of {plan.batch_size}"
-    )
-    lines = [f"train    one epoch at overlap {picked.overlap}: {epoch}"]
-    if budget is None:
+    if not picked.train_windows:
+        return ["train    nothing: no file is in train"]
+    epoch = f"{picked.train_windows:,} windows, {picked.train_tokens:,} ids"
+    steps = f"{picked.steps_per_epoch:,} steps of {plan.batch_size:,}"
+    lines = [f"train    one epoch at overlap {picked.overlap}: {epoch}, {steps}"]
+    if budget is None or picked.epochs_for_budget is None:
         return lines
     told = f"{budget.tokens:,} ids"
     if budget.epochs is not None:
         told = f"{budget.epochs:g} epochs x {budget.sequences:,} sequences x {budget.length} ids = {told}"
+    num_steps = math.ceil(picked.epochs_for_budget * picked.train_windows / plan.batch_size)
     return [
         *lines,
         f"budget   {told}",
-        f"         the same here: {picked.epochs:,.1f} epochs, {round((picked.epochs or 0) * picked.steps):,} steps",
+        f"         the same here: {_epochs(picked.epochs_for_budget)} epochs, {num_steps:,} steps",
     ]

@@ -129,7 +129,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     definition = context.tokenizer.definition
     splits = _split_facts(decision)
     found = Counter([*(document.repo for document in decision.kept), *(drop.repo for drop in drops)])
-    own_files = {name: _digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
+    own_files = {name: digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
         format=FORMAT,
         gristmill=gristmill.__version__,
@@ -174,7 +174,7 @@ def machine() -> dict[str, str]:
     return {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
 
 
-def _digest_of(path: Path) -> FileFacts:
+def digest_of(path: Path) -> FileFacts:
     content = path.read_bytes()
     return FileFacts(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
