@@ -89,6 +89,8 @@ def test_counts_and_sizes_are_those_of_a_build(planned, source):
         splits = manifest.splits.values()
         assert one.windows == sum(facts.windows for facts in splits)
         assert one.train_windows == manifest.splits["train"].windows
+        assert one.validation_windows == manifest.splits["validation"].windows
+        assert one.test_windows == manifest.splits["test"].windows
         assert one.tokens == sum(facts.emitted_tokens for facts in splits)
         assert one.train_tokens == manifest.splits["train"].emitted_tokens
         assert one.jsonl_bytes == data_bytes(manifest)
@@ -127,6 +129,9 @@ def test_what_stays_and_what_goes_is_that_of_a_build(source, tmp_path):
     assert {"exact_duplicate", "near_duplicate", "generated", "binary", "empty"} <= set(counts.dropped_by_reason)
     assert plan.distinct_tokens == sum(facts.tokens for facts in manifest.splits.values())
     assert plan.cut_tokens == sum(manifest.decontamination.tokens_cut.values())
+    facts = {split: (one.files, one.tokens, one.share) for split, one in manifest.splits.items()}
+    assert {one.split: (one.files, one.tokens, one.share) for one in plan.splits} == facts
+    assert plan.warnings == manifest.warnings
     by_language = {name: sum(splits.values()) for name, splits in manifest.tokens_by_language.items()}
     assert {one.name: one.tokens for one in plan.languages} == by_language
     rows = [json.loads(line) for line in (tmp_path / "built/files.jsonl").read_text().splitlines()]
@@ -135,6 +140,26 @@ def test_what_stays_and_what_goes_is_that_of_a_build(source, tmp_path):
     in_json = sum(row["tokens"] - row["cut_tokens"] for row in kept if row["path"].startswith("json/"))
     assert next(one.tokens for one in plan.folders if one.name == "code/json/") == in_json
     assert plan.one_window_files == sum(row["tokens"] <= 510 for row in kept)
+
+
+def test_an_earlier_build_in_the_output_folder_counts_and_is_said(source, tmp_path, capsys):
+    out = tmp_path / "built"
+    gristmill.build(config_for(source, out, split=SplitConfig(seed=7)))
+    plan = gristmill.plan(config_for(source, out, split=SplitConfig(shares="0/50/50")))
+    rebuilt = gristmill.build(config_for(source, out, split=SplitConfig(shares="0/50/50")))
+    assert plan.previous_splits == rebuilt.previous_splits
+    assert plan.warnings == rebuilt.warnings
+    assert any("--fresh-splits" in warning for warning in plan.warnings)
+    assert "--fresh-splits starts over" in plan_text(plan, "")
+
+
+def test_passes_become_epochs_and_steps(source, tmp_path):
+    plan = gristmill.plan(config_for(source, tmp_path / "none"), Wanted(batch_size=8))
+    picked = plan.at(plan.pick.overlap)
+    for one in plan.passes:
+        assert one.epochs * picked.redundancy == pytest.approx(one.passes, rel=0.01)
+        assert one.steps == pytest.approx(one.epochs * picked.train_windows / 8, rel=0.01)
+    assert [one.passes for one in plan.passes] == [4, 16]
 
 
 def test_redundancy_is_what_the_rows_show(source, tmp_path):
@@ -231,7 +256,7 @@ def test_a_draw_is_the_same_each_time_and_leaves_empty_files_out():
 
 def overlap_plan(overlap, redundancy, epochs=None):
     return OverlapPlan(
-        overlap=overlap, windows=100, train_windows=85, tokens=50_000, train_tokens=round(40_000 * redundancy),
+        overlap=overlap, windows=100, train_windows=85, validation_windows=10, test_windows=5, tokens=50_000, train_tokens=round(40_000 * redundancy),
         redundancy=redundancy, jsonl_bytes=round(1e6 * redundancy), jsonl_zst_bytes=10, parquet_bytes=None,
         build_seconds=1.0, steps_per_epoch=3, epochs_for_budget=epochs,
     )  # fmt: skip
@@ -252,7 +277,7 @@ def test_the_pick_goes_by_what_the_budget_affords(passes, expected):
     why = " ".join(picked.why)
     assert ("costs no training time" in why) == (passes is not None and expected > 0)
     assert ("the budget reaches" in why) == (expected < 256)
-    assert ("passes over the same tokens are many" in why) == (passes == 100)
+    assert ("more than the data is worth" in why) == (passes == 100)
     assert ("overlap 384 would take 2.0 times" in why) == (expected == 256)
 
 
@@ -383,7 +408,7 @@ def test_the_build_line_names_any_source_so_that_a_shell_takes_it(tmp_path, monk
     printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {arguments}"], capture_output=True, check=True).stdout
     words = [os.fsdecode(word) for word in printed.split(b"\0")[:-1]]
     assert cli.run(["build", "--quiet", *words]) == 0
-    assert len(gristmill.open_dataset("dataset")["train"]) == 1
+    assert len(gristmill.open_dataset(os.fsdecode(name) + "-dataset")["train"]) == 1
 
 
 def test_the_text_says_it_all(source, tmp_path, capsys):
@@ -431,7 +456,7 @@ def test_a_full_disk_says_what_to_do(source, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [["--epochs", "1e308", "--sequences", "1000"], ["--budget-tokens", "1" + "0" * 400], ["--epochs", "nan", "--sequences", "1"], ["--sample", "0"]]
+    "options", [["--epochs", "1e308", "--sequences", "1000"], ["--budget-tokens", "1" + "0" * 400], ["--epochs", "nan", "--sequences", "1"], ["--sample", "0"], ["--budget-tokens", "1.5"]]
 )  # fmt: skip
 def test_a_number_that_cannot_be_is_one_line(source, tmp_path, capsys, options):
     code, _, error = run(capsys, "plan", str(source), "--out", str(tmp_path / "d"), *options)

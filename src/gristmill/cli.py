@@ -25,7 +25,6 @@ from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable, shell_word
 
 ANSWER_IS_NO = 1
-PLANNED_OUT = "dataset"
 LONGEST_ROW_DIGITS = 18
 INTERRUPTED = 130
 OUR_FAULT = 70
@@ -171,8 +170,7 @@ def build(arguments: Sequence[str]) -> int:
         print(summary_json(manifest, config.out))
     elif not given.quiet:
         print(summary_text(manifest, config.out))
-    for warning in () if given.quiet else manifest.warnings:
-        print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
+    _print_notes(manifest.warnings, quiet=given.quiet)
     return 0
 
 
@@ -210,7 +208,7 @@ def plan(arguments: Sequence[str]) -> int:
     group = parser.add_argument_group("what to plan for")
     asked = [
         group.add_argument("--batch-size", metavar="N", type=int, help="windows in a step (default: 32)"),
-        group.add_argument("--budget-tokens", metavar="N", type=int, help="how many ids the training goes through"),
+        group.add_argument("--budget-tokens", metavar="N", type=_whole, help="how many ids the training goes through"),
         group.add_argument(
             "--epochs", metavar="N", type=float, help="epochs of another training, whose number of ids is the budget"
         ),
@@ -222,7 +220,8 @@ def plan(arguments: Sequence[str]) -> int:
         ),
     ]
     given, values = _parse_settings(parser, arguments, "the plan")
-    config = load_config(values, given.config, out=PLANNED_OUT)
+    planned_out = _planned_out(values.get("sources", ()))
+    config = load_config(values, given.config, out=planned_out)
     with _signals_held("gristmill.planning.plan"):
         from gristmill.planning.budget import Wanted  # noqa: PLC0415 - --help does without
         from gristmill.planning.telling import plan_json, plan_text  # noqa: PLC0415
@@ -230,14 +229,26 @@ def plan(arguments: Sequence[str]) -> int:
     made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
     picked: dict[str, Any] = {"window.overlap": made.pick.overlap}
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}
-    if config.out == PLANNED_OUT:
-        picked["out"] = PLANNED_OUT
+    if config.out == planned_out:
+        picked["out"] = planned_out
     command = _build_line(values | picked, given.config)
     if given.json:
         print(plan_json(made, command))
     elif not given.quiet:
         print(plan_text(made, command))
+    _print_notes(made.warnings, quiet=given.quiet)
     return 0
+
+
+def _planned_out(sources: Sequence[str]) -> str:
+    """Where a planned build would go, if nobody says: a folder for each source, so that none takes another's place."""
+    name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
+    return f"{name}-dataset" if name else "dataset"
+
+
+def _print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
+    for warning in () if quiet else warnings:
+        print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
 
 
 def _build_line(values: dict[str, Any], toml: Path | None) -> str:
@@ -481,6 +492,17 @@ def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None
 
 def _options() -> list[Option]:
     return [option for group in BUILD_OPTIONS.values() for option in group]
+
+
+def _whole(text: str) -> int:
+    """`2000000000`, or `2e9`."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
 
 
 def _workers(text: str | None) -> int | Literal["auto"] | None:

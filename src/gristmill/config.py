@@ -241,7 +241,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         _check_types(self, "")
         msgspec.structs.force_setattr(self, "out", os.path.expanduser(self.out))
         if not self.sources:
-            raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
+            raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
 

@@ -30,7 +30,7 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str
                 raise ConfigError(f"{section} must be a table of settings in the configuration file, got {branch!r}.")
         branch[name] = value
     if "sources" not in tree:
-        raise ConfigError("no source was named. Try: gristmill build SOURCE --out DIR")
+        raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
     if "out" not in tree:
         raise ConfigError("no output folder was named. Try: gristmill build SOURCE --out DIR")
     try:

@@ -20,7 +20,7 @@ from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow
 from gristmill.layout import FILES
-from gristmill.manifest import Manifest
+from gristmill.manifest import Manifest, require_record
 from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, Cut, FileKey, Redaction, Split
 
@@ -65,6 +65,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     """`path` as in files.jsonl, with or without its repo, with or without `:LINE` at its end."""
     dataset = open_dataset(folder)
+    require_record(dataset.manifest, dataset.folder)
     table = _read_table(dataset.folder)
     row, line = _find(path, table)
     return _explain(dataset, table, row, line)
@@ -73,6 +74,7 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
 def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
     """The file that a row shows, with this one window."""
     dataset = open_dataset(folder)
+    require_record(dataset.manifest, dataset.folder)
     if split not in list(Split):
         raise InputError(f"there is no split {split!r}. Try --row train:0.")
     rows = dataset[split]

@@ -13,6 +13,7 @@ from gristmill.layout import MANIFEST, write_atomically
 from gristmill.records import DropReason, Split
 
 FORMAT = 2
+BUILD = "gristmill build"
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +128,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tokens_by_language: dict[str, dict[Split, int]]
     files: dict[str, FileFacts]
     warnings: list[str]
+    made_by: str = BUILD
+    """Or a method of `gristmill bench` whose rows were kept: no files.jsonl accounts for them."""
     run: Run
+
+
+def require_record(manifest: Manifest, folder: Path) -> None:
+    """What a build made can be asked about, file by file."""
+    if manifest.made_by != BUILD:
+        raise DatasetError(
+            f"{str(folder)!r} was made by {manifest.made_by}, which keeps no record of files: there is nothing to hold "
+            "its rows against. What they are worth is on the benchmark's page."
+        )
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

@@ -10,7 +10,8 @@ from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, Split
 
 LICENSES_SHOWN = 4
-LINE_WIDTH = 100
+WIDEST = 250
+"""Tables are as wide as what stands in them: nothing is cut off."""
 
 
 def summary_json(manifest: Manifest, out: str) -> str:
@@ -45,9 +46,9 @@ def summary_text(manifest: Manifest, out: str) -> str:
         table_text(("split", "files", "windows", "tokens", "share"), rows),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
-        f"tokens   {tokens:,} kept, {emitted:,} in the rows ({emitted / tokens:.2f} times)",
+        f"tokens   {tokens:,} kept; {emitted:,} ids in the rows, special tokens and padding included",
         *_tail_line(counts.tail_tokens_dropped),
-        *_previous_lines(manifest.previous_splits),
+        *previous_lines(manifest.previous_splits),
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
         *_license_lines(counts.licenses),
@@ -69,7 +70,7 @@ def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
         table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console(file=io.StringIO(), width=LINE_WIDTH, color_system=None, markup=False, highlight=False)
+    console = Console(file=io.StringIO(), width=WIDEST, color_system=None, markup=False, highlight=False)
     console.print(table)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
@@ -98,7 +99,7 @@ def _cut_lines(facts: Decontamination) -> list[str]:
     return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
 
 
-def _previous_lines(facts: PreviousSplits | None) -> list[str]:
+def previous_lines(facts: PreviousSplits | None) -> list[str]:
     if facts is None:
         return []
     moved = f", {facts.num_files_moved:,} moved" if facts.num_files_moved else ""

@@ -108,6 +108,7 @@ def bench(
             files=len(found.files),
             bytes=num_bytes(found.files),
             tokens=sum(file.num_tokens for file in found.files),
+            withheld=len(found.withheld),
             tokenizer=definition.name,
         ),
         machine=this_machine(),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gristmill.bench.results import PHASES, Bench, MethodResult
 from gristmill.bench.telling import (
     ORIGINAL,
+    OURS,
     START,
     cores_text,
     l50_text,
@@ -36,7 +37,6 @@ LETTER_WIDTH = 7.1
 """Of a bold letter at the size of the names, about."""
 GAP = 24
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
-OURS = "gristmill"
 
 BACKGROUND, BORDER, BAND = "#fbfaf7", "#dedad0", "#f1ecdf"
 INK, FAINT_INK, TRACK = "#2b2a27", "#77736a", "#e6e1d4"
@@ -83,7 +83,7 @@ def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
     size_left = left + widths[0] + value_widths[0] + GAP
     leak_left = size_left + widths[1] + value_widths[1] + GAP
     return (
-        Panel("seconds", left, widths[0]),
+        Panel("seconds · times as fast", left, widths[0]),
         Panel("size", size_left, widths[1]),
         Panel("leakage (L50)", leak_left, widths[2]),
     )
@@ -110,7 +110,7 @@ def _rows(result: Bench) -> Iterator[str]:
     for number, method in enumerate(result.methods):
         top = TOP + number * ROW_HEIGHT
         is_ours = method.name.startswith(OURS)
-        weight, colour = ("600", ACCENT) if is_ours else ("400", OTHER)
+        weight, colour = "600" if method.name == OURS else "400", ACCENT if is_ours else OTHER
         if is_ours:
             left, width = MARGIN - 10, WIDTH - 2 * MARGIN + 20
             yield f'<rect x="{left}" y="{top}" width="{width}" height="{ROW_HEIGHT}" fill="{BAND}"/>'

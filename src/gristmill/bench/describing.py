@@ -107,6 +107,7 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
         tokens_by_language=_tokens_by_language(splits, job),
         files={**files, **own_files},
         warnings=[f"made by the method {run.method!r} of gristmill bench, not by a build"],
+        made_by=f"the method {run.method!r} of gristmill bench",
         run=Run(
             started_at=run.started_at.isoformat(timespec="seconds"),
             seconds=run.seconds,

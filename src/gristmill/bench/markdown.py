@@ -10,6 +10,7 @@ from gristmill.bench.results import PHASES, Bench
 from gristmill.bench.telling import (
     ABOUT,
     START,
+    corpus_text,
     has_joined_phases,
     l50_text,
     machine_text,
@@ -17,6 +18,7 @@ from gristmill.bench.telling import (
     phase_cells,
     quality_cells,
     ratio_text,
+    run_notes,
     sample_notes,
     seconds_of,
     short_seconds,
@@ -26,25 +28,27 @@ from gristmill.bench.telling import (
     windows_of,
 )
 from gristmill.naming import printable
-from gristmill.summary import size_text
 
 HEADING = "# What each way of making the dataset costs and gives"
 """The first line: by it a page is known as one of these."""
 DEFAULT = "gristmill"
 WITHOUT = "gristmill-no-"
-READING_TEXT = ("original", "threads", "batch")
+OLD_ROWS = ("original", "threads", "batch")
+ROWS_MADE = (
+    "`original`, `threads` and `batch` make the rows that such a script makes: overlap 128, padded, and copied. The "
+    "others make windows of 512 with overlap 256, each once: compare like with like."
+)
 MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 def bench_markdown(result: Bench, chart: str) -> str:
     """`chart` is where the picture lies, seen from the page."""
-    corpus = result.corpus
-    facts = f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} tokens by {corpus.tokenizer}"
     parts = [
         HEADING,
         _code(result.command),
         f"{_text(machine_text(result))}.",
-        f"The files: {_text(corpus.source)}, {_text(facts)}. Each method ran in fresh processes, {_on(result)}.",
+        f"The files: {_text(result.corpus.source)}, {_text(corpus_text(result))}.",
+        f"Each method ran in fresh processes, {_on(result)}.",
         f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
         _short(result),
         *_notes(result),
@@ -89,7 +93,9 @@ def _short(result: Bench) -> str:
 def _notes(result: Bench) -> list[str]:
     runs = max((method.runs for method in result.methods), default=1)
     medians = [f"Seconds are medians of {runs} runs."] if runs > 1 else []
-    return [*medians, *map(_text, (*sample_notes(result), *skip_notes(result)))]
+    kinds = [ROWS_MADE] if any(method.name in OLD_ROWS for method in result.methods) else []
+    said = [f"{note[0].upper()}{note[1:]}." for note in run_notes(result)]
+    return [*medians, *kinds, *map(_text, (*sample_notes(result), *skip_notes(result), *said))]
 
 
 def _phases(result: Bench) -> str:
@@ -125,7 +131,7 @@ def _quality(result: Bench) -> str:
 
 
 def _reads_text(result: Bench) -> bool:
-    return any(method_named(name, result) is not None for name in READING_TEXT)
+    return any(method_named(name, result) is not None for name in OLD_ROWS)
 
 
 def _steps(result: Bench) -> list[str]:

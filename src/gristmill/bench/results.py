@@ -74,6 +74,8 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     bytes: int
     tokens: int
+    withheld: int
+    """Files that no method was given: text that is not UTF-8, which scripts cannot read."""
     tokenizer: str
 
 

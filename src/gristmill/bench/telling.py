@@ -13,6 +13,7 @@ from gristmill.naming import printable
 from gristmill.summary import size_text, table_text
 
 ORIGINAL = "original"
+OURS = "gristmill"
 START = "start"
 """What no phase accounts for: starting the interpreter, importing, ending."""
 ABOUT = "≈"
@@ -23,17 +24,20 @@ SMALLEST_SHARE = 0.0005
 
 def bench_json(result: Bench) -> str:
     methods = [
-        {**msgspec.to_builtins(method), "seconds_for_all": method.seconds_for_all, "ratio": ratio_of(method, result)}
+        {
+            **msgspec.to_builtins(method),
+            "start": method.other_seconds,
+            "seconds_for_all": method.seconds_for_all,
+            "ratio": ratio_of(method, result),
+        }
         for method in result.methods
     ]
     return msgspec.json.encode({**msgspec.to_builtins(result), "methods": methods}).decode()
 
 
 def bench_text(result: Bench) -> str:
-    corpus = result.corpus
-    facts = f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} tokens by {corpus.tokenizer}"
     lines = [
-        f"{printable(corpus.source)}: {printable(facts)}",
+        f"{printable(result.corpus.source)}: {printable(corpus_text(result))}",
         machine_text(result),
         "",
         _table(
@@ -48,6 +52,32 @@ def bench_text(result: Bench) -> str:
         *_notes(result),
     ]
     return "\n".join(lines)
+
+
+def corpus_text(result: Bench) -> str:
+    corpus = result.corpus
+    return f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} tokens by {corpus.tokenizer}"
+
+
+def run_notes(result: Bench) -> list[str]:
+    withheld = result.corpus.withheld
+    notes = [f"{withheld:,} more files, not UTF-8 or without tokens, were given to no method"] if withheld else []
+    if any(method.runs == 1 for method in result.methods):
+        notes.append("one run each: small differences mean nothing, --runs 3 tells medians")
+    ours = method_named(OURS, result)
+    if ours is not None and ours.other_seconds + (ours.phases.get("load") or 0.0) > ours.seconds / 2:
+        notes.append(f"more than half of what {OURS} takes is starting and loading: a larger tree tells more")
+    return notes
+
+
+def conclusion(result: Bench) -> list[str]:
+    """The two that matter, in one line."""
+    original, ours = method_named(ORIGINAL, result), method_named(OURS, result)
+    if original is None or ours is None or not original.bytes:
+        return []
+    smaller = f"{1 - ours.bytes / (original.bytes * original.scale):.0%} smaller"
+    leaks = f"L50 {l50_text(original)} -> {l50_text(ours)}"
+    return [f"beside {ORIGINAL}, {OURS} is {ratio_text(ours, result)} as fast and {smaller}; {leaks}"]
 
 
 def _cost(method: MethodResult, result: Bench) -> list[str]:
@@ -173,7 +203,8 @@ def _notes(result: Bench) -> list[str]:
         "L50: share of held-out tokens in spans of 50 or more that train has too",
         f"{START}: the interpreter, imports, and the end",
     ]
-    return [*explained, *joined, *map(printable, (*sample_notes(result), *skip_notes(result)))]
+    told = (*sample_notes(result), *skip_notes(result), *run_notes(result), *conclusion(result))
+    return [*explained, *joined, *map(printable, told)]
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

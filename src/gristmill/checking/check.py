@@ -37,7 +37,7 @@ from gristmill.checking.tables import FilesTable, check_groups, read_files_table
 from gristmill.checking.texts import Texts
 from gristmill.errors import DatasetError
 from gristmill.layout import CHECK, MANIFEST, write_atomically
-from gristmill.manifest import Manifest, read_manifest
+from gristmill.manifest import Manifest, read_manifest, require_record
 from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
@@ -61,6 +61,7 @@ def check(
     progress = progress or Progress()
     path = Path(os.path.expanduser(folder))
     manifest = _read_manifest(path)
+    require_record(manifest, path)
     faults = Faults()
     settings = Settings.of(path, manifest, faults)
     folders = folders_by_repo(sources)

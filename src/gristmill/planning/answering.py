@@ -3,6 +3,7 @@
 Of a sample, each file stands for as many as its weight says (planning/sampling.py).
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -10,24 +11,26 @@ from typing import NamedTuple
 import numpy as np
 
 from gristmill.config import Config
+from gristmill.intake.trees import Scan
 from gristmill.naming import path_text
 from gristmill.pipeline import Judged
-from gristmill.planning.budget import Wanted, pick
+from gristmill.planning.budget import FEW_PASSES, MANY_PASSES, Wanted, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, WINDOWS, Counts, RowsTried
-from gristmill.planning.result import Budget, OverlapPlan, Plan, Portion, Removed, Sample
+from gristmill.planning.result import Budget, OverlapPlan, Passes, Pick, Plan, Portion, Removed, Sample, SplitPlan
 from gristmill.planning.sampling import Drawn, TakenOut, error_of
 from gristmill.records import Drop, DropReason, PreparedDocument, Split
 from gristmill.runners.local import num_workers
+from gristmill.steps.finish import split_facts, warnings_of
 
 
 class Counted(NamedTuple):
     overlaps: list[int]
     documents: list[PreparedDocument]
-    """Train first."""
+    splits: list[Split]
+    """Of each of them."""
     counts: Counts
     packed_bytes: int
     """Their bare ids (and text, where it is wanted), compressed."""
-    num_train: int
     tried: list[RowsTried]
     """By overlap, rows of some of the documents."""
     parquet_bytes: list[int | None]
@@ -38,8 +41,8 @@ class Gathered(NamedTuple):
     config: Config
     drawn: Drawn
     judged: Judged
-    num_scan_drops: int
-    """So many of the drops, the first, are the scan's, which has seen all files."""
+    found: Scan
+    """Its drops are the first of those judged; it has seen all files."""
     counted: Counted
     seconds: Mapping[str, float]
     workers: int
@@ -49,8 +52,9 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
     drawn, counted, length = gathered.drawn, gathered.counted, gathered.config.window.length
     budget = wanted.budget(length)
     overlaps = [_overlap_plan(gathered, column, budget, wanted) for column in range(len(counted.overlaps))]
+    picked = pick(overlaps, budget, length)
     removed = _removed(gathered)
-    num_found = drawn.num_files + drawn.num_empty + gathered.num_scan_drops
+    num_found = drawn.num_files + drawn.num_empty + len(gathered.found.drops)
     one_window = (
         one for one, counts in zip(counted.documents, counted.counts[:, 0], strict=True) if counts[WINDOWS] == 1
     )
@@ -68,11 +72,36 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
         languages=_portions(gathered, lambda document: document.language),
         folders=_portions(gathered, _top_folder),
         removed=removed,
-        pick=pick(overlaps, budget, length),
+        splits=[] if not drawn.is_all else _splits(gathered),
+        previous_splits=gathered.judged.decision.previous,
+        passes=_passes(overlaps, picked, wanted),
+        pick=picked,
         sample=_sample(gathered),
+        warnings=[] if not drawn.is_all else _warnings(gathered),
         workers=gathered.workers,
         seconds=round(seconds, 3),
     )
+
+
+def _splits(gathered: Gathered) -> list[SplitPlan]:
+    facts = split_facts(gathered.judged.decision)
+    return [SplitPlan(split=split, files=one.files, tokens=one.tokens, share=one.share) for split, one in facts.items()]
+
+
+def _warnings(gathered: Gathered) -> list[str]:
+    told = warnings_of(gathered.config.split, *gathered.judged)
+    return [*gathered.found.warnings, *told]
+
+
+def _passes(overlaps: list[OverlapPlan], picked: Pick, wanted: Wanted) -> list[Passes]:
+    one = next(one for one in overlaps if one.overlap == picked.overlap)
+    if not one.train_windows:
+        return []
+    epochs = {passes: passes / max(1.0, one.redundancy) for passes in (FEW_PASSES, MANY_PASSES)}
+    return [
+        Passes(passes=passes, epochs=round(count, 2), steps=math.ceil(count * one.train_windows / wanted.batch_size))
+        for passes, count in epochs.items()
+    ]
 
 
 def _sample(gathered: Gathered) -> Sample | None:
@@ -98,10 +127,8 @@ def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted
     counts, tried, parquet_bytes = counted.counts[:, column], counted.tried[column], counted.parquet_bytes[column]
     weights = np.array([drawn.bytes_weight(document.size) for document in counted.documents])
     total: list[float] = (weights @ counts).tolist()
-    train: list[float] = (weights[: counted.num_train] @ counts[: counted.num_train]).tolist()
-    if not drawn.is_all:  # a sample is too small to be dealt out evenly: what is asked for says more
-        share = gathered.config.split.fractions()[Split.TRAIN]
-        train = [share * number for number in total]
+    by_split = {split: _of_split(gathered, split, weights, counts, total) for split in Split}
+    train = by_split[Split.TRAIN]
     growth = counted.packed_bytes / tried.packed_bytes
     if not drawn.is_all:  # its documents are not as those of the whole: those tried are
         growth = total[FRESH] / max(1, tried.num_fresh)
@@ -110,6 +137,8 @@ def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted
         overlap=counted.overlaps[column],
         windows=round(total[WINDOWS]),
         train_windows=train_windows,
+        validation_windows=round(by_split[Split.VALIDATION][WINDOWS]),
+        test_windows=round(by_split[Split.TEST][WINDOWS]),
         tokens=round(total[IDS]),
         train_tokens=train_tokens,
         redundancy=round(total[CONTENT] / max(1.0, total[FRESH]), 4),
@@ -120,6 +149,16 @@ def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted
         steps_per_epoch=-(-train_windows // wanted.batch_size),
         epochs_for_budget=budget.tokens / train_tokens if budget and train_tokens else None,
     )
+
+
+def _of_split(gathered: Gathered, split: Split, weights: Counts, counts: Counts, total: list[float]) -> list[float]:
+    """A sample is too small to be dealt out as the whole would be: of it, what is asked for says more."""
+    if not gathered.drawn.is_all:
+        share = gathered.config.split.fractions()[split]
+        return [share * number for number in total]
+    is_in = np.array([one is split for one in gathered.counted.splits])
+    found: list[float] = (weights[is_in] @ counts[is_in]).tolist()
+    return found
 
 
 def _build_seconds(gathered: Gathered, num_bytes: float) -> float:
@@ -141,7 +180,7 @@ def _removed(gathered: Gathered) -> list[Removed]:
     files: dict[DropReason, float] = {DropReason.EMPTY: drawn.num_empty} if drawn.num_empty else {}
     num_bytes: dict[DropReason, float] = dict.fromkeys(files, 0.0)
     for number, drop in enumerate(gathered.judged.drops):
-        of_all = number < gathered.num_scan_drops
+        of_all = number < len(gathered.found.drops)
         files[drop.reason] = files.get(drop.reason, 0) + (1.0 if of_all else drawn.files_weight(drop.size))
         size = (drop.size or 0) * (1.0 if of_all else drawn.bytes_weight(drop.size))
         num_bytes[drop.reason] = num_bytes.get(drop.reason, 0.0) + size

@@ -13,7 +13,7 @@ from gristmill.errors import ConfigError
 from gristmill.planning.result import Budget, OverlapPlan, Pick
 from gristmill.summary import size_text
 
-PASSES_WITHOUT_BUDGET = 4
+FEW_PASSES = 4
 """Four epochs are worth 3.7 times the data (Muennighoff et al. 2023): so many are assumed where no budget is named."""
 MANY_PASSES = 16
 """Beyond, repeating adds little (the same, for models that predict the next token)."""
@@ -59,7 +59,7 @@ def pick(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) ->
     """The largest overlap up to half a window whose epoch does not go over a token more often than the budget does."""
     without = overlaps[0]
     is_bounded = budget is not None and without.train_tokens > 0
-    passes = budget.tokens / without.train_tokens if budget and is_bounded else float(PASSES_WITHOUT_BUDGET)
+    passes = budget.tokens / without.train_tokens if budget and is_bounded else float(FEW_PASSES)
     candidates = [one for one in overlaps if one.overlap <= length // 2]
     chosen = max((one for one in candidates if one.redundancy <= passes), key=_overlap_of, default=without)
     compress = chosen.jsonl_bytes > LARGE_BYTES
@@ -104,8 +104,8 @@ def _about_budget(chosen: OverlapPlan, without: OverlapPlan, passes: float) -> I
         )
     if passes > MANY_PASSES:
         yield (
-            f"{passes:,.0f} passes over the same tokens are many: past about {MANY_PASSES} they add little to a model "
-            "that predicts the next token (Muennighoff et al. 2023)"
+            f"the budget is more than the data is worth: past about {MANY_PASSES} passes over the same tokens a model "
+            "that predicts the next one learns little more (Muennighoff et al. 2023)"
         )
 
 

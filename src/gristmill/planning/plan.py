@@ -62,7 +62,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                     counted = _count(context, judged.decision, overlaps, drawn, step.counting(runner.map))
     except OSError as error:
         raise _as_ours(error) from error
-    gathered = Gathered(config, drawn, judged, len(found.drops), counted, progress.seconds, runner.workers)
+    gathered = Gathered(config, drawn, judged, found, counted, progress.seconds, runner.workers)
     return answer(gathered, wanted, seconds=time.perf_counter() - started)
 
 
@@ -102,7 +102,7 @@ def _count(context: Context, decision: Decision, overlaps: list[int], drawn: Dra
         documents=in_order,
         counts=np.concatenate([piece.counts for piece in pieces]),
         packed_bytes=sum(piece.packed_bytes for piece in pieces),
-        num_train=sum(decision.split_of[document.key] is Split.TRAIN for document in in_order),
+        splits=[decision.split_of[document.key] for document in in_order],
         tried=tried[::-1],
         parquet_bytes=columns,
     )

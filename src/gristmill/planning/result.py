@@ -2,7 +2,8 @@
 
 import msgspec
 
-from gristmill.records import DropReason
+from gristmill.manifest import PreviousSplits
+from gristmill.records import DropReason, Split
 
 
 class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,6 +11,8 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     windows: int
     train_windows: int
     """What an epoch goes through."""
+    validation_windows: int
+    test_windows: int
     tokens: int
     """Ids in all rows: overlaps, special tokens and padding count again."""
     train_tokens: int
@@ -35,6 +38,23 @@ class Portion(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     share: float
     """Of all tokens."""
+
+
+class SplitPlan(msgspec.Struct, frozen=True, kw_only=True):
+    split: Split
+    files: int
+    tokens: int
+    """Distinct, less what is cut."""
+    share: float
+    """Of all of these."""
+
+
+class Passes(msgspec.Struct, frozen=True, kw_only=True):
+    """What going over each token so often means, at the overlap that is picked."""
+
+    passes: int
+    epochs: float
+    steps: int
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +105,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     languages: list[Portion]
     folders: list[Portion]
     removed: list[Removed]
+    splits: list[SplitPlan]
+    """Empty for a sample, which is too small to be dealt out as the whole would be."""
+    previous_splits: PreviousSplits | None
+    """What an earlier build in the output folder decides."""
+    passes: list[Passes]
     pick: Pick
     sample: Sample | None
     """None: everything was read, and counts are exact."""
+    warnings: list[str]
+    """Those that a build would give; none for a sample."""
     workers: int
     seconds: float
     """That the plan itself took."""

@@ -5,9 +5,10 @@ import math
 import msgspec
 
 from gristmill.naming import printable
+from gristmill.planning.budget import FEW_PASSES
 from gristmill.planning.result import Plan, Portion
 from gristmill.records import DROP_REASONS
-from gristmill.summary import size_text, table_text
+from gristmill.summary import previous_lines, size_text, table_text
 
 PORTIONS_SHOWN = 8
 WHOLE_FROM = 10
@@ -22,9 +23,11 @@ def plan_text(plan: Plan, command: str) -> str:
         (
             _overlaps(plan),
             *_sample_lines(plan),
+            *_split_lines(plan),
             _portions("language", plan.languages),
             _portions("folder", plan.folders),
             *_file_lines(plan),
+            *previous_lines(plan.previous_splits),
             "",
             *_training_lines(plan),
             "",
@@ -38,17 +41,18 @@ def plan_text(plan: Plan, command: str) -> str:
 
 def _overlaps(plan: Plan) -> str:
     headings = ("overlap", "windows", "ids", "times shown", "JSONL", "JSONL.zst", "Parquet", "build", "steps/epoch")
+    about = "" if plan.sample is None else "≈"
     rows = [
         (
             f"{one.overlap}{' *' if one.overlap == plan.pick.overlap else '  '}",
-            f"{one.windows:,}",
-            f"{one.tokens:,}",
+            f"{about}{one.windows:,}",
+            f"{about}{one.tokens:,}",
             f"{one.redundancy:.2f}",
-            size_text(one.jsonl_bytes),
-            size_text(one.jsonl_zst_bytes),
-            "-" if one.parquet_bytes is None else size_text(one.parquet_bytes),
+            f"{about}{size_text(one.jsonl_bytes)}",
+            f"{about}{size_text(one.jsonl_zst_bytes)}",
+            "-" if one.parquet_bytes is None else f"{about}{size_text(one.parquet_bytes)}",
             f"≈{_seconds(one.build_seconds)} s",
-            f"{one.steps_per_epoch:,}",
+            f"{about}{one.steps_per_epoch:,}",
             *(() if one.epochs_for_budget is None else (_epochs(one.epochs_for_budget),)),
         )
         for one in plan.overlaps
@@ -62,7 +66,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _epochs(epochs: float) -> str:
-    return f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}"
+    return f"{epochs:.3f}" if epochs < 1 else f"{epochs:,.1f}"
 
 
 def _sample_lines(plan: Plan) -> list[str]:
@@ -70,13 +74,26 @@ def _sample_lines(plan: Plan) -> list[str]:
     if plan.sample is not None:
         files = f"{plan.sample.files:,} of {plan.sample.of:,} files"
         lines += [
-            f"≈ from {files}: {_within(plan.sample.error)};",
-            "  languages, folders and reasons are rougher, compressed sizes come out too large",
+            f"≈ from {files} that were not left out by name: {_within(plan.sample.error)},",
+            "  what a sample cannot show of near-duplicates included; languages, folders and reasons are rougher,",
+            "  compressed sizes come out too large",
             "",
         ]
     if any(one.parquet_bytes is None for one in plan.overlaps):
         lines += ["Parquet needs pyarrow: pip install 'gristmill[parquet]'", ""]
     return lines
+
+
+def _split_lines(plan: Plan) -> list[str]:
+    if not plan.splits:
+        return []
+    picked = plan.at(plan.pick.overlap)
+    windows = (picked.train_windows, picked.validation_windows, picked.test_windows)
+    rows = [
+        (str(one.split), f"{one.files:,}", f"{number:,}", f"{one.tokens:,}", f"{one.share:.1%}")
+        for one, number in zip(plan.splits, windows, strict=True)
+    ]
+    return [table_text(("split", "files", f"windows at {picked.overlap}", "tokens", "share"), rows)]
 
 
 def _within(error: float) -> str:
@@ -112,6 +129,10 @@ def _training_lines(plan: Plan) -> list[str]:
     epoch = f"{picked.train_windows:,} windows, {picked.train_tokens:,} ids"
     steps = f"{picked.steps_per_epoch:,} steps of {plan.batch_size:,}"
     lines = [f"train    one epoch at overlap {picked.overlap}: {epoch}, {steps}"]
+    for one in plan.passes:
+        worth = "nearly as good as new data" if one.passes == FEW_PASSES else "more add little"
+        told = f"{_epochs(one.epochs)} epochs, {one.steps:,} steps"
+        lines.append(f"         {one.passes} passes over each token ({worth}): {told}")
     if budget is None or picked.epochs_for_budget is None:
         return lines
     told = f"{budget.tokens:,} ids"

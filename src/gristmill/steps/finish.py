@@ -127,7 +127,7 @@ class Outcome(NamedTuple):
 def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     located, scan, decision, decontamination, drops, data_files = outcome
     definition = context.tokenizer.definition
-    splits = _split_facts(decision)
+    splits = split_facts(decision)
     found = Counter([*(document.repo for document in decision.kept), *(drop.repo for drop in drops)])
     own_files = {name: digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
@@ -165,7 +165,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
-        warnings=[*scan.warnings, *_warnings(context.config.split, splits, outcome)],
+        warnings=[*scan.warnings, *warnings_of(context.config.split, decision, decontamination, drops)],
         run=run,
     )
 
@@ -184,7 +184,7 @@ def _tally(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 
-def _split_facts(decision: Decision) -> dict[Split, SplitFacts]:
+def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
         members[decision.split_of[document.key]].append(document)
@@ -211,8 +211,11 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
-def _warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: Outcome) -> Iterator[str]:
-    decision = outcome.decision
+def warnings_of(
+    config: SplitConfig, decision: Decision, decontamination: Decontamination, drops: Sequence[Drop]
+) -> Iterator[str]:
+    """What a user should know about the splits."""
+    splits = split_facts(decision)
     if decision.moved_from:
         moves = [
             f"{repo}/{path} from {split}" for (repo, path), split in list(decision.moved_from.items())[:FILES_NAMED]
@@ -221,14 +224,14 @@ def _warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: 
             f"{len(decision.moved_from)} files moved into the split of the files they must be with: "
             f"{', '.join(moves)}{', …' if len(decision.moved_from) > FILES_NAMED else ''} (moved_from in {FILES})."
         )
-    yield from _cut_warnings(outcome)
-    for one in outcome.decontamination.against:
+    yield from _cut_warnings(decision, decontamination, drops)
+    for one in decontamination.against:
         if 2 * one.texts_too_short > one.texts:
             yield (
                 f"{one.texts_too_short:,} of {one.texts:,} texts in {one.name} have fewer than 50 tokens: "
                 "they cannot be found in train, and were not taken out of it."
             )
-    before = outcome.decontamination.tokens_before
+    before = decontamination.tokens_before
     for split, fraction in config.fractions().items():
         facts, share = splits[split], before[split] / sum(before.values())
         if fraction and not facts.files:
@@ -244,16 +247,15 @@ def _warnings(config: SplitConfig, splits: Mapping[Split, SplitFacts], outcome: 
             )
 
 
-def _cut_warnings(outcome: Outcome) -> Iterator[str]:
+def _cut_warnings(decision: Decision, facts: Decontamination, drops: Sequence[Drop]) -> Iterator[str]:
     """Where much of a held-out split is in train too, a few files are often to blame."""
-    facts, decision = outcome.decontamination, outcome.decision
     for split, num_cut in facts.tokens_cut.items():
         if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
             continue
         members = [document for document in decision.kept if decision.split_of[document.key] is split]
         worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
         named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
-        gone = [drop for drop in outcome.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
+        gone = [drop for drop in drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
         whole = f"; {len(gone)} files went whole" if gone else ""
         yield (
             f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
