@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median
+from statistics import median_low
 from typing import Any, Literal
 
 import msgspec
@@ -25,7 +25,7 @@ from gristmill.bench.keeping import keep_as_dataset
 from gristmill.bench.methods import Method, Setup, chosen, command_of, phases_of, why_skipped
 from gristmill.bench.quality import quality_of
 from gristmill.bench.reading import data_files
-from gristmill.bench.results import PHASES, Bench, Corpus, Machine, MethodResult, Skipped
+from gristmill.bench.results import Bench, Corpus, Machine, MethodResult, Skipped
 from gristmill.bench.running import Ran, require_psutil, run
 from gristmill.config import RunConfig
 from gristmill.errors import ConfigError, OutputError
@@ -170,25 +170,26 @@ class MethodRuns:
             **quality,
             name=self.method.name,
             what=self.method.what,
-            seconds=median(seconds),
+            seconds=median_low(seconds),
             seconds_min=min(seconds),
             seconds_max=max(seconds),
             runs=len(seconds),
-            phases={phase: self._phase_seconds(phase) for phase in PHASES},
+            phases=self._phases[_median_index(seconds)],
             peak_mb=self._peak_mb,
             bytes=sum(path.stat().st_size for split in Split for path in data_files(self.out, split)),
             files=len(self.job.files),
             scale=self._scale,
         )
 
-    def _phase_seconds(self, phase: str) -> float | None:
-        values = [seconds for phases in self._phases if (seconds := phases[phase]) is not None]
-        return median(values) if values else None
-
     def clear(self) -> None:
         """Outputs take gigabytes: none outlives its use."""
         if self.out.exists():
             shutil.rmtree(self.out)
+
+
+def _median_index(numbers: Sequence[float]) -> int:
+    """Where the median stands, of an even number the lower of the two: its phases add up to its seconds."""
+    return sorted(range(len(numbers)), key=numbers.__getitem__)[(len(numbers) - 1) // 2]
 
 
 def this_machine() -> Machine:

@@ -35,7 +35,7 @@ class MethodResult(Quality, frozen=True, kw_only=True):
     seconds_max: float
     runs: int
     phases: dict[str, float | None]
-    """Medians; None: done in one with another phase. What is missing to `seconds`: starting, importing, ending."""
+    """Of the run with the median; None: done in one with another phase. Missing to `seconds`: starting and ending."""
     peak_mb: float
     """Of all its processes together; on Linux shared pages count once."""
     bytes: int

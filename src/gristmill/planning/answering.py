@@ -129,9 +129,7 @@ def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted
     total: list[float] = (weights @ counts).tolist()
     by_split = {split: _of_split(gathered, split, weights, counts, total) for split in Split}
     train = by_split[Split.TRAIN]
-    growth = counted.packed_bytes / tried.packed_bytes
-    if not drawn.is_all:  # its documents are not as those of the whole: those tried are
-        growth = total[FRESH] / max(1, tried.num_fresh)
+    grown = _Grown.of(gathered, column, weights, total)
     train_windows, train_tokens = round(train[WINDOWS]), round(train[IDS])
     return OverlapPlan(
         overlap=counted.overlaps[column],
@@ -143,12 +141,35 @@ def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted
         train_tokens=train_tokens,
         redundancy=round(total[CONTENT] / max(1.0, total[FRESH]), 4),
         jsonl_bytes=round(total[BYTES]),
-        jsonl_zst_bytes=round(tried.jsonl_zst_bytes * growth),
-        parquet_bytes=None if parquet_bytes is None else round(parquet_bytes * growth),
+        jsonl_zst_bytes=grown.num_bytes(counted.tried[0].jsonl_zst_bytes, tried.jsonl_zst_bytes),
+        parquet_bytes=None if parquet_bytes is None else grown.num_bytes(counted.parquet_bytes[0] or 0, parquet_bytes),
         build_seconds=round(_build_seconds(gathered, total[BYTES]), 2),
         steps_per_epoch=-(-train_windows // wanted.batch_size),
         epochs_for_budget=budget.tokens / train_tokens if budget and train_tokens else None,
     )
+
+
+class _Grown(NamedTuple):
+    """How rows that were tried become those of all documents."""
+
+    per_byte: float
+    """For what they take without overlap."""
+    per_added: float
+    """For what they take more with it."""
+
+    @classmethod
+    def of(cls, gathered: Gathered, column: int, weights: Counts, total: list[float]) -> "_Grown":
+        counted = gathered.counted
+        without, here = counted.tried[0], counted.tried[column]
+        per_byte = counted.packed_bytes / without.packed_bytes
+        if not gathered.drawn.is_all:  # its documents are not as those of the whole: those tried are
+            per_byte = total[FRESH] / max(1, here.num_fresh)
+        num_added = total[WINDOWS] - float(weights @ counted.counts[:, 0, WINDOWS])
+        num_tried = here.num_windows - without.num_windows
+        return cls(per_byte, num_added / num_tried if num_tried > 0 else per_byte)
+
+    def num_bytes(self, without: int, here: int) -> int:
+        return round(without * self.per_byte + (here - without) * self.per_added)
 
 
 def _of_split(gathered: Gathered, split: Split, weights: Counts, counts: Counts, total: list[float]) -> list[float]:

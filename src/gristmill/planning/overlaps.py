@@ -2,12 +2,13 @@
 
 Windows, ids and JSON bytes are counted exactly, for every document and overlap. Of some documents the rows are made
 and compressed, as JSON and as Parquet. How these grow to all of them goes by what the bare ids take when compressed,
-which costs little and goes along with what their rows take (benchmarks/plan.md says how near that comes).
+which costs little, and for what overlap adds by the windows that it adds (benchmarks/plan.md says how near that comes).
 """
 
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from gristmill.formats.zstd import FRAME_BYTES, compress_rows, table_of
 from gristmill.records import PreparedDocument
 from gristmill.shaping.windows import Windows, WindowShape
 from gristmill.steps.context import Context
+from gristmill.steps.decide import PIECE_BYTES
 from gristmill.steps.neighbours import neighbours
 from gristmill.steps.rows import rows_of
 from gristmill.steps.shards import Block, read_blocks
@@ -59,6 +61,7 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
 class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
     packed_bytes: int
+    num_windows: int
     num_fresh: int
     """Tokens that they show, each once."""
     jsonl_bytes: int
@@ -120,9 +123,14 @@ def _num_packed(block: Block) -> int:
     return len(zstandard.compress(block.ids.tobytes() + text, PACKING_LEVEL))
 
 
-def _num_compressed(rows: Sequence[bytes]) -> int:
-    compressed, frames = compress_rows(rows)
+def _num_compressed(documents: Sequence[list[bytes]]) -> int:
+    """A piece of the output, as a build makes them: no frame reaches from one into the next."""
+    compressed, frames = compress_rows(list(chain.from_iterable(documents)))
     return len(compressed) + len(table_of(frames))
+
+
+def _num_bytes(rows: Sequence[bytes]) -> int:
+    return sum(map(len, rows))
 
 
 def some_of(splits: Sequence[Sequence[PreparedDocument]]) -> list[list[PreparedDocument]]:
@@ -138,26 +146,28 @@ def some_of(splits: Sequence[Sequence[PreparedDocument]]) -> list[list[PreparedD
 def try_rows(context: Context, task: Rows) -> RowsTried:
     shape = shape_at(context, task.overlap)
     scratch = context.dataset / f"rows-{task.overlap}"
-    packed_bytes = num_fresh = jsonl_bytes = zst_bytes = 0
+    packed_bytes = num_windows = num_fresh = jsonl_bytes = zst_bytes = 0
     in_worker = in_parent = 0.0
     for documents in task.files:
         blocks = list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
         packed_bytes += sum(_num_packed(block) for _, block in blocks)
         made = _with_windows(blocks, shape)
         started = time.perf_counter()
-        rows = [row for one in made for row in context.row_format.format_rows(one)]
-        content = b"".join(rows)
+        rows = [context.row_format.format_rows(one) for one in made]
+        content = b"".join(chain.from_iterable(rows))
         scratch.write_bytes(content)
         in_worker += time.perf_counter() - started
         started = time.perf_counter()
         hashlib.sha256(content)
         in_parent += time.perf_counter() - started
+        num_windows += sum(len(one.windows) for one in made)
         num_fresh += sum(int(one.windows.fresh.sum()) for one in made)
         jsonl_bytes += len(content)
-        zst_bytes += _num_compressed(rows)
+        zst_bytes += sum(map(_num_compressed, neighbours(rows, _num_bytes, PIECE_BYTES)))
     scratch.unlink(missing_ok=True)
     return RowsTried(
         packed_bytes=packed_bytes,
+        num_windows=num_windows,
         num_fresh=num_fresh,
         jsonl_bytes=jsonl_bytes,
         jsonl_zst_bytes=zst_bytes,

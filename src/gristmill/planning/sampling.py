@@ -20,6 +20,8 @@ from gristmill.records import PreparedDocument, SourceFile
 
 DEVIATIONS = 3.0
 """By chance alone a count is further off in less than one drawing in a hundred (tests/test_planning.py)."""
+PAIR_DEVIATIONS = 2.0
+"""Fewer, as the worst case is assumed already: that all which went did so in pairs."""
 MIN_SIZES = 2
 """From each power of two: of one alone no spread is known."""
 
@@ -155,7 +157,7 @@ def _missed(drawn: Drawn, taken_out: TakenOut, files_weight: float) -> float:
     num_files, share = taken_out
     per_file = share / num_files if num_files else 1 / len(drawn.files)
     # So many may be there where `num_files` were seen: the upper end of the score interval of a Poisson count.
-    most = num_files + DEVIATIONS**2 / 2 + DEVIATIONS * math.sqrt(num_files + DEVIATIONS**2 / 4)
+    most = num_files + PAIR_DEVIATIONS**2 / 2 + PAIR_DEVIATIONS * math.sqrt(num_files + PAIR_DEVIATIONS**2 / 4)
     return max(0.0, min(1.0, most * per_file * files_weight) - share)
 
 
