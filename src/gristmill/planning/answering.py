@@ -19,7 +19,7 @@ from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, WINDOWS, Cou
 from gristmill.planning.result import Budget, OverlapPlan, Passes, Pick, Plan, Portion, Removed, Sample, SplitPlan
 from gristmill.planning.sampling import Drawn, TakenOut, error_of
 from gristmill.records import Drop, DropReason, PreparedDocument, Split
-from gristmill.runners.local import num_workers
+from gristmill.runners.local import num_cores, num_workers
 from gristmill.steps.finish import split_facts, warnings_of
 
 
@@ -187,11 +187,10 @@ def _build_seconds(gathered: Gathered, num_bytes: float) -> float:
     drawn, seconds, tried = gathered.drawn, gathered.seconds, gathered.counted.tried
     workers = num_workers(gathered.config.run.workers, drawn.num_bytes)
     mapped = (seconds["prepare"] + seconds["compare"]) * gathered.workers / workers
-    # Workers format and write, the parent takes digests meanwhile: the slower of the two decides.
-    num_tried = max(1, sum(one.jsonl_bytes for one in tried))
-    in_worker = sum(one.seconds_in_worker for one in tried) / num_tried / workers
-    in_parent = sum(one.seconds_in_parent for one in tried) / num_tried
-    rows = num_bytes * max(in_worker, in_parent)
+    # Workers format and write, the parent takes digests meanwhile: the slower decides, or the cores they share.
+    in_worker, in_parent = sum(one.seconds_in_worker for one in tried), sum(one.seconds_in_parent for one in tried)
+    per_tried = max(in_worker / workers, in_parent, (in_worker + in_parent) / num_cores())
+    rows = per_tried * num_bytes / max(1, sum(one.jsonl_bytes for one in tried))
     return seconds["load"] + seconds["scan"] + drawn.growth * (mapped + seconds["decide"]) + rows
 
 

@@ -67,7 +67,7 @@ class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
     jsonl_bytes: int
     jsonl_zst_bytes: int
     seconds_in_worker: float
-    """Formatting and writing."""
+    """Reading ids, cutting, formatting and writing."""
     seconds_in_parent: float
     """Digests."""
 
@@ -149,10 +149,9 @@ def try_rows(context: Context, task: Rows) -> RowsTried:
     packed_bytes = num_windows = num_fresh = jsonl_bytes = zst_bytes = 0
     in_worker = in_parent = 0.0
     for documents in task.files:
-        blocks = list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
-        packed_bytes += sum(_num_packed(block) for _, block in blocks)
-        made = _with_windows(blocks, shape)
         started = time.perf_counter()
+        blocks = list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
+        made = _with_windows(blocks, shape)
         rows = [context.row_format.format_rows(one) for one in made]
         content = b"".join(chain.from_iterable(rows))
         scratch.write_bytes(content)
@@ -160,6 +159,7 @@ def try_rows(context: Context, task: Rows) -> RowsTried:
         started = time.perf_counter()
         hashlib.sha256(content)
         in_parent += time.perf_counter() - started
+        packed_bytes += sum(_num_packed(block) for _, block in blocks)
         num_windows += sum(len(one.windows) for one in made)
         num_fresh += sum(int(one.windows.fresh.sum()) for one in made)
         jsonl_bytes += len(content)
