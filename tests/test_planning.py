@@ -20,7 +20,7 @@ import gristmill
 from gristmill import cli
 from gristmill.config import Config, OutputConfig, RunConfig, ScanConfig, SplitConfig, WindowConfig
 from gristmill.errors import ConfigError, InputError
-from gristmill.planning import sampling
+from gristmill.planning import overlaps, sampling
 from gristmill.planning.budget import Wanted, pick
 from gristmill.planning.result import Budget, OverlapPlan
 from gristmill.planning.sampling import TakenOut, draw, error_of
@@ -106,6 +106,16 @@ def test_compressed_sizes_are_within_five_percent(planned, source):
         assert one.parquet_bytes == pytest.approx(parquet_bytes(out), rel=0.05)
 
 
+def test_sizes_from_a_part_of_the_rows_are_near_too(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(overlaps, "MANY_SAMPLES", 2)
+    plan = gristmill.plan(config_for(source, tmp_path / "none"))
+    for overlap in (0, 384):
+        manifest, _ = built({}, tmp_path, source, overlap, compress="zstd")
+        assert plan.at(overlap).jsonl_zst_bytes == pytest.approx(data_bytes(manifest), rel=0.05)
+        _, out = built({}, tmp_path, source, overlap)
+        assert plan.at(overlap).parquet_bytes == pytest.approx(parquet_bytes(out), rel=0.05)
+
+
 def parquet_bytes(out):
     """By way of Python rows, one file per split."""
     size = 0
@@ -139,7 +149,9 @@ def test_what_stays_and_what_goes_is_that_of_a_build(source, tmp_path):
     assert sum(one.files for one in plan.folders) == len(kept)
     in_json = sum(row["tokens"] - row["cut_tokens"] for row in kept if row["path"].startswith("json/"))
     assert next(one.tokens for one in plan.folders if one.name == "code/json/") == in_json
-    assert plan.one_window_files == sum(row["tokens"] <= 510 for row in kept)
+    gristmill.build(config_for(source, tmp_path / "built", window=WindowConfig(overlap=0)))
+    rows = [json.loads(line) for line in (tmp_path / "built/files.jsonl").read_text().splitlines()]
+    assert plan.one_window_files == sum(row["windows"] == 1 for row in rows)
 
 
 def test_an_earlier_build_in_the_output_folder_counts_and_is_said(source, tmp_path, capsys):
@@ -311,13 +323,13 @@ def test_epochs_give_the_budget(source, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("length", "overlaps"),
+    ("length", "expected"),
     [(512, [0, 64, 128, 256, 384]), (40, [0, 5, 10, 20, 30]), (8192, [0, 1024, 2048, 4096, 6144])],
 )
-def test_overlaps_go_with_the_window(source, tmp_path, length, overlaps):
+def test_overlaps_go_with_the_window(source, tmp_path, length, expected):
     window = WindowConfig(length=length, overlap=length // 2)
     made = gristmill.plan(config_for(source, tmp_path / "none", window=window))
-    assert [one.overlap for one in made.overlaps] == overlaps
+    assert [one.overlap for one in made.overlaps] == expected
     assert made.pick.overlap == length // 2
 
 
@@ -422,7 +434,7 @@ def test_the_text_says_it_all(source, tmp_path, capsys):
         "JSONL.zst",
         "Parquet",
         "python",
-        "code/json/",
+        "code/",
         "near_duplicate",
         "one epoch",
         "budget",

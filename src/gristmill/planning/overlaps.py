@@ -19,7 +19,7 @@ import zstandard
 from gristmill.errors import MissingExtraError
 from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import num_parquet_bytes
-from gristmill.formats.zstd import FRAME_BYTES, compress_rows, table_of
+from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.records import PreparedDocument
 from gristmill.shaping.windows import Windows, WindowShape
 from gristmill.steps.context import Context
@@ -29,7 +29,11 @@ from gristmill.steps.rows import rows_of
 from gristmill.steps.shards import Block, read_blocks
 
 SAMPLE_TOKENS = 1 << 19
-"""Formatted and compressed at every overlap; a larger dataset in part."""
+"""Of a large dataset about so many are formatted and compressed at every overlap."""
+MANY_SAMPLES = 3
+"""Up to so many of these all of it is: a third is not enough to go by."""
+RUN_BYTES = 64 << 10
+"""Of rows: long enough to show that neighbours are alike, and short enough to come from everywhere."""
 PACKING_LEVEL = 1
 TOKENS_OF_A_FILE = 100
 """What a file costs, however small."""
@@ -134,12 +138,12 @@ def _num_bytes(rows: Sequence[bytes]) -> int:
 
 
 def some_of(splits: Sequence[Sequence[PreparedDocument]]) -> list[list[PreparedDocument]]:
-    """What is compressed: all of a small dataset, a file per split; else every so many runs of a frame's size."""
+    """What is compressed: all of a small dataset, a file per split; else every so many runs of neighbours."""
     num_tokens = sum(document.num_tokens + TOKENS_OF_A_FILE for documents in splits for document in documents)
-    step = -(-num_tokens // SAMPLE_TOKENS)
-    if step <= 1:
+    step = num_tokens // SAMPLE_TOKENS
+    if step < MANY_SAMPLES:
         return [list(documents) for documents in splits if documents]
-    runs = [run for documents in splits for run in neighbours(documents, lambda one: one.num_row_bytes, FRAME_BYTES)]
+    runs = [run for documents in splits for run in neighbours(documents, lambda one: one.num_row_bytes, RUN_BYTES)]
     return [[document for run in runs[min(step // 2, len(runs) - 1) :: step] for document in run]]
 
 
