@@ -18,6 +18,7 @@ LAYERS = {
     "naming": 0,
     "config": 1,
     "configuring": 2,
+    "options": 2,
     "layout": 1,
     "filestable": 1,
     "manifest": 2,

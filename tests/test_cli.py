@@ -16,6 +16,7 @@ import pytest
 import gristmill
 from conftest import write_tree
 from gristmill import RulesConfig, cli
+from gristmill.options import all_options
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
 
@@ -38,7 +39,7 @@ def test_version_and_help():
 
 def test_every_option_of_the_command_is_in_its_help():
     shown = run("build", "--help", env={**os.environ, "COLUMNS": "200"}).stdout
-    options = [option.flag for group in cli.BUILD_OPTIONS.values() for option in group]
+    options = [option.flag for option in all_options()]
     assert len(options) >= 20
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in shown

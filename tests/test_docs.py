@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gristmill import cli
 from gristmill.configuring import load_config
+from gristmill.options import all_options
 from gristmill.records import DROP_REASONS, DropReason
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +25,7 @@ def test_every_reason_is_explained():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_in_pages_exist(page):
-    known = {option.flag for group in cli.BUILD_OPTIONS.values() for option in group}
+    known = {option.flag for option in all_options()}
     known |= {"--config", "--quiet", "--json", "--help", "--version", "--source", "--row"}
     known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
     known |= {"--runs", "--only", "--expand-to", "--keep"}

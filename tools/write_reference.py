@@ -21,6 +21,7 @@ from gristmill.cleaning.secret_rules import SECRET_RULES
 from gristmill.formats.jsonl import COLUMNS
 from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
+from gristmill.options import all_options
 from gristmill.planning import result as plan_result
 from gristmill.records import DROP_REASONS
 
@@ -108,7 +109,7 @@ def page() -> Iterator[str]:
 
 
 def settings() -> Iterator[str]:
-    flags = {option.setting: option.flag for group in cli.BUILD_OPTIONS.values() for option in group}
+    flags = {option.setting: option.flag for option in all_options()}
     texts = field_texts(Path(config.__file__))
     rows = []
     for name in config.setting_names():

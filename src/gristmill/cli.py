@@ -16,144 +16,18 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 import gristmill
-from gristmill.config import choices_of, default_of
 from gristmill.configuring import load_config
 from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable, shell_word
+from gristmill.options import add_options, all_options, build_line
 
 ANSWER_IS_NO = 1
 LONGEST_ROW_DIGITS = 18
 INTERRUPTED = 130
 OUR_FAULT = 70
-
-
-class Option(NamedTuple):
-    """One option of a command: the setting it stands for, and what its help says. Defaults live in gristmill.config."""
-
-    flag: str
-    setting: str
-    metavar: str | None
-    """None: a switch without a value."""
-    text: str
-    kind: type = str
-    repeats: bool = False
-    default: str | None = None
-    """Told in the help where the setting's own default is None."""
-
-
-BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
-    "what and where": (
-        Option("--out", "out", "DIR", "the dataset folder to make"),
-        Option(
-            "--tokenizer",
-            "tokenizer.name",
-            "NAME",
-            "'codebert', which is in the package, a tokenizer.json, a folder with one, or a Hub id like 'org/name' or "
-            "'org/name@revision'",
-        ),
-        Option(
-            "--cache-dir",
-            "tokenizer.cache_dir",
-            "DIR",
-            "where tokenizers from the Hub are kept",
-            default="the Hugging Face cache",
-        ),
-    ),
-    "windows and rows": (
-        Option("--window", "window.length", "N", "ids per window, special tokens included", int),
-        Option("--overlap", "window.overlap", "N", "content tokens that neighbouring windows share", int),
-        Option(
-            "--tail",
-            "window.tail",
-            "keep|shift|drop",
-            "a file's last window: keep it short, shift it back to full length, or drop it if it brings fewer than 32 "
-            "new tokens",
-        ),
-        Option("--pad", "output.pad", None, "pad rows to the window length and add attention_mask"),
-        Option("--with-text", "output.with_text", None, "add each window's text to its row"),
-        Option("--compress", "output.compress", "none|zstd", "zstd: write .jsonl.zst, still readable row by row"),
-    ),
-    "splits": (
-        Option("--split", "split.shares", "A/B/C", "percent of the tokens for train/validation/test"),
-        Option(
-            "--splits",
-            "split.previous",
-            "FILE",
-            "keep files in the split they have in this files.jsonl",
-            default="the one in --out, if any",
-        ),
-        Option("--fresh-splits", "split.fresh", None, "split anew, whatever an earlier build did"),
-        Option("--seed", "split.seed", "N", "decides which file goes where", int),
-        Option(
-            "--split-by",
-            "split.by",
-            "file|directory|repo",
-            "what is never torn apart: near-duplicates in any case, and a file, a folder's files or a whole source",
-        ),
-        Option(
-            "--decontaminate",
-            "split.decontaminate",
-            "cut|drop|train|off",
-            "spans of 50 tokens and more that train and a held-out file share: cut them out of the held-out file, drop "
-            "the held-out windows that touch one, cut them out of train instead, or leave them",
-        ),
-        Option(
-            "--decontaminate-against",
-            "split.against",
-            "FILE",
-            "remove from train the spans of 50 tokens and more that this benchmark (JSONL, Parquet or text) has too",
-            repeats=True,
-        ),
-    ),
-    "cleaning (rules and their limits: see the configuration file)": (
-        Option(
-            "--near-duplicates",
-            "duplicates.near",
-            "drop|group|keep",
-            "files that share 0.7 or more of their 5-grams: keep one, keep all in one split, or do not look",
-        ),
-        Option(
-            "--secrets",
-            "secrets.action",
-            "redact|drop|keep",
-            "keys, tokens and passwords: put a placeholder in their place, drop the file, or do not look",
-        ),
-        Option("--redact-emails", "secrets.emails", None, "e-mail addresses count as secrets too"),
-        Option(
-            "--license-allow",
-            "licenses.allow",
-            "IDS",
-            "take only files under these SPDX licences, like 'MIT,Apache-2.0'",
-            repeats=True,
-        ),
-    ),
-    "which files": (
-        Option("--include", "scan.include", "GLOB", "take only files that match, as in a .gitignore", repeats=True),
-        Option(
-            "--exclude",
-            "scan.exclude",
-            "GLOB",
-            "leave out files that match; '!GLOB' brings back what is left out by default",
-            repeats=True,
-        ),
-        Option("--language", "scan.languages", "NAME", "take only this language, like 'python'", repeats=True),
-        Option("--max-file-bytes", "scan.max_file_bytes", "N", "leave out larger files", int),
-    ),
-    "running": (
-        Option("--workers", "run.workers", "auto|N", "processes to use; never changes the result"),
-        Option("--batch-bytes", "run.batch_bytes", "N", "source bytes that a worker takes at a time", int),
-        Option(
-            "--batch-files",
-            "run.batch_files",
-            "N",
-            "files that a worker takes at a time, at most",
-            int,
-        ),
-    ),
-}
 
 
 def build(arguments: Sequence[str]) -> int:
@@ -179,13 +53,13 @@ def _parse_settings(
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     """What `build` and `plan` take: all that was given, and by name those settings that were."""
     parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
-    _add_options(parser, BUILD_OPTIONS)
+    add_options(parser)
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
     )
     _add_output_options(parser, what)
     given = _parse_intermixed(parser, arguments)
-    values = {option.setting: getattr(given, option.setting) for option in _options()}
+    values = {option.setting: getattr(given, option.setting) for option in all_options()}
     values |= {"sources": given.sources or None, "run.workers": _workers(values["run.workers"])}
     return given, {name: value for name, value in values.items() if value is not None}
 
@@ -231,7 +105,7 @@ def plan(arguments: Sequence[str]) -> int:
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}
     if config.out == planned_out:
         picked["out"] = planned_out
-    command = _build_line(values | picked, given.config)
+    command = build_line(values | picked, given.config)
     if given.json:
         print(plan_json(made, command))
     elif not given.quiet:
@@ -249,27 +123,6 @@ def _planned_out(sources: Sequence[str]) -> str:
 def _print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
     for warning in () if quiet else warnings:
         print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
-
-
-def _build_line(values: dict[str, Any], toml: Path | None) -> str:
-    """The command that builds with these settings."""
-    sources = list(values.get("sources", ()))
-    needs_dashes = any(source.startswith("-") for source in sources)
-    words = ["gristmill", "build", *(() if needs_dashes else sources)]
-    words += _option_words("--config", toml) if toml is not None else []
-    for option in _options():
-        value = values.get(option.setting)
-        for one in value if option.repeats and value else [value]:
-            if one is not None and option.metavar is None:
-                words.append(option.flag)
-            elif one is not None:
-                words += _option_words(option.flag, one)
-    words += ["--", *sources] if needs_dashes else []
-    return " ".join(shell_word(word) for word in words)
-
-
-def _option_words(flag: str, value: object) -> list[str]:
-    return [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
 
 
 def check(arguments: Sequence[str]) -> int:
@@ -466,32 +319,6 @@ def _parser(usage: str, text: str) -> _Parser:
     )
     parser.add_argument("-h", "--help", action="help", help="show this and exit")
     return parser
-
-
-def _add_options(parser: _Parser, groups: dict[str, tuple[Option, ...]]) -> None:
-    for title, options in groups.items():
-        group = parser.add_argument_group(title)
-        for option in options:
-            if option.metavar is None:
-                group.add_argument(option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
-                continue
-            default = option.default or (
-                None if option.repeats or option.setting == "out" else default_of(option.setting)
-            )
-            told = "; repeatable" if option.repeats else f" (default: {default})" if default is not None else ""
-            group.add_argument(
-                option.flag,
-                dest=option.setting,
-                metavar=option.metavar,
-                type=option.kind,
-                choices=choices_of(option.setting) if option.kind is str else None,
-                action="append" if option.repeats else "store",
-                help=option.text + told,
-            )
-
-
-def _options() -> list[Option]:
-    return [option for group in BUILD_OPTIONS.values() for option in group]
 
 
 def _whole(text: str) -> int:

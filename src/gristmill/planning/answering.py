@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill.config import Config
 from gristmill.intake.trees import Scan
+from gristmill.manifest import SplitFacts
 from gristmill.naming import path_text
 from gristmill.pipeline import Judged
 from gristmill.planning.budget import FEW_PASSES, MANY_PASSES, Wanted, pick
@@ -21,6 +23,9 @@ from gristmill.planning.sampling import Drawn, TakenOut, error_of
 from gristmill.records import Drop, DropReason, PreparedDocument, Split
 from gristmill.runners.local import num_cores, num_workers
 from gristmill.steps.finish import split_facts, warnings_of
+
+Weights = npt.NDArray[np.float64]
+"""By document: how much each stands for."""
 
 
 class Counted(NamedTuple):
@@ -51,8 +56,10 @@ class Gathered(NamedTuple):
 def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
     drawn, counted, length = gathered.drawn, gathered.counted, gathered.config.window.length
     budget = wanted.budget(length)
-    overlaps = [_overlap_plan(gathered, column, budget, wanted) for column in range(len(counted.overlaps))]
+    weights = np.array([drawn.bytes_weight(document.size) for document in counted.documents])
+    overlaps = [_overlap_plan(gathered, column, weights, budget, wanted) for column in range(len(counted.overlaps))]
     picked = pick(overlaps, budget, length)
+    facts = split_facts(gathered.judged.decision)
     removed = _removed(gathered)
     num_found = drawn.num_files + drawn.num_empty + len(gathered.found.drops)
     one_window = (
@@ -72,25 +79,23 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
         languages=_portions(gathered, lambda document: document.language),
         folders=_portions(gathered, _top_folder),
         removed=removed,
-        splits=[] if not drawn.is_all else _splits(gathered),
+        splits=_splits(facts) if drawn.is_all else [],
         previous_splits=gathered.judged.decision.previous,
         passes=_passes(overlaps, picked, wanted),
         pick=picked,
         sample=_sample(gathered),
-        warnings=[] if not drawn.is_all else _warnings(gathered),
+        warnings=_warnings(gathered, facts) if drawn.is_all else [],
         workers=gathered.workers,
         seconds=round(seconds, 3),
     )
 
 
-def _splits(gathered: Gathered) -> list[SplitPlan]:
-    facts = split_facts(gathered.judged.decision)
+def _splits(facts: Mapping[Split, SplitFacts]) -> list[SplitPlan]:
     return [SplitPlan(split=split, files=one.files, tokens=one.tokens, share=one.share) for split, one in facts.items()]
 
 
-def _warnings(gathered: Gathered) -> list[str]:
-    told = warnings_of(gathered.config.split, *gathered.judged)
-    return [*gathered.found.warnings, *told]
+def _warnings(gathered: Gathered, facts: Mapping[Split, SplitFacts]) -> list[str]:
+    return [*gathered.found.warnings, *warnings_of(gathered.config.split, facts, *gathered.judged)]
 
 
 def _passes(overlaps: list[OverlapPlan], picked: Pick, wanted: Wanted) -> list[Passes]:
@@ -122,10 +127,11 @@ def _sample(gathered: Gathered) -> Sample | None:
     return Sample(files=len(drawn.files), of=drawn.num_files, error=round(error, 4))
 
 
-def _overlap_plan(gathered: Gathered, column: int, budget: Budget | None, wanted: Wanted) -> OverlapPlan:
-    drawn, counted = gathered.drawn, gathered.counted
+def _overlap_plan(
+    gathered: Gathered, column: int, weights: Weights, budget: Budget | None, wanted: Wanted
+) -> OverlapPlan:
+    counted = gathered.counted
     counts, tried, parquet_bytes = counted.counts[:, column], counted.tried[column], counted.parquet_bytes[column]
-    weights = np.array([drawn.bytes_weight(document.size) for document in counted.documents])
     total: list[float] = (weights @ counts).tolist()
     by_split = {split: _of_split(gathered, split, weights, counts, total) for split in Split}
     train = by_split[Split.TRAIN]
@@ -158,7 +164,7 @@ class _Grown(NamedTuple):
     """For what they take more with it."""
 
     @classmethod
-    def of(cls, gathered: Gathered, column: int, weights: Counts, total: list[float]) -> "_Grown":
+    def of(cls, gathered: Gathered, column: int, weights: Weights, total: list[float]) -> "_Grown":
         counted = gathered.counted
         without, here = counted.tried[0], counted.tried[column]
         per_byte = counted.packed_bytes / without.packed_bytes
@@ -172,7 +178,7 @@ class _Grown(NamedTuple):
         return round(without * self.per_byte + (here - without) * self.per_added)
 
 
-def _of_split(gathered: Gathered, split: Split, weights: Counts, counts: Counts, total: list[float]) -> list[float]:
+def _of_split(gathered: Gathered, split: Split, weights: Weights, counts: Counts, total: list[float]) -> list[float]:
     """A sample is too small to be dealt out as the whole would be: of it, what is asked for says more."""
     if not gathered.drawn.is_all:
         share = gathered.config.split.fractions()[split]

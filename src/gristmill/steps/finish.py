@@ -165,7 +165,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
-        warnings=[*scan.warnings, *warnings_of(context.config.split, decision, decontamination, drops)],
+        warnings=[*scan.warnings, *warnings_of(context.config.split, splits, decision, decontamination, drops)],
         run=run,
     )
 
@@ -212,10 +212,13 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
 
 
 def warnings_of(
-    config: SplitConfig, decision: Decision, decontamination: Decontamination, drops: Sequence[Drop]
+    config: SplitConfig,
+    splits: Mapping[Split, SplitFacts],
+    decision: Decision,
+    decontamination: Decontamination,
+    drops: Sequence[Drop],
 ) -> Iterator[str]:
     """What a user should know about the splits."""
-    splits = split_facts(decision)
     if decision.moved_from:
         moves = [
             f"{repo}/{path} from {split}" for (repo, path), split in list(decision.moved_from.items())[:FILES_NAMED]
