@@ -132,7 +132,7 @@ def recall() -> None:
         pairs.append((len(texts), jaccard(original, mutant)))
         texts += [original, mutant]
     arrays = [np.array(ids, np.uint16) for ids in texts]
-    clusters = find_clusters(band_keys(arrays), arrays.__getitem__)
+    clusters = find_clusters(band_keys(arrays).T, len(arrays), arrays.__getitem__)
     found = {cluster.first for cluster in clusters}
     print("\nNear-duplicates: 6,000 random texts, each with a mutant of it (seed 0).\n")
     print("| Jaccard of the two | pairs | found |")

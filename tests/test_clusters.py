@@ -23,7 +23,7 @@ def jaccard(one, other):
 
 def clusters_of(documents):
     arrays = [np.array(ids, np.uint16) for ids in documents]
-    return find_clusters(band_keys(arrays), arrays.__getitem__)
+    return find_clusters(band_keys(arrays).T, len(arrays), arrays.__getitem__)
 
 
 def mutant(rng, ids, share):
@@ -94,7 +94,7 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
         num_reads += 1
         return arrays[number]
 
-    (cluster,) = find_clusters(band_keys(arrays), ids_of)
+    (cluster,) = find_clusters(band_keys(arrays).T, len(arrays), ids_of)
     assert len(cluster.others) == 9_999
     assert num_reads < 30_000
 
@@ -107,7 +107,7 @@ def test_a_hundred_thousand_tiny_files_are_no_trouble():
         for _ in range(100_000)
     ]
     keys = np.concatenate([band_keys(arrays[at : at + 1000]) for at in range(0, len(arrays), 1000)])
-    clusters = find_clusters(keys, arrays.__getitem__)
+    clusters = find_clusters(keys.T, len(arrays), arrays.__getitem__)
     assert sum(1 + len(cluster.others) for cluster in clusters) > 50_000
 
 
@@ -123,7 +123,7 @@ def test_unlike_documents_under_one_key_do_not_cost_each_with_each(monkeypatch):
         return jaccard_of(self, one, other)
 
     monkeypatch.setattr(clusters_module._GramSets, "jaccard", counting)
-    assert find_clusters(np.zeros((1000, NUM_BANDS), np.uint64), arrays.__getitem__) == []
+    assert find_clusters(np.zeros((NUM_BANDS, 1000), np.uint64), 1000, arrays.__getitem__) == []
     assert len(compared) <= 1000 * MAX_REPRESENTATIVES
 
 

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.grouping.leakage import MIN_DISTINCT_IDS, SPAN_TOKENS
+from gristmill.grouping.leakage import MIN_DISTINCT_IDS, SPAN_TOKENS, anchors_of
+from gristmill.grouping.signatures import band_keys
 from gristmill.records import StoredText
 from gristmill.steps import compare as compare_module
 from gristmill.steps import sides as sides_module
+from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.compare import compare
-from gristmill.steps.shards import write_ids
+from gristmill.steps.parts import Part, write_part
 from gristmill.steps.sides import Sides
 
 VOCAB_SIZE = 50_000
@@ -48,14 +50,13 @@ def naive_large_ranges(ids, small, large):
 
 def store(folder, name, texts):
     stored = []
-    with (folder / f"{name}.ids").open("wb") as shard:
-        for number, ids in enumerate(texts):
-            stored.append(
-                StoredText(
-                    repo=name, path=str(number), shard=f"{name}.ids", shard_offset=shard.tell(), num_tokens=len(ids)
-                )
-            )
-            write_ids(shard, np.array(ids, np.uint32), VOCAB_SIZE)
+    blocks = []
+    for number, ids in enumerate(texts):
+        place = {"part": f"{name}.part", "part_offset": sum(map(len, blocks)), "part_row": number}
+        stored.append(StoredText(repo=name, path=str(number), num_tokens=len(ids), **place))
+        blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
+    anchors = anchors_of([np.array(ids, np.uint16) for ids in texts])
+    write_part(folder / f"{name}.part", Part(blocks, band_keys([]), anchors, (), (), (), ()))
     return stored
 
 
@@ -63,11 +64,12 @@ def found_by_compare(folder, small, large, cut, num_partition_bits=0):
     sides = Sides(
         folder=folder / "work",
         prepared=folder,
-        shards=("small.ids", "large.ids"),
+        parts=("small.part", "large.part"),
         vocab_size=VOCAB_SIZE,
-        num_partition_bits=num_partition_bits,
     )
-    return compare(store(folder, "small", small), store(folder, "large", large), sides, map, cut=cut)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_module, "num_partition_bits", lambda _: num_partition_bits)
+        return compare(store(folder, "small", small), store(folder, "large", large), sides, map, cut=cut)
 
 
 def made_up(rng):
@@ -148,14 +150,15 @@ def test_a_header_that_every_file_has_costs_no_pairs(tmp_path, monkeypatch):
     rng = random.Random(9)
     header = [rng.randrange(VOCAB_SIZE) for _ in range(80)]
     num_matches = 0
-    add_matches = Sides.add_matches
+    write_matches = Sides.write_matches
 
     def counting(self, side, partition, matches):
         nonlocal num_matches
-        num_matches += len(matches)
-        add_matches(self, side, partition, matches)
+        all_matches = list(matches)
+        num_matches += sum(map(len, all_matches))
+        write_matches(self, side, partition, all_matches)
 
-    monkeypatch.setattr(Sides, "add_matches", counting)
+    monkeypatch.setattr(Sides, "write_matches", counting)
     small = [header + [rng.randrange(0, VOCAB_SIZE, 2) for _ in range(20)] for _ in range(1000)]
     large = [header + [rng.randrange(1, VOCAB_SIZE, 2) for _ in range(20)] for _ in range(2000)]
     found = found_by_compare(tmp_path, small, large, "small")

@@ -19,7 +19,11 @@ def config(tmp_path, **split):
 
 def decided(documents, config):
     nowhere = Path(config.out)
-    return decide(Context(config=config, prepared=nowhere, dataset=nowhere, tokenizer_key=""), documents)
+    return decide(Context(config=config, folder=nowhere, tokenizer_key="", prepare_key=""), documents)
+
+
+def splits(decision):
+    return {document.path: document.split for document in decision.kept}
 
 
 def previous_file(path, rows):
@@ -29,12 +33,14 @@ def previous_file(path, rows):
 
 
 def test_pieces_cover_each_split_without_gap_or_overlap():
-    documents = [document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000) for index in range(300)]
-    split_of = {member.key: list(Split)[index % 3] for index, member in enumerate(documents)}
-    pieces = list(lay_out(documents, split_of, OutputConfig(shard_bytes=20_000_000)))
+    documents = [
+        document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000, split=list(Split)[index % 3])
+        for index in range(300)
+    ]
+    pieces = list(lay_out(documents, OutputConfig(shard_bytes=20_000_000)))
     for split in Split:
         members = [member for piece in pieces if piece.split is split for member in piece.documents]
-        assert members == [member for member in documents if split_of[member.key] is split]
+        assert members == [member for member in documents if member.split is split]
     for name in {piece.file for piece in pieces}:
         offset = 0
         for piece in (piece for piece in pieces if piece.file == name):
@@ -47,9 +53,9 @@ def test_pieces_cover_each_split_without_gap_or_overlap():
 
 
 def test_one_file_has_a_plain_name_and_an_empty_split_none():
-    pieces = list(lay_out([document("a")], {("repo", "a"): Split.TRAIN}, OutputConfig()))
+    pieces = list(lay_out([document("a", split=Split.TRAIN)], OutputConfig()))
     assert [piece.file for piece in pieces] == ["train.jsonl"]
-    pieces = list(lay_out([document("a")], {("repo", "a"): Split.TEST}, OutputConfig(compress="zstd")))
+    pieces = list(lay_out([document("a", split=Split.TEST)], OutputConfig(compress="zstd")))
     assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
 
 
@@ -60,17 +66,15 @@ def test_nothing_before_is_no_input(tmp_path):
 def test_the_folders_own_splits_are_kept(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test", "more": 1}])
     decision = decided([document("a.py")], config(tmp_path))
-    assert decision.split_of == {("repo", "a.py"): Split.TEST}
+    assert splits(decision) == {"a.py": Split.TEST}
     assert decision.previous.num_files_kept_in_place == 1
-    assert decided([document("a.py")], config(tmp_path, fresh=True)).split_of == {("repo", "a.py"): Split.TRAIN}
+    assert splits(decided([document("a.py")], config(tmp_path, fresh=True))) == {"a.py": Split.TRAIN}
 
 
 def test_a_named_file_outranks_the_folders(tmp_path):
     previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test"}])
     named = previous_file(tmp_path / "old.jsonl", [{"repo": "repo", "path": "a.py", "split": "validation"}])
-    assert decided([document("a.py")], config(tmp_path, previous=str(named))).split_of == {
-        ("repo", "a.py"): Split.VALIDATION
-    }
+    assert splits(decided([document("a.py")], config(tmp_path, previous=str(named)))) == {"a.py": Split.VALIDATION}
 
 
 def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):

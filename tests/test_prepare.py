@@ -10,22 +10,22 @@ from conftest import write_tree
 from gristmill.config import Config, OutputConfig, RunConfig, ScanConfig
 from gristmill.intake.trees import scan
 from gristmill.records import DropReason, SourceFile
+from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
-from gristmill.steps.prepare import Batch, batches, prepare
-from gristmill.steps.shards import read_blocks
+from gristmill.steps.parts import PartReader
+from gristmill.steps.prepare import Batch, batches
+from gristmill.steps.prepare import prepare as prepare_batch
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 
 
 def context(tmp_path, definition=None, **sections):
-    for name in ("prepared", "dataset"):
-        (tmp_path / name).mkdir()
-    definition = definition or locate("codebert")
-    definition.write(tmp_path / "dataset")
-    config = Config(sources=["x"], out="y", **sections)
-    return Context(
-        config=config, prepared=tmp_path / "prepared", dataset=tmp_path / "dataset", tokenizer_key=definition.key
-    )
+    return Context.of(Config(sources=["x"], out="y", **sections), definition or locate("codebert"), tmp_path)
+
+
+def prepare(context, batch):
+    """What the part of a batch holds."""
+    return PartReader(context.prepared, prepare_batch(context, batch).part)
 
 
 def batch_of(root):
@@ -51,21 +51,22 @@ def test_ids_in_the_shard_are_the_tokenizers(tmp_path, tree, codebert):
     texts = {"a.py": "x = 1\n", "b.py": "y = '</s>'\n\n", "ü.py": "# größe 😀\r\n"}
     shared = context(tmp_path)
     prepared = prepare(shared, batch_of(tree(texts)))
-    assert [document.path for document in prepared.documents] == sorted(texts)
-    for document, block in read_blocks(shared.prepared, prepared.documents, codebert.definition.vocab_size):
+    assert [document.path for document in prepared.documents()] == sorted(texts)
+    blocks = read_blocks(shared.prepared, prepared.documents(), codebert.definition.vocab_size)
+    for (document, block), facts in zip(blocks, prepared.facts(), strict=True):
         text = texts[document.path].encode()
         assert block.ids.dtype == np.uint16
         assert codebert.decode(block.ids) == text
         assert document.num_tokens == len(block.ids)
         assert len(block.newline_tokens) == text.count(b"\n")
         assert block.text is None
-        assert document.num_lines == len(text.decode().split("\n")) - text.endswith(b"\n")
+        assert facts.num_lines == len(text.decode().split("\n")) - text.endswith(b"\n")
 
 
 def test_the_text_travels_where_it_is_wanted(tmp_path, tree, codebert):
     shared = context(tmp_path, output=OutputConfig(with_text=True))
     prepared = prepare(shared, batch_of(tree({"a.py": "# größe\n"})))
-    ((_, block),) = read_blocks(shared.prepared, prepared.documents, codebert.definition.vocab_size)
+    ((_, block),) = read_blocks(shared.prepared, prepared.documents(), codebert.definition.vocab_size)
     assert block.text.utf8 == "# größe\n".encode()
     assert block.text.starts[-1] == len(block.text.utf8)
 
@@ -76,15 +77,15 @@ def test_large_vocabularies_keep_their_ids(tmp_path, tree):
     definition = Definition(name="far", json=json.dumps(model).encode(), config=b"{}")
     shared = context(tmp_path, definition)
     prepared = prepare(shared, batch_of(tree({"a.py": "x = 1\n"})))
-    ((_, block),) = read_blocks(shared.prepared, prepared.documents, definition.vocab_size)
+    ((_, block),) = read_blocks(shared.prepared, prepared.documents(), definition.vocab_size)
     assert block.ids.dtype == np.uint32
 
 
 def test_found_is_prepared_plus_dropped(tmp_path, tree):
     root = tree({"a.py": "x", "empty.py": "", "b.bin": b"\0\1"})
     prepared = prepare(context(tmp_path), batch_of(root))
-    assert len(prepared.documents) == 1
-    assert {drop.path: drop.reason for drop in prepared.drops} == {
+    assert len(prepared.documents()) == 1
+    assert {drop.path: drop.reason for drop in prepared.drops()} == {
         "b.bin": DropReason.BINARY,
         "empty.py": DropReason.EMPTY,
     }
@@ -93,7 +94,7 @@ def test_found_is_prepared_plus_dropped(tmp_path, tree):
 def test_a_text_without_tokens_is_dropped(tmp_path, tree):
     definition = Definition(name="wp", json=made.word_piece().encode(), config=b"{}")
     prepared = prepare(context(tmp_path, definition), batch_of(tree({"a.py": "\u200b\n", "b.py": "def"})))
-    assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.NO_TOKENS)]
+    assert [(drop.path, drop.reason) for drop in prepared.drops()] == [("a.py", DropReason.NO_TOKENS)]
 
 
 def test_a_control_token_that_slips_through_drops_the_file(tmp_path, tree, monkeypatch):
@@ -103,8 +104,8 @@ def test_a_control_token_that_slips_through_drops_the_file(tmp_path, tree, monke
     shared = context(tmp_path, definition)
     monkeypatch.setattr(shared.tokenizer, "_engine", Tokenizer.from_str(made.unigram()))
     prepared = prepare(shared, batch_of(tree({"a.py": "a <mask> b", "b.py": "def"})))
-    assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.CONTROL_TOKEN)]
-    assert [document.path for document in prepared.documents] == ["b.py"]
+    assert [(drop.path, drop.reason) for drop in prepared.drops()] == [("a.py", DropReason.CONTROL_TOKEN)]
+    assert [document.path for document in prepared.documents()] == ["b.py"]
 
 
 def test_the_text_decides_about_duplicates_not_its_encoding(tmp_path):
@@ -112,15 +113,15 @@ def test_the_text_decides_about_duplicates_not_its_encoding(tmp_path):
     root = write_tree(
         tmp_path / "r", {"a.py": text, "b.py": "\ufeff".encode() + text.encode(), "c.py": text.encode("utf-16")}
     )
-    documents = prepare(context(tmp_path), batch_of(root)).documents
-    assert len({document.text_sha256 for document in documents}) == 1
-    assert len({document.sha256 for document in documents}) == 3
+    prepared = prepare(context(tmp_path), batch_of(root))
+    assert len({document.text_sha256 for document in prepared.documents()}) == 1
+    assert len({facts.sha256 for facts in prepared.facts()}) == 3
 
 
 @pytest.mark.parametrize("text", ["x", "x\n", "x\ny", "\nx\n"])
 def test_lines_are_counted_as_people_do(tmp_path, tree, text):
-    (document,) = prepare(context(tmp_path), batch_of(tree({"a.py": text}))).documents
-    assert document.num_lines == len(text.splitlines())
+    (facts,) = prepare(context(tmp_path), batch_of(tree({"a.py": text}))).facts()
+    assert facts.num_lines == len(text.splitlines())
 
 
 def test_a_text_that_cannot_be_redacted_is_dropped(tmp_path, tree, monkeypatch):
@@ -129,4 +130,4 @@ def test_a_text_that_cannot_be_redacted_is_dropped(tmp_path, tree, monkeypatch):
     token = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
     monkeypatch.setattr(secrets, "MAX_ROUNDS", 1)
     prepared = prepare(context(tmp_path), batch_of(tree({"a.py": f'x = "{token}"\n', "b.py": "y = 1\n"})))
-    assert [(drop.path, drop.reason) for drop in prepared.drops] == [("a.py", DropReason.HOLDS_SECRET)]
+    assert [(drop.path, drop.reason) for drop in prepared.drops()] == [("a.py", DropReason.HOLDS_SECRET)]

@@ -82,6 +82,10 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.fresh and self.previous is not None:
             raise ConfigError("--splits and --fresh-splits contradict each other; use one of them.")
 
+    @property
+    def looks_for_spans(self) -> bool:
+        return self.decontaminate != "off" or bool(self.against)
+
     def fractions(self) -> dict[Split, float]:
         """`85/10/5` -> {train: 0.85, validation: 0.1, test: 0.05}"""
         advice = "Try --split 85/10/5."
@@ -205,10 +209,16 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | Literal["auto"] = "auto"
     """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
-    batch_bytes: int = MIB
-    """Source bytes that are read and tokenized in one go."""
+    batch_bytes: int = 2 * MIB
+    """Source bytes that are read and tokenized in one go, at most; a larger file goes by itself."""
     batch_files: int = 1000
     """At most this many files in one go."""
+    cache_bytes: int = 10 << 30
+    """What a build may leave beside the dataset, in DIR.work, for the next one to go on from; 0: nothing."""
+    skip_failed: bool = False
+    """Drop a file that cannot be read or over which a worker dies or hangs, instead of ending the build."""
+    task_seconds: int = 600
+    """A worker that is at one batch for longer counts as hung, and the batch is tried again by another."""
 
     def __post_init__(self) -> None:
         _check_types(self, "run.")
@@ -216,6 +226,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.workers != "auto":
             _at_least(1, "run.workers", self.workers, most=1024)
         _at_least(1, "run.batch_files", self.batch_files)
+        _at_least(0, "run.cache_bytes", self.cache_bytes)
+        _at_least(1, "run.task_seconds", self.task_seconds)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

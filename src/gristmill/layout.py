@@ -1,6 +1,8 @@
 """Every file name in a dataset folder, and writing one so that its final name means complete."""
 
 import os
+import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from gristmill.records import Split
@@ -11,6 +13,7 @@ FILES = "files.jsonl"
 """One line per scanned file: kept or dropped, and why."""
 CHECK = "check.json"
 """What `gristmill check` found; of no account to the dataset."""
+UNFINISHED = ".tmp"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
@@ -30,10 +33,12 @@ def is_dataset_folder(folder: Path) -> bool:
         return False
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Whoever else writes the same at the same time, on this machine or another, does so under another name."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        beside.write_bytes(content)
+        with beside.open("wb") as stream:
+            stream.writelines([content] if isinstance(content, bytes) else content)
         os.replace(beside, path)
     except OSError:
         beside.unlink(missing_ok=True)

@@ -130,6 +130,20 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "files that a worker takes at a time, at most",
             int,
         ),
+        Option(
+            "--cache-bytes",
+            "run.cache_bytes",
+            "N",
+            "what may stay in DIR.work, for the next build to do only what has changed; 0: nothing",
+            int,
+        ),
+        Option(
+            "--skip-failed",
+            "run.skip_failed",
+            None,
+            "drop a file that cannot be read, or over which a worker dies or hangs, instead of ending the build",
+        ),
+        Option("--task-seconds", "run.task_seconds", "N", "after so long at one batch a worker counts as hung", int),
     ),
 }
 

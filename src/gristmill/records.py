@@ -56,6 +56,7 @@ class DropReason(StrEnum):
     EXACT_DUPLICATE = "exact_duplicate"
     NEAR_DUPLICATE = "near_duplicate"
     CONTAMINATED = "contaminated"
+    FAILED = "failed"
 
 
 DROP_REASONS: dict[DropReason, str] = {
@@ -90,6 +91,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.EXACT_DUPLICATE: "the same text as a file earlier in path order, which stays",
     DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its cluster, which stands for it",
     DropReason.CONTAMINATED: "nearly all of it is in another split too, or in a benchmark",
+    DropReason.FAILED: "it could not be read, or its worker died on it, in each of three attempts; with --skip-failed",
 }
 
 
@@ -126,7 +128,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The lines on which its first and last token begin; 0 until that is known."""
 
 
-class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     repo: str
     path: str
     reason: DropReason
@@ -150,8 +152,8 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @classmethod
     def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
         if isinstance(file, PreparedDocument):
-            names = ("language", "sha256", "text_sha256", "num_tokens", "cuts", "measures", "license", "license_from")
-            more = {**{name: getattr(file, name) for name in names}, **more}
+            names = ("language", "text_sha256", "num_tokens", "cuts", "license", "license_from", "group", "split")
+            more = {**{name: getattr(file, name) for name in (*names, "moved_from")}, **more}
         return cls(repo=file.repo, path=file.path, reason=reason, detail=detail, size=file.size, **more)
 
 
@@ -174,31 +176,29 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     redactions: tuple[Redaction, ...] = ()
 
 
-class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A text whose ids lie in a shard of the work folder."""
+class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """A text whose ids lie in a part of the work folder."""
 
     repo: str
     path: str
     num_tokens: int
-    shard: str
-    shard_offset: int
+    part: str
+    part_offset: int
+    part_row: int
+    """Which of the part's texts it is, counted from 0."""
 
     @property
     def name(self) -> str:
         return f"{self.repo}/{self.path}"
 
 
-class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
-    """What later steps need to know about a document."""
+class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_like=True):
+    """What is kept in memory of a document, some hundred bytes: what else there is to know lies in its part."""
 
     language: str
     size: int
-    sha256: str | None
-    """As the Document's."""
     text_sha256: str
     """Of what was tokenized: by it a file is known again, whatever its encoding, its name or a notebook's outputs."""
-    encoding: str
-    num_lines: int
     num_windows: int
     num_emitted_tokens: int
     """Tokens in all its windows, special tokens and padding included."""
@@ -207,18 +207,19 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
     """Tokens that no window shows because of spans that are also in another split, or in a benchmark."""
     num_row_bytes: int
     """Exactly what its rows will take in the output, so that every piece knows its place before it is written."""
-    shard_bytes: int
-    shard_row: int
-    """Which of the shard's documents it is, counted from 0."""
+    part_bytes: int
     num_newlines: int
-    measures: bytes | None = None
-    redactions: tuple[Redaction, ...] = ()
     header_license: str | None = None
     """By an SPDX tag."""
     named_license: str | None = None
     """A family of licences that its first lines name in words."""
     license: str | None = None
     license_from: str | None = None
+    group: str | None = None
+    """What it shares its split with; these three are decided in step 2."""
+    split: Split | None = None
+    moved_from: Split | None = None
+    """An earlier build had it in this other split."""
     cuts: tuple[Cut, ...] = ()
     drops_touched_windows: bool = False
     """Instead of cutting the ranges out."""
@@ -230,3 +231,19 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False):
     @property
     def key(self) -> FileKey:
         return self.repo, self.path
+
+    @property
+    def in_split(self) -> Split:
+        assert self.split is not None, "step 2 gives every document its split"
+        return self.split
+
+
+class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """What files.jsonl tells of a document and no step asks for: it stays on disk."""
+
+    sha256: str | None
+    """As the Document's."""
+    encoding: str
+    num_lines: int
+    measures: bytes | None
+    redactions: tuple[Redaction, ...]

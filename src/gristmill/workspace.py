@@ -1,8 +1,11 @@
 """Where a dataset grows: OUT.work, beside OUT, under a lock. It takes its place by rename when it is complete.
 
-    OUT.work/lock        held while a build runs; a second build into OUT refuses
-    OUT.work/prepared/   shards of ids
-    OUT.work/dataset/    the dataset until it is complete, marked as such; after the exchange, the earlier one
+    OUT.work/lock         held while a build runs; a second build into OUT refuses
+    OUT.work/prepared/    parts: what batches of files became. They stay, as the cache of the next build
+    OUT.work/scratch/     of no use once a build is over
+    OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
+    OUT.work/pieces       the log of the pieces in OUT: the next build takes over those that are to be the same
+    OUT.work/half.pieces  that of a dataset whose build was killed, and is gone on with
 
 Only what is known to be ours is ever deleted: files of a build, and files that an earlier dataset's manifest names.
 What else lies in the folder of an earlier dataset is carried over to the new one; the next build finishes what one that
@@ -24,7 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from gristmill.errors import DatasetError, InputError, OutputError
-from gristmill.layout import CHECK, MANIFEST
+from gristmill.layout import CHECK, MANIFEST, UNFINISHED
 from gristmill.manifest import read_manifest
 
 AT_FDCWD = -100
@@ -32,6 +35,11 @@ EXCHANGE = 2
 """renameat2's RENAME_EXCHANGE and renamex_np's RENAME_SWAP have the same number."""
 GROWING = ".growing"
 """In a dataset folder: it belongs to a build that is not done."""
+PIECES = ".pieces"
+"""In a dataset folder that grows: the log of its pieces."""
+TAG = "CACHEDIR.TAG"
+TAG_TEXT = "Signature: 8a477f597d28d172789f06886806bc55\n# The cache of a dataset beside it: see gristmill clean.\n"
+"""By which programs that make backups know a folder they can do without (bford.info/cachedir)."""
 
 
 class Workspace:
@@ -42,8 +50,16 @@ class Workspace:
         self.folder = self.target.with_name(self.target.name + ".work")
         self.prepared = self.folder / "prepared"
         self.dataset = self.folder / "dataset"
+        self._scratch = self.folder / "scratch"
         self._earlier = self.folder / "earlier"
+        self.pieces = self.folder / "pieces"
+        self.half_pieces = self.folder / "half.pieces"
         self._lock: int | None = None
+
+    @property
+    def log(self) -> Path:
+        """Where the pieces of the dataset that grows are written down."""
+        return self.dataset / PIECES
 
     def refuse_sources(self, roots: list[str]) -> None:
         """A build must not read what it replaces."""
@@ -57,17 +73,16 @@ class Workspace:
 
     def __enter__(self) -> Self:
         refuse_foreign_folder(self.target)
-        if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "lock").is_file():
-            raise DatasetError(
-                f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
-            )
+        self._refuse_foreign_work()
         try:
             with _undisturbed():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._take_lock()
             self._clear_leftovers()
-            self.prepared.mkdir()
-            self.dataset.mkdir()
+            for folder in (self.prepared, self._scratch, self.dataset):
+                folder.mkdir(exist_ok=True)
+            (self.folder / ".gitignore").write_text("*\n")
+            (self.folder / TAG).write_text(TAG_TEXT)
             (self.dataset / GROWING).touch()
             if self.target.is_dir():
                 shutil.copymode(self.target, self.dataset)
@@ -84,14 +99,61 @@ class Workspace:
     ) -> None:
         self._clear_up()
 
+    def _refuse_foreign_work(self) -> None:
+        if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "lock").is_file():
+            raise DatasetError(
+                f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
+            )
+
     def _clear_up(self) -> None:
-        """Leave no trace but what is the user's."""
+        """What the next build can use stays; without any, there is no trace but what is the user's."""
         with _undisturbed():
             with suppress(OSError, OutputError):
                 self._clear_leftovers()
-                (self.folder / "lock").unlink(missing_ok=True)
-                self.folder.rmdir()
+                if not self._is_of_use():
+                    self._remove()
             self._release_lock()
+
+    def _is_of_use(self) -> bool:
+        parts = self.prepared.is_dir() and any(self.prepared.iterdir())
+        return parts or self.dataset.is_dir()
+
+    def _remove(self) -> None:
+        for entry in self.folder.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != "lock":
+                entry.unlink()
+        (self.folder / "lock").unlink(missing_ok=True)
+        self.folder.rmdir()
+
+    def clean(self) -> int:
+        """Delete all that is kept for the next build -> how many bytes that were."""
+        self._refuse_foreign_work()
+        if not self.folder.is_dir():
+            return 0
+        with _undisturbed():
+            self._take_lock()
+            try:
+                self._clear_leftovers()
+                num_bytes = sum(entry.stat().st_size for entry in self.folder.rglob("*") if entry.is_file())
+                self._remove()
+            except OSError as error:
+                raise OutputError(f"cannot delete {str(self.folder)!r}: {error.strerror}.") from None
+            finally:
+                self._release_lock()
+        return num_bytes
+
+    def prune(self, used: set[str], max_bytes: int) -> None:
+        """Leave no more than so many bytes of parts: those of this build first, then those used last."""
+        parts = [(entry.name in used, entry.stat().st_mtime_ns, entry) for entry in self.prepared.iterdir()]
+        left = max_bytes
+        for _, _, entry in sorted(parts, reverse=True):
+            left -= entry.stat().st_size
+            if left < 0:
+                entry.unlink()
+        if not max_bytes:
+            self.pieces.unlink(missing_ok=True)
 
     def require_space(self, num_bytes: int) -> None:
         """Say so before writing, not after: how large the output will be is known by then."""
@@ -106,12 +168,15 @@ class Workspace:
         """Put the complete dataset in its place. What else lay in an earlier dataset's folder stays there."""
         try:
             _refuse_to_overwrite(foreign_names(self.target) if self.target.exists() else [], self.target, self.dataset)
+            with suppress(FileNotFoundError):
+                os.replace(self.log, self.pieces)
             (self.dataset / GROWING).unlink()
             if not self.target.exists():
                 os.rename(self.dataset, self.target)
-                return
-            self._exchange()
-            self._retire()
+            else:
+                self._exchange()
+                self._retire()
+            self.half_pieces.unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"cannot put the dataset in its place {str(self.target)!r}: {error.strerror}.") from None
 
@@ -124,14 +189,19 @@ class Workspace:
         shutil.rmtree(self.dataset)
 
     def _clear_leftovers(self) -> None:
-        shutil.rmtree(self.prepared, ignore_errors=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        if self.prepared.is_dir():
+            for entry in self.prepared.iterdir():
+                if entry.name.endswith(UNFINISHED):
+                    entry.unlink(missing_ok=True)
         if self._earlier.is_dir():  # killed between two renames of an exchange
             os.rename(self._earlier, self.dataset if self.target.exists() else self.target)
         if not self.dataset.is_dir():
             return
         is_ours = (self.dataset / GROWING).exists() or not any(self.dataset.iterdir()) or not self.target.exists()
         if is_ours:
-            shutil.rmtree(self.dataset)
+            if not any(log.is_file() and log.stat().st_size for log in (self.log, self.half_pieces)):
+                shutil.rmtree(self.dataset)
             return
         try:
             self._retire()
@@ -222,5 +292,5 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
 
 def foreign_names(folder: Path) -> list[str]:
     """What lies in a dataset's folder and is not the dataset's."""
-    known = {MANIFEST, CHECK, GROWING, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
+    known = {MANIFEST, CHECK, GROWING, PIECES, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
     return sorted({entry.name for entry in folder.iterdir()} - known)

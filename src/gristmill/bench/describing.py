@@ -2,7 +2,6 @@
 
 from collections import Counter
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +36,8 @@ from gristmill.manifest import (
     TokenizerFacts,
 )
 from gristmill.records import Split
-from gristmill.steps.finish import VERSIONED, digest_of, machine
+from gristmill.steps.finish import digest_of, machine
+from gristmill.steps.keys import versions
 from gristmill.tokenizing.definition import Definition
 
 
@@ -86,7 +86,7 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
         gristmill=gristmill.__version__,
         fingerprint=fingerprint(config, definition.key, gristmill.__version__, run.method, *digests),
         settings=config.settings(),
-        versions={name: version(name) for name in VERSIONED},
+        versions=versions(),
         tokenizer=_tokenizer_facts(job, run.method, definition),
         sources=[
             SourceFacts(repo=repo, commit=None, found=found)

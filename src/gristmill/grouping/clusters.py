@@ -5,7 +5,7 @@ each with each: ten thousand copies of a file cost ten thousand comparisons.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -90,13 +90,13 @@ def _common(left: Keys, right: Keys) -> Keys:
     return both[1:].compress(is_twice)
 
 
-def find_clusters(keys: Keys, ids_of: Callable[[int], Ids]) -> list[Cluster]:
-    """`keys`: a row of band keys per document. Clusters of two and more, by their first."""
-    sets = UnionFind(len(keys))
+def find_clusters(bands: Iterable[Keys], num_documents: int, ids_of: Callable[[int], Ids]) -> list[Cluster]:
+    """`bands`: of each, the documents' keys. Clusters of two and more, by their first."""
+    sets = UnionFind(num_documents)
     grams = _GramSets(ids_of)
     different: set[tuple[int, int]] = set()
-    for band in range(keys.shape[1]):
-        for members in _same_key(keys[:, band]):
+    for keys in bands:
+        for members in _same_key(keys):
             representatives: list[int] = []
             for member in members:
                 if any(sets.find(member) == sets.find(one) for one in representatives):
@@ -119,10 +119,10 @@ def _cluster(members: Sequence[int], grams: _GramSets) -> Cluster:
     return Cluster(first, tuple(Twin(member, grams.jaccard(first, member)) for member in others))
 
 
-def _same_key(column: Keys) -> Iterator[list[int]]:
+def _same_key(keys: Keys) -> Iterator[list[int]]:
     """Numbers of the documents that share a key, ascending."""
-    order = np.argsort(column, kind="stable")
-    is_new = np.concatenate(([True], column[order][1:] != column[order][:-1], [True]))
+    order = np.argsort(keys, kind="stable")
+    is_new = np.concatenate(([True], keys[order][1:] != keys[order][:-1], [True]))
     edges = np.flatnonzero(is_new)
     for run in np.flatnonzero(np.diff(edges) > 1).tolist():
         yield order[edges[run] : edges[run + 1]].tolist()

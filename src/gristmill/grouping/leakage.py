@@ -3,15 +3,18 @@
 A span is 50 tokens or more, found verbatim on both sides, with 8 distinct ids or more (else it is a rule of dashes).
 One side, `small`, is what is held out; the other, `large`, is train.
 
-1. Of each small document, every 26th 25-gram is noted (`gram_keys`). Whatever 50 tokens a large document shares with
-   it, one of those 25-grams lies in them: 26 neighbouring starts always hold a multiple of 26.
-2. Every 25-gram of the large side is looked up among them (`Blocks.hits_in`). What is found may be part of a span.
+1. Of each document some 25-grams are its anchors: of any 26 neighbours, the one with the smallest key. Whatever 50
+   tokens two documents share, both have the same 26 neighbours there, and so the same anchor. Anchors are a thirteenth
+   of all 25-grams and depend on the document alone: they are noted once, in step 1.
+2. The anchors of the large side are looked up among those of the small side. What is found may be part of a span.
 3. The 50-grams around it, on both sides, are written down by key and place (`span_keys`, partitioned on disk by key);
    where a key is on both sides there is a span (steps.compare joins them), which is then compared token by token.
 
-Noted is 1/26 of the small side, itself a few percent of all, so step 2 runs in memory; the rest goes through the disk.
+The small side is a few percent of all, so step 2 runs in memory; the rest goes through the disk.
+(Anchors are Schleimer, Wilkerson and Aiken's winnowing, 2003.)
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -24,7 +27,7 @@ from gristmill.records import Range
 
 SPAN_TOKENS = 50
 BLOCK_TOKENS = 25
-BLOCK_STEP = SPAN_TOKENS - BLOCK_TOKENS + 1
+NUM_NEIGHBOURS = SPAN_TOKENS - BLOCK_TOKENS + 1
 MIN_DISTINCT_IDS = 8
 BASE = 0x5851F42D4C957F2D
 INVERSE_BASE = pow(BASE, -1, 1 << 64)
@@ -32,6 +35,7 @@ TABLE_SLOTS_PER_KEY = 8
 MAX_TABLE_BITS = 28
 PART_TOKENS = 1 << 16
 """Of a long document at a time: the tables of powers stay in the processor's cache."""
+KEYS_AT_ONCE = 1 << 15
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -51,8 +55,57 @@ def gram_keys(ids: Ids) -> BlockKeys:
     return sums[BLOCK_TOKENS:] - sums[:-BLOCK_TOKENS]
 
 
+class Anchors(NamedTuple):
+    """Of several texts, one after the other."""
+
+    counts: Positions
+    """By text."""
+    positions: npt.NDArray[np.uint32]
+    """In its text; two neighbours are at most 26 apart."""
+    keys: BlockKeys
+
+
+def anchors_of(texts: Sequence[Ids]) -> Anchors:
+    """All at once: where texts are small, one look at all costs far less than one at each."""
+    edges = np.cumsum([0, *map(len, texts)])
+    keys = gram_keys(np.concatenate(texts)) if texts else np.zeros(0, np.uint32)
+    # Grams that begin so near to a text's end that they reach into the next one.
+    across = (edges[1:-1, None] - np.arange(1, BLOCK_TOKENS)).ravel()
+    across = across[(across >= 0) & (across < len(keys))]
+    keys[across] = np.iinfo(np.uint32).max
+    is_anchor = _is_anchor(keys)
+    is_anchor[across] = False
+    starts = np.flatnonzero(is_anchor)
+    text = np.searchsorted(edges, starts, "right") - 1
+    return Anchors(np.bincount(text, minlength=len(texts)), (starts - edges[text]).astype(np.uint32), keys[starts])
+
+
+def _is_anchor(keys: BlockKeys) -> Flags:
+    """Whether each is the smallest of some 26 neighbours: then the largest of their minima is the key itself."""
+    reach = NUM_NEIGHBOURS - 1
+    flags = np.zeros(len(keys), np.bool_)
+    for at in range(0, len(keys), KEYS_AT_ONCE):
+        first, end = max(0, at - reach), at + KEYS_AT_ONCE
+        some = keys[first : end + reach]
+        if len(some) < NUM_NEIGHBOURS:
+            break
+        minima = np.pad(_over_neighbours(np.minimum, some), reach)
+        flags[at:end] = (_over_neighbours(np.maximum, minima) == some)[at - first : end - first]
+    return flags
+
+
+def _over_neighbours(function: np.ufunc, keys: BlockKeys) -> BlockKeys:
+    """Of each 26 neighbours; in five steps, as what holds of two overlapping runs holds of both together."""
+    size = 1
+    while 2 * size <= NUM_NEIGHBOURS:
+        keys = function(keys[:-size], keys[size:])
+        size *= 2
+    both: BlockKeys = function(keys[: size - NUM_NEIGHBOURS], keys[NUM_NEIGHBOURS - size :])
+    return both
+
+
 class Blocks(NamedTuple):
-    """The small side's noted 25-grams."""
+    """The small side's anchors."""
 
     keys: BlockKeys
     """Sorted, distinct."""
@@ -66,9 +119,8 @@ class Blocks(NamedTuple):
         note_keys(table, keys)
         return cls(keys, table)
 
-    def hits_in(self, ids: Ids) -> tuple[Positions, Positions]:
-        """Where in these ids a noted 25-gram begins, and which of the keys it is."""
-        keys = gram_keys(ids)
+    def hits_in(self, keys: BlockKeys) -> tuple[Positions, Positions]:
+        """Which of these are among them, and which of them each is."""
         positions = np.flatnonzero(may_hold(self.table, keys))
         if not len(positions) or not len(self.keys):
             return NO_POSITIONS, NO_POSITIONS
@@ -98,20 +150,36 @@ def _leading(keys: AnyKeys, num_bits: int) -> AnyKeys:
     return leading
 
 
-def spans_around(positions: Positions, num_tokens: int) -> Positions:
-    """The starts of all 50-grams that hold one of the 25-grams that begin at these positions."""
-    last_start = num_tokens - SPAN_TOKENS
-    first = np.maximum(positions - (SPAN_TOKENS - BLOCK_TOKENS), 0)
-    last = np.minimum(positions, last_start)
-    first, last = first[first <= last_start], last[first <= last_start]
-    if not len(first):
-        return NO_POSITIONS
+class Stretches(NamedTuple):
+    """Runs of 50-grams: from the start of the first one of each to the start of its last."""
+
+    first: Positions
+    last: Positions
+
+    def starts(self) -> Positions:
+        return _counted_from(self.first, self.last - self.first + 1)
+
+    def of_their_own(self, ids: Ids) -> tuple[Ids, Positions]:
+        """Their ids one after the other, and where their 50-grams begin among these."""
+        lengths = self.last - self.first + SPAN_TOKENS
+        first = np.cumsum(lengths) - lengths
+        return ids[_counted_from(self.first, lengths)], Stretches(first, first + self.last - self.first).starts()
+
+
+def _counted_from(first: Positions, counts: Positions) -> Positions:
+    """From each on, so many: `[5, 9], [3, 2]` -> 5 6 7 9 10"""
+    numbers: Positions = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+    return numbers
+
+
+def stretches_around(positions: Positions, begin: Positions, end: Positions) -> Stretches:
+    """All 50-grams that hold one of the 25-grams at these positions; `begin` and `end`: of the text each is in."""
+    first = np.maximum(positions - (SPAN_TOKENS - BLOCK_TOKENS), begin)
+    last = np.minimum(positions, end - SPAN_TOKENS)
+    first, last = first[first <= last], last[first <= last]
     is_apart = first[1:] > last[:-1] + 1
-    first, last = first[np.concatenate(([True], is_apart))], last[np.concatenate((is_apart, [True]))]
-    sizes = last - first + 1
-    before = np.cumsum(sizes) - sizes
-    starts: Positions = np.arange(sizes.sum()) + np.repeat(first - before, sizes)
-    return starts
+    ends = np.ones(min(len(first), 1), np.bool_)
+    return Stretches(first[np.concatenate((ends, is_apart))], last[np.concatenate((is_apart, ends))])
 
 
 def span_keys(ids: Ids, starts: Positions) -> Keys:

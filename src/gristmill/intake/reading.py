@@ -1,22 +1,35 @@
-"""A found file -> its Document, or a Drop with the reason. Never blocks on a FIFO, follows a link, or raises."""
+"""A found file -> its bytes -> its Document, or a Drop with the reason. Never blocks on a FIFO or follows a link."""
 
 import errno
 import hashlib
 import os
 import stat
+import time
 
 from gristmill.config import ScanConfig
+from gristmill.errors import InputError
 from gristmill.intake.decoding import decode
 from gristmill.intake.languages import language_of
 from gristmill.records import Document, Drop, DropReason, SourceFile
 
 ATTEMPTS = 3
+SECONDS_BETWEEN_ATTEMPTS = 0.2
+NOT_THE_FILES_FAULT = frozenset(
+    {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENXIO, errno.ENODEV, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""A disk or a connection at fault: tomorrow the same file can be read. To leave it out today is not ours to decide."""
+
+
+class ReadError(InputError):
+    """A file that should be readable could not be read, several times over."""
 
 
 def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
     raw = read_bytes(file, config.max_file_bytes)
-    if isinstance(raw, Drop):
-        return raw
+    return raw if isinstance(raw, Drop) else document_of(file, raw, hashlib.sha256(raw).hexdigest(), config)
+
+
+def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -> Document | Drop:
     if not raw:
         return Drop.of(file, DropReason.EMPTY, "0 bytes")
     decoded = decode(raw)
@@ -27,7 +40,6 @@ def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
     language = language_of(file.path, decoded.text)
     if config.languages and language not in config.languages:
         return Drop.of(file, DropReason.LANGUAGE_NOT_WANTED, language)
-    sha256 = hashlib.sha256(raw).hexdigest()
     return Document(
         file=file,
         text=decoded.text,
@@ -40,31 +52,45 @@ def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
 
 
 def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
-    """All of it, as it was at one moment: a file that changes under the reader is read again."""
-    try:
-        for _ in range(ATTEMPTS):
-            descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                if not _is_at(descriptor, file.location):
-                    return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
-                before = os.fstat(descriptor)
-                if not stat.S_ISREG(before.st_mode):
-                    return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
-                if before.st_size > max_bytes:
-                    return Drop.of(file, DropReason.TOO_LARGE, f"{before.st_size} bytes, limit {max_bytes}")
-                raw = _read_all(descriptor, before.st_size)
-                after = os.fstat(descriptor)
-            finally:
-                os.close(descriptor)
-            same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-            if same and len(raw) == before.st_size:
-                return raw
-    except FileNotFoundError:
-        return Drop.of(file, DropReason.VANISHED, "not there when it was read")
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
-        return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
+    """All of it, as it was at one moment: a file that changes under the reader is read again.
+
+    ReadError where the system fails to give what is there; to try again has been tried.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _read_bytes(file, max_bytes)
+        except FileNotFoundError:
+            return Drop.of(file, DropReason.VANISHED, "not there when it was read")
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
+            if error.errno not in NOT_THE_FILES_FAULT:
+                return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
+            if attempt == ATTEMPTS - 1:
+                why = f"{error.strerror or error}, in each of {ATTEMPTS} attempts"
+                raise ReadError(f"cannot read {file.repo}/{file.path}: {why}") from None
+            time.sleep(SECONDS_BETWEEN_ATTEMPTS * (attempt + 1))
+    raise AssertionError
+
+
+def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
+    for _ in range(ATTEMPTS):
+        descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not _is_at(descriptor, file.location):
+                return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode):
+                return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
+            if before.st_size > max_bytes:
+                return Drop.of(file, DropReason.TOO_LARGE, f"{before.st_size} bytes, limit {max_bytes}")
+            raw = _read_all(descriptor, before.st_size)
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        if same and len(raw) == before.st_size:
+            return raw
     return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
 
 

@@ -15,14 +15,13 @@ from gristmill.config import Config
 from gristmill.intake.trees import Scan
 from gristmill.manifest import SplitFacts
 from gristmill.naming import path_text
-from gristmill.pipeline import Judged
 from gristmill.planning.budget import FEW_PASSES, MANY_PASSES, Wanted, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, WINDOWS, Counts, RowsTried
 from gristmill.planning.result import Budget, OverlapPlan, Passes, Pick, Plan, Portion, Removed, Sample, SplitPlan
 from gristmill.planning.sampling import Drawn, TakenOut, error_of
 from gristmill.records import Drop, DropReason, PreparedDocument, Split
 from gristmill.runners.local import num_cores, num_workers
-from gristmill.steps.finish import split_facts, warnings_of
+from gristmill.steps.finish import Judged, split_facts, warnings_of
 
 Weights = npt.NDArray[np.float64]
 """By document: how much each stands for."""
@@ -46,8 +45,9 @@ class Gathered(NamedTuple):
     config: Config
     drawn: Drawn
     judged: Judged
+    dropped: list[Drop]
+    """Of the files drawn; the scan has its own, and has seen all files."""
     found: Scan
-    """Its drops are the first of those judged; it has seen all files."""
     counted: Counted
     seconds: Mapping[str, float]
     workers: int
@@ -95,7 +95,11 @@ def _splits(facts: Mapping[Split, SplitFacts]) -> list[SplitPlan]:
 
 
 def _warnings(gathered: Gathered, facts: Mapping[Split, SplitFacts]) -> list[str]:
-    return [*gathered.found.warnings, *warnings_of(gathered.config.split, facts, *gathered.judged)]
+    judged = gathered.judged
+    return [
+        *gathered.found.warnings,
+        *warnings_of(gathered.config.split, facts, judged.decision, judged.decontamination),
+    ]
 
 
 def _passes(overlaps: list[OverlapPlan], picked: Pick, wanted: Wanted) -> list[Passes]:
@@ -205,11 +209,11 @@ def _removed(gathered: Gathered) -> list[Removed]:
     drawn = gathered.drawn
     files: dict[DropReason, float] = {DropReason.EMPTY: drawn.num_empty} if drawn.num_empty else {}
     num_bytes: dict[DropReason, float] = dict.fromkeys(files, 0.0)
-    for number, drop in enumerate(gathered.judged.drops):
-        of_all = number < len(gathered.found.drops)
-        files[drop.reason] = files.get(drop.reason, 0) + (1.0 if of_all else drawn.files_weight(drop.size))
-        size = (drop.size or 0) * (1.0 if of_all else drawn.bytes_weight(drop.size))
-        num_bytes[drop.reason] = num_bytes.get(drop.reason, 0.0) + size
+    weighted = [(drop, 1.0, 1.0) for drop in gathered.found.drops]
+    weighted += [(drop, drawn.files_weight(drop.size), drawn.bytes_weight(drop.size)) for drop in gathered.dropped]
+    for drop, files_weight, bytes_weight in weighted:
+        files[drop.reason] = files.get(drop.reason, 0) + files_weight
+        num_bytes[drop.reason] = num_bytes.get(drop.reason, 0.0) + (drop.size or 0) * bytes_weight
     return [
         Removed(reason=reason, files=round(count), bytes=round(num_bytes[reason]))
         for reason, count in sorted(files.items(), key=lambda item: (-item[1], item[0]))
@@ -245,7 +249,7 @@ def _weighted_cuts(gathered: Gathered) -> Iterator[tuple[PreparedDocument, float
 
 
 def _near_duplicates(gathered: Gathered) -> Iterator[Drop]:
-    return (drop for drop in gathered.judged.drops if drop.reason is DropReason.NEAR_DUPLICATE)
+    return (drop for drop in gathered.judged.decision.drops if drop.reason is DropReason.NEAR_DUPLICATE)
 
 
 def _top_folder(document: PreparedDocument) -> str:

@@ -22,11 +22,11 @@ from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.records import PreparedDocument
 from gristmill.shaping.windows import Windows, WindowShape
+from gristmill.steps.blocks import Block, read_blocks
 from gristmill.steps.context import Context
 from gristmill.steps.decide import PIECE_BYTES
 from gristmill.steps.neighbours import neighbours
 from gristmill.steps.rows import rows_of
-from gristmill.steps.shards import Block, read_blocks
 
 SAMPLE_TOKENS = 1 << 19
 """Of a large dataset about so many are formatted and compressed at every overlap."""

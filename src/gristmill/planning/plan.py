@@ -15,8 +15,8 @@ import numpy as np
 
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
+from gristmill.flow import Intake, benchmarks_of, in_order, judge, part_drops, prepare_all, take_in
 from gristmill.intake.sources import resolve_sources
-from gristmill.pipeline import Intake, Judged, benchmarks_of, judge, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
 from gristmill.planning.budget import Wanted
 from gristmill.planning.overlaps import Columns, Piece, Rows, measure, some_of
@@ -25,8 +25,11 @@ from gristmill.planning.sampling import Drawn, draw, evened
 from gristmill.progress import MapFunction, Progress
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.runners.runner import Runner
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision, lay_out
+from gristmill.steps.finish import Judged
+from gristmill.steps.prepare import batches
 from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace
 
@@ -44,31 +47,31 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     work.refuse_sources([source.root for source in resolve_sources(config.sources)])
     try:
         with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder:
-            prepared, dataset = Path(folder, "prepared"), Path(folder, "dataset")
-            prepared.mkdir()
-            dataset.mkdir()
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
-                context = Context.of(config, definition, prepared=prepared, dataset=dataset)
+                context = Context.of(config, definition, Path(folder))
                 overlaps = _overlaps(context)
             with progress.phase("scan") as step:
                 intake = take_in(config, benchmarks, leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
                 drawn = draw(intake.found.files, wanted.sample)
-                found = intake.found._replace(files=list(drawn.files))  # a list of its own: judging empties it
+                found = intake.found._replace(files=list(drawn.files))
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
                 judged = _judged(context, intake._replace(found=found), runner, progress, is_sample=not drawn.is_all)
+                dropped = [*judged.renamed, *part_drops(context, judged.parts), *judged.decision.drops]
                 with progress.phase("measure", unit="tasks") as step:
                     counted = _count(context, judged.decision, overlaps, drawn, step.counting(runner.map))
     except OSError as error:
         raise _as_ours(error) from error
-    gathered = Gathered(config, drawn, judged, found, counted, progress.seconds, runner.workers)
+    gathered = Gathered(config, drawn, judged, dropped, found, counted, progress.seconds, runner.workers)
     return answer(gathered, wanted, seconds=time.perf_counter() - started)
 
 
-def _judged(context: Context, intake: Intake, runner: LocalRunner, progress: Progress, *, is_sample: bool) -> Judged:
+def _judged(context: Context, intake: Intake, runner: Runner, progress: Progress, *, is_sample: bool) -> Judged:
     try:
-        return judge(context, intake, runner, progress)
+        tasks = batches(intake.found.files, context.config.run)
+        parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
+        return judge(context, intake, parts, runner, progress)
     except InputError as error:
         if not is_sample:
             raise
@@ -85,10 +88,10 @@ def _overlaps(context: Context) -> list[int]:
 def _count(context: Context, decision: Decision, overlaps: list[int], drawn: Drawn, map_tasks: MapFunction) -> Counted:
     """Also what was cut away whole: with another overlap a window of it might be left."""
     documents = sorted((*decision.kept, *decision.cut_away), key=lambda document: document.key)
-    laid_out = list(lay_out(documents, decision.split_of, context.config.output))
+    laid_out = list(lay_out(documents, context.config.output))
     in_order = [document for piece in laid_out for document in piece.documents]
     even = evened(in_order, drawn)
-    some = some_of([[one for one in even if decision.split_of[one.key] is split] for split in Split])
+    some = some_of([[one for one in even if one.split is split] for split in Split])
     # What takes longest first, so that no worker waits for another in the end.
     tasks = [
         Columns(files=some),
@@ -102,7 +105,7 @@ def _count(context: Context, decision: Decision, overlaps: list[int], drawn: Dra
         documents=in_order,
         counts=np.concatenate([piece.counts for piece in pieces]),
         packed_bytes=sum(piece.packed_bytes for piece in pieces),
-        splits=[decision.split_of[document.key] for document in in_order],
+        splits=[document.in_split for document in in_order],
         tried=tried[::-1],
         parquet_bytes=columns,
     )

@@ -117,6 +117,9 @@ class LocalRunner:
                         owed[worker] -= 1
                         results[number] = result
 
+    def as_done(self, function, tasks, *, seconds_for=None, is_alone=None):
+        yield from enumerate(self.map(function, tasks))
+
     def _send(self, worker: int, message: Any) -> None:
         try:
             self._started[worker].pipe.send(message)

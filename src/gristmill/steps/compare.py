@@ -1,6 +1,6 @@
 """Spans that two sides of texts share -> ranges to cut out of one of them. Partition by partition, on disk.
 
-    note    over runs of the small side    its 25-grams at every 26th token
+    note    over runs of the small side    its anchors
     probe   over runs of the large side    which of them it has; the 50-grams around those, by key
     mark    over runs of the small side    the 50-grams around those, by key
     join    over partitions of the keys    keys on both sides
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from gristmill.grouping.leakage import (
@@ -25,12 +26,11 @@ from gristmill.grouping.leakage import (
     Flags,
     Positions,
     empty_table,
-    gram_keys,
     may_hold,
     note_keys,
     ranges_of,
 )
-from gristmill.grouping.signatures import Ids
+from gristmill.grouping.signatures import Ids, distinct
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, StoredText
 from gristmill.steps.sides import (
@@ -38,6 +38,7 @@ from gristmill.steps.sides import (
     SPAN,
     Records,
     Run,
+    RunAnchors,
     SideName,
     Sides,
     Texts,
@@ -45,8 +46,8 @@ from gristmill.steps.sides import (
     runs_of,
 )
 
-PARTITION_TOKENS = 1 << 22
-"""Tokens of both sides for each partition of the keys; not all of them have a key written down."""
+PARTITION_SPANS = 1 << 21
+"""Of both sides, for each partition of the keys."""
 COMPARED_AT_ONCE = 1 << 14
 JOINED_AT_ONCE = 1 << 20
 TWIN_TOKENS_AT_ONCE = 1 << 20
@@ -69,9 +70,11 @@ def compare(
     runs: Runs = {side: list(runs_of(members)) for side, members in texts.items()}
     sides.folder.mkdir()
     for side, members in texts.items():
-        sides.save(side, places_of_texts(members, sides.shards))
-    if not _write_spans(sides, runs, map_tasks):
+        sides.save(side, places_of_texts(members, sides.parts))
+    num_spans = _write_spans(sides, runs, map_tasks)
+    if not num_spans:
         return {}
+    sides = msgspec.structs.replace(sides, num_partition_bits=num_partition_bits(num_spans))
     found = _shared_ranges(sides, runs, "small", map_tasks)
     if cut == "large":
         for _ in map_tasks(partial(narrow, sides), zip(runs["small"], found, strict=True)):
@@ -85,21 +88,21 @@ def compare(
     }
 
 
-def _write_spans(sides: Sides, runs: Runs, map_tasks: MapFunction) -> bool:
-    """The 50-grams of both sides that may be shared; whether there are any."""
+def _write_spans(sides: Sides, runs: Runs, map_tasks: MapFunction) -> int:
+    """The 50-grams of both sides that may be shared; how many there are."""
     noted = [np.zeros(0, np.uint32), *map_tasks(partial(note, sides), runs["small"])]
     blocks = Blocks.of(np.concatenate(noted))
     sides.save("keys", blocks.keys)
     sides.save("table", blocks.table)
     is_hit = np.zeros(len(blocks.keys), np.bool_)
-    for hits in map_tasks(partial(probe, sides), runs["large"]):
+    num_spans = 0
+    for hits, count in map_tasks(partial(probe, sides), runs["large"]):
         is_hit[hits] = True
-    if not is_hit.any():
-        return False
+        num_spans += count
+    if not num_spans:
+        return 0
     sides.save("hits", is_hit)
-    for _ in map_tasks(partial(mark, sides), runs["small"]):
-        pass
-    return True
+    return num_spans + sum(map_tasks(partial(mark, sides), runs["small"]))
 
 
 def _shared_ranges(sides: Sides, runs: Runs, side: SideName, map_tasks: MapFunction) -> list[list[Found]]:
@@ -109,30 +112,35 @@ def _shared_ranges(sides: Sides, runs: Runs, side: SideName, map_tasks: MapFunct
     return list(map_tasks(partial(verify, sides, side), runs[side]))
 
 
-def num_partition_bits(num_tokens: int) -> int:
-    return min(14, (num_tokens // PARTITION_TOKENS).bit_length())
+def num_partition_bits(num_spans: int) -> int:
+    return min(14, (num_spans // PARTITION_SPANS).bit_length())
 
 
 def note(sides: Sides, run: Run) -> BlockKeys:
-    texts = Texts.of(sides, "small", range(run.first, run.end))
-    return gram_keys(texts.ids)[texts.block_starts()]
+    return distinct(sides.anchors("small", run).keys)
 
 
-def probe(sides: Sides, run: Run) -> Positions:
-    """Writes down the 50-grams that may be shared; answers which noted 25-grams are there."""
+def probe(sides: Sides, run: Run) -> tuple[Positions, int]:
+    """Writes down the 50-grams that may be shared; answers which noted anchors are there, and how many 50-grams."""
     blocks = Blocks(sides.load("keys"), sides.load("table"))
-    texts = Texts.of(sides, "large", range(run.first, run.end))
-    positions, numbers = blocks.hits_in(texts.ids)
-    sides.write_spans("large", run, texts.spans_around(positions))
-    return np.flatnonzero(np.bincount(numbers))
+    anchors = sides.anchors("large", run)
+    found, numbers = blocks.hits_in(anchors.keys)
+    return np.flatnonzero(np.bincount(numbers)), sides.write_spans("large", run, _spans(sides, "large", anchors, found))
 
 
-def mark(sides: Sides, run: Run) -> None:
+def mark(sides: Sides, run: Run) -> int:
     keys, is_hit = sides.load("keys"), sides.load("hits")
-    texts = Texts.of(sides, "small", range(run.first, run.end))
-    starts = texts.block_starts()
-    is_found = is_hit[np.searchsorted(keys, gram_keys(texts.ids)[starts])]
-    sides.write_spans("small", run, texts.spans_around(starts[is_found]))
+    anchors = sides.anchors("small", run)
+    found = np.flatnonzero(is_hit[np.searchsorted(keys, anchors.keys)])
+    return sides.write_spans("small", run, _spans(sides, "small", anchors, found))
+
+
+def _spans(sides: Sides, side: SideName, anchors: RunAnchors, found: Positions) -> Records:
+    """The 50-grams around these anchors: only texts that have one are read."""
+    if not len(found):
+        return np.zeros(0, SPAN)
+    texts = Texts.of(sides, side, np.unique(anchors.texts[found]))
+    return texts.spans_around(texts.places_of(anchors.texts[found], anchors.positions[found]))
 
 
 def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
@@ -140,7 +148,7 @@ def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
 
     Run by run: a corpus that repeats one span without end has all of its records in one partition.
     """
-    table = empty_table(sides.num_spans(side, runs[side], partition))
+    table = empty_table(sides.count_spans(side, runs[side], partition))
     for run in runs[side]:
         note_keys(table, sides.read_spans(side, run, partition)["key"])
     theirs = np.zeros(0, SPAN)
@@ -151,8 +159,8 @@ def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
         if sum(map(len, waiting)) > max(len(theirs), JOINED_AT_ONCE):
             theirs, waiting = _first_of_each_key([theirs, *waiting]), []
     theirs = _first_of_each_key([theirs, *waiting])
-    for run in runs[side]:
-        sides.add_matches(side, partition, _matched(sides.read_spans(side, run, partition), theirs))
+    matches = (_matched(sides.read_spans(side, run, partition), theirs) for run in runs[side])
+    sides.write_matches(side, partition, matches)
 
 
 def _first_of_each_key(parts: list[Records]) -> Records:
@@ -173,13 +181,15 @@ def _matched(ours: Records, theirs: Records) -> Records:
     matches = np.empty(len(ours), MATCH)
     matches["text"], matches["start"] = ours["text"], ours["start"]
     matches["twin"], matches["twin_start"] = twins["text"], twins["start"]
-    return matches
+    return matches[np.argsort(matches["text"], kind="stable")]
 
 
 def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
     """Equal keys are equal spans but for one chance in 2 ** 64: what is not equal token by token is never cut."""
     matches = _matches_of(sides, side, run)
-    texts = Texts.of(sides, side, range(run.first, run.end))
+    if not len(matches):
+        return []
+    texts = Texts.of(sides, side, np.unique(matches["text"]))
     matches = matches[_is_equal(texts, matches, sides, OTHER_SIDE[side])]
     min_distinct = MIN_DISTINCT_IDS if side == "small" else 1
     found: list[Found] = []
@@ -216,7 +226,7 @@ def _matches_of(sides: Sides, side: SideName, run: Run) -> Records:
     return matches[np.lexsort((matches["start"], matches["text"]))]
 
 
-def _is_equal(texts: "Texts", matches: Records, sides: Sides, other: SideName) -> Flags:
+def _is_equal(texts: Texts, matches: Records, sides: Sides, other: SideName) -> Flags:
     is_equal = np.zeros(len(matches), np.bool_)
     twins = np.unique(matches["twin"])
     sizes = np.cumsum(sides.load(other)["num_tokens"][twins], dtype=np.int64)

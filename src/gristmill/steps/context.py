@@ -7,30 +7,52 @@ import msgspec
 from gristmill.config import Config
 from gristmill.formats.jsonl import RowFormat
 from gristmill.shaping.windows import WindowShape
+from gristmill.steps.keys import prepare_key
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
-    prepared: Path
-    """Shards of ids, between step 1 and step 3."""
-    dataset: Path
-    """The dataset as it grows, beside its final place; the tokenizer lies there first."""
+    folder: Path
+    """The work folder."""
     tokenizer_key: str
+    prepare_key: str
 
     @classmethod
-    def of(cls, config: Config, definition: Definition, *, prepared: Path, dataset: Path) -> "Context":
+    def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
         """Puts the tokenizer into its place; a setting that it rules out is refused here."""
         tokenizer_for(definition)
-        definition.write(dataset)
-        context = cls(config=config, prepared=prepared, dataset=dataset, tokenizer_key=definition.key)
+        key = definition.key
+        context = cls(config=config, folder=folder, tokenizer_key=key, prepare_key=prepare_key(config, key))
         _ = context.row_format, context.window_shape
+        for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
+            place.mkdir(exist_ok=True)
+        definition.write(context.tokenizer_folder)
         return context
 
     @property
+    def prepared(self) -> Path:
+        """Parts: what batches became in step 1."""
+        return self.folder / "prepared"
+
+    @property
+    def scratch(self) -> Path:
+        """What is of no use once this build is over."""
+        return self.folder / "scratch"
+
+    @property
+    def dataset(self) -> Path:
+        """The dataset as it grows, beside its final place."""
+        return self.folder / "dataset"
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        return self.folder / "tokenizer"
+
+    @property
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_in(self.dataset, self.tokenizer_key)
+        return tokenizer_in(self.tokenizer_folder, self.tokenizer_key)
 
     @property
     def row_format(self) -> RowFormat:

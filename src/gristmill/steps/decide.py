@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -13,17 +13,18 @@ from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster, find_clusters
 from gristmill.grouping.duplicates import exact_duplicates
-from gristmill.grouping.signatures import NUM_BANDS, Keys
+from gristmill.grouping.signatures import NUM_BANDS
 from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
 from gristmill.records import Drop, DropReason, FileKey, PreparedDocument, Split
+from gristmill.steps.blocks import IdReader
 from gristmill.steps.context import Context
-from gristmill.steps.neighbours import neighbours
-from gristmill.steps.shards import IdReader, bands_file
+from gristmill.steps.neighbours import neighbours, steady_neighbours
+from gristmill.steps.parts import PartReader
 
-PIECE_BYTES = 2 << 20
-"""Rows that one task formats and writes; memory per worker is a few times this."""
+PIECE_BYTES = 4 << 20
+"""Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +40,11 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[PreparedDocument]
+    """In path order, each with its group and split."""
     drops: list[Drop]
-    group_of: dict[FileKey, str]
-    split_of: dict[FileKey, Split]
+    """Documents that were prepared and are not kept."""
     previous: PreviousSplits | None
     near_duplicates: NearDuplicates
-    moved_from: dict[FileKey, Split]
-    """Files that an earlier build had in another split than theirs now."""
     cut_away: Sequence[PreparedDocument] = ()
     """Dropped because no window of them is left; with another overlap one might be."""
 
@@ -69,14 +68,13 @@ def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
     split_of_group = assign_splits(
         groups, config.split.fractions(), config.split.seed, before, train_wins=config.duplicates.near == "group"
     )
-    group_of = {document.key: group.name for group in groups for document in (*group.documents, *group.dropped)}
-    split_of = {key: split_of_group[name] for key, name in group_of.items()}
-    was = {document.key: split for document in documents if (split := before.of(document))}
-    moved_from = {key: split for key, split in was.items() if split is not split_of[key]}
+    placed: dict[FileKey, PreparedDocument] = {}
+    for group in groups:
+        for document in (*group.documents, *group.dropped):
+            placed[document.key] = _placed(document, group.name, split_of_group[group.name], before)
 
     def drop(document: PreparedDocument, twin: PreparedDocument, reason: DropReason, detail: str, like: float) -> Drop:
-        place = {"group": group_of[twin.key], "split": split_of[twin.key], "moved_from": moved_from.get(document.key)}
-        return Drop.of(document, reason, detail, **place, twin=twin.name, similarity=round(like, 6))
+        return Drop.of(placed[document.key], reason, detail, twin=twin.name, similarity=round(like, 6))
 
     drops = [
         drop(copy, document, DropReason.EXACT_DUPLICATE, f"same text as {document.name}", 1.0)
@@ -86,21 +84,27 @@ def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
     for number, (first, jaccard) in near_twins.items():
         detail = f"similarity of {jaccard:.3f} to {distinct[first].name}, limit {MIN_JACCARD}"
         drops.append(drop(distinct[number], distinct[first], DropReason.NEAR_DUPLICATE, detail, jaccard))
-    kept = [document for number, document in enumerate(distinct) if number not in near_twins]
-    num_kept_in_place = sum(document.key in was and document.key not in moved_from for document in kept)
+    kept = [placed[document.key] for number, document in enumerate(distinct) if number not in near_twins]
+    moved = [document for document in placed.values() if document.moved_from]
+    was = [document for document in kept if before.of(document)]
     return Decision(
         kept=kept,
         drops=drops,
-        group_of=group_of,
-        split_of=split_of,
         previous=PreviousSplits(
-            sha256=digest, num_files_kept_in_place=num_kept_in_place, num_files_moved=len(moved_from)
+            sha256=digest,
+            num_files_kept_in_place=sum(document.moved_from is None for document in was),
+            num_files_moved=len(moved),
         )
         if digest
         else None,
         near_duplicates=NearDuplicates(clusters=len(clusters), files=sum(map(len, members)), dropped=len(near_twins)),
-        moved_from=moved_from,
     )
+
+
+def _placed(document: PreparedDocument, group: str, split: Split, before: PreviousSplit) -> PreparedDocument:
+    was = before.of(document)
+    moved_from = was if was is not split else None
+    return msgspec.structs.replace(document, group=group, split=split, moved_from=moved_from)
 
 
 def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
@@ -111,18 +115,28 @@ def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
 
 def _clusters(context: Context, documents: Sequence[PreparedDocument]) -> list[Cluster]:
     """Near-duplicates, by their number among the documents."""
-    keys = np.concatenate([_band_keys(context.prepared, shard, list(group)) for shard, group in _by_shard(documents)])
+    columns = context.scratch / "bands"
+    _write_columns(columns, context, documents)
     with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
-        return find_clusters(keys, lambda number: reader.ids_of(documents[number]))
+        bands = (np.fromfile(columns, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
+        return find_clusters(bands, len(documents), lambda number: reader.ids_of(documents[number]))
 
 
-def _by_shard(documents: Sequence[PreparedDocument]) -> Iterator[tuple[str, Iterator[PreparedDocument]]]:
-    return groupby(documents, key=lambda document: document.shard)
+def _write_columns(path: Path, context: Context, documents: Sequence[PreparedDocument]) -> None:
+    """Keys lie by document in the parts, and are wanted band by band, one in memory at a time."""
+    first = 0
+    with path.open("wb") as stream:
+        for part, group in groupby(documents, key=lambda document: document.part):
+            rows = PartReader(context.prepared, part).bands()[[document.part_row for document in group]]
+            for offset, column in zip(_band_offsets(documents), rows.T, strict=True):
+                stream.seek(offset + first * rows.itemsize)
+                stream.write(column.tobytes())
+            first += len(rows)
 
 
-def _band_keys(folder: Path, shard: str, documents: Sequence[PreparedDocument]) -> Keys:
-    rows = np.fromfile(folder / bands_file(shard), np.uint64).reshape(-1, NUM_BANDS)
-    return rows[[document.shard_row for document in documents]]
+def _band_offsets(documents: Sequence[PreparedDocument]) -> range:
+    num_bytes = 8 * len(documents)
+    return range(0, NUM_BANDS * num_bytes, num_bytes)
 
 
 def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
@@ -151,16 +165,16 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     return PreviousSplit(by_key, by_text), hashlib.sha256(content).hexdigest()
 
 
-def lay_out(
-    documents: Iterable[PreparedDocument], split_of: Mapping[FileKey, Split], config: OutputConfig
-) -> Iterator[Piece]:
+def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iterator[Piece]:
     """Pieces depend on the documents alone, not on batches or workers, and so do the bytes written."""
     by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in documents:
-        by_split[split_of[document.key]].append(document)
+        by_split[document.in_split].append(document)
     for split, members in by_split.items():
         limit = min(PIECE_BYTES, config.shard_bytes)
-        runs = neighbours(members, lambda document: document.num_row_bytes, limit)
+        runs = steady_neighbours(
+            members, lambda document: document.path, lambda document: document.num_row_bytes, limit
+        )
         files = list(neighbours(runs, _num_bytes, config.shard_bytes))
         for index, file_runs in enumerate(files):
             name = data_file_name(split, index, len(files), compressed=config.compress == "zstd")

@@ -7,28 +7,31 @@ from itertools import chain
 
 import msgspec
 
-from gristmill.grouping.leakage import SPAN_TOKENS
+from gristmill.grouping.leakage import SPAN_TOKENS, anchors_of
+from gristmill.grouping.signatures import Ids, band_keys
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.manifest import BenchmarkFacts, Decontamination
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
-from gristmill.steps.compare import compare, num_partition_bits
+from gristmill.steps.blocks import ids_bytes, read_blocks
+from gristmill.steps.compare import compare
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
+from gristmill.steps.parts import Part, write_part
 from gristmill.steps.rows import measured
-from gristmill.steps.shards import read_blocks, write_ids
 from gristmill.steps.sides import SideName, Sides
 
 DOCUMENTS_AT_ONCE = 64
-BENCHMARK_SHARD = "benchmarks.ids"
+BENCHMARKS = "../scratch/benchmarks.part"
+"""As a part goes by its place from the folder of parts."""
 
 
 def decontaminate(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
 ) -> tuple[Decision, Decontamination]:
     how = context.config.split.decontaminate
-    train = [document for document in decision.kept if decision.split_of[document.key] is Split.TRAIN]
-    held_out = [document for document in decision.kept if decision.split_of[document.key] is not Split.TRAIN]
+    train = [document for document in decision.kept if document.in_split is Split.TRAIN]
+    held_out = [document for document in decision.kept if document.in_split is not Split.TRAIN]
     cuts: dict[FileKey, tuple[Cut, ...]] = {}
     if how != "off" and held_out and train:
         cut_side: SideName = "large" if how == "train" else "small"
@@ -43,7 +46,7 @@ def decontaminate(
             key = train[number].key
             cuts[key] = _merged((*cuts.get(key, ()), *ranges))
     kept, cut_away = _apply(context, decision, cuts, map_tasks)
-    drops = [_drop(document, decision) for document in cut_away]
+    drops = [_drop(document) for document in cut_away]
     against = _benchmark_facts(benchmarks, texts, found.values())
     facts = _facts(decision, kept, how, against)
     return (
@@ -53,37 +56,41 @@ def decontaminate(
 
 
 def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
-    shards = dict.fromkeys(text.shard for side in sides for text in side)
+    parts = dict.fromkeys(text.part for side in sides for text in side)
     return Sides(
-        folder=context.prepared / name,
+        folder=context.scratch / name,
         prepared=context.prepared,
-        shards=tuple(shards),
+        parts=tuple(parts),
         vocab_size=context.tokenizer.vocab_size,
-        num_partition_bits=num_partition_bits(sum(text.num_tokens for side in sides for text in side)),
     )
 
 
 def _tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
-    """In a shard of their own."""
+    """In a part of their own."""
     texts: list[StoredText] = []
-    if not benchmarks:
-        return texts
     tokenizer = context.tokenizer
-    with (context.prepared / BENCHMARK_SHARD).open("wb") as shard:
-        for benchmark in benchmarks:
-            for number, ways in benchmark.texts.items():
-                for text in ways:
-                    ids = tokenizer.encode(text).ids
-                    texts.append(
-                        StoredText(
-                            repo=benchmark.name,
-                            path=f"#{number}",
-                            num_tokens=len(ids),
-                            shard=BENCHMARK_SHARD,
-                            shard_offset=shard.tell(),
-                        )
+    ids: list[Ids] = []
+    blocks: list[bytes] = []
+    offset = 0
+    for benchmark in benchmarks:
+        for number, ways in benchmark.texts.items():
+            for text in ways:
+                ids.append(tokenizer.encode(text).ids)
+                blocks.append(ids_bytes(ids[-1], tokenizer.vocab_size))
+                texts.append(
+                    StoredText(
+                        repo=benchmark.name,
+                        path=f"#{number}",
+                        num_tokens=len(ids[-1]),
+                        part=BENCHMARKS,
+                        part_offset=offset,
+                        part_row=len(texts),
                     )
-                    write_ids(shard, ids, tokenizer.vocab_size)
+                )
+                offset += len(blocks[-1])
+    if texts:
+        part = Part(blocks, band_keys([]), anchors_of(ids), documents=(), facts=(), drops=(), renamed=())
+        write_part(context.prepared / BENCHMARKS, part)
     return texts
 
 
@@ -106,7 +113,7 @@ def _apply(
         msgspec.structs.replace(
             document,
             cuts=cuts[document.key],
-            drops_touched_windows=drops_windows and decision.split_of[document.key] is not Split.TRAIN,
+            drops_touched_windows=drops_windows and document.in_split is not Split.TRAIN,
         )
         for document in decision.kept
         if document.key in cuts
@@ -118,11 +125,9 @@ def _apply(
     return kept, [document for document in documents if not document.num_windows]
 
 
-def _drop(document: PreparedDocument, decision: Decision) -> Drop:
-    key = document.key
+def _drop(document: PreparedDocument) -> Drop:
     detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
-    place = {"split": decision.split_of[key], "group": decision.group_of[key]}
-    return Drop.of(document, DropReason.CONTAMINATED, detail, **place, moved_from=decision.moved_from.get(key))
+    return Drop.of(document, DropReason.CONTAMINATED, detail)
 
 
 def measure_again(context: Context, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
@@ -136,7 +141,7 @@ def _facts(
     before, files, tokens = (dict.fromkeys(Split, 0) for _ in range(3))
     num_uncut = {document.key: document.num_uncut_tokens for document in kept}
     for document in decision.kept:
-        split = decision.split_of[document.key]
+        split = document.in_split
         num_cut = document.num_tokens - num_uncut.get(document.key, 0)
         before[split] += document.num_tokens
         files[split] += num_cut > 0

@@ -3,8 +3,8 @@
 import hashlib
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,60 +26,99 @@ from gristmill.manifest import (
     SplitFacts,
     TokenizerFacts,
 )
-from gristmill.records import Drop, DropReason, PreparedDocument, Split
+from gristmill.records import DocumentFacts, Drop, DropReason, PreparedDocument, Split
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
+from gristmill.steps.keys import versions
+from gristmill.steps.parts import PartReader
 from gristmill.tokenizing.definition import Definition
 
-VERSIONED = (
-    *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "pathspec", "rensa"),
-    "zstandard",
-)
 WORTH_A_WARNING = 0.01
 MUCH_CUT = 1 / 3
 FILES_NAMED = 5
 
 
-def write_files_table(path: Path, decision: Decision, drops: Sequence[Drop]) -> None:
-    """Kept and dropped together, in path order; one row at a time, as there may be many."""
+class Judged(NamedTuple):
+    """Steps 1 and 2: who is in, where, with what cut out; and who is not, and why."""
+
+    parts: Sequence[str]
+    """In path order; those dropped in step 1 are told there."""
+    decision: Decision
+    decontamination: Decontamination
+    scan_drops: Sequence[Drop]
+    renamed: Sequence[Drop]
+    """Dropped in step 1, with a secret in their name."""
+
+
+class Tally(NamedTuple):
+    """What is counted while the table of files is written."""
+
+    found: Counter[str]
+    """By repo."""
+    dropped: Counter[DropReason]
+    redactions: Counter[str]
+    """Of kept files, by kind."""
+
+
+def write_files_table(path: Path, context: Context, judged: Judged) -> Tally:
+    """Kept and dropped together, in path order; part by part and row by row, as there may be many."""
     encoder = msgspec.json.Encoder()
-    files: list[PreparedDocument | Drop] = sorted((*decision.kept, *drops), key=lambda file: (file.repo, file.path))
+    tally = Tally(Counter(), Counter(), Counter())
     with path.open("wb") as stream:
-        for file in files:
-            row = _dropped_row(file) if isinstance(file, Drop) else _kept_row(file, decision)
+        others = sorted(map(_dropped_row, (*judged.scan_drops, *judged.renamed)), key=lambda row: row.key)
+        for row in merge(_prepared_rows(context, judged), others, key=lambda row: row.key):
+            tally.found[row.repo] += 1
+            if row.reason is not None:
+                tally.dropped[row.reason] += 1
+            tally.redactions.update(redaction.kind for redaction in row.redactions)
             stream.write(encoder.encode(row) + b"\n")
+    return tally
 
 
-def _kept_row(document: PreparedDocument, decision: Decision) -> FileRow:
+def _prepared_rows(context: Context, judged: Judged) -> Iterator[FileRow]:
+    """Of the files that were read, in path order: so are the parts, and what is in each."""
+    kept = iter(judged.decision.kept)
+    late = {(drop.repo, drop.path): drop for drop in judged.decision.drops}
+    for part in judged.parts:
+        reader = PartReader(context.prepared, part)
+        rows = [_dropped_row(drop) for drop in reader.drops()]
+        for before, facts in zip(reader.documents(), reader.facts(), strict=True):
+            drop = late.pop(before.key, None)
+            rows.append(_kept_row(next(kept), facts) if drop is None else _dropped_row(drop, facts))
+        yield from sorted(rows, key=lambda row: row.key)
+
+
+def _kept_row(document: PreparedDocument, facts: DocumentFacts) -> FileRow:
     return FileRow(
         repo=document.repo,
         path=document.path,
         status="kept",
-        split=decision.split_of[document.key],
-        group=decision.group_of[document.key],
+        split=document.split,
+        group=document.group,
         language=document.language,
-        encoding=document.encoding,
+        encoding=facts.encoding,
         bytes=document.size,
-        lines=document.num_lines,
+        lines=facts.num_lines,
         tokens=document.num_tokens,
         cut_tokens=document.num_cut_tokens,
         windows=document.num_windows,
-        sha256=document.sha256,
+        sha256=facts.sha256,
         text_sha256=document.text_sha256,
         license=document.license,
         license_from=document.license_from,
-        moved_from=decision.moved_from.get(document.key),
+        moved_from=document.moved_from,
         reason=None,
         detail=None,
         twin=None,
         similarity=None,
-        measures=_measures(document.measures),
-        redactions=document.redactions,
+        measures=_measures(facts.measures),
+        redactions=facts.redactions,
         cuts=document.cuts,
     )
 
 
-def _dropped_row(drop: Drop) -> FileRow:
+def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
+    """`facts`: of one that was prepared before it was dropped."""
     return FileRow(
         repo=drop.repo,
         path=drop.path,
@@ -93,7 +132,7 @@ def _dropped_row(drop: Drop) -> FileRow:
         tokens=drop.num_tokens,
         cut_tokens=None,
         windows=None,
-        sha256=drop.sha256,
+        sha256=facts.sha256 if facts else drop.sha256,
         text_sha256=drop.text_sha256,
         license=drop.license,
         license_from=drop.license_from,
@@ -102,7 +141,7 @@ def _dropped_row(drop: Drop) -> FileRow:
         detail=drop.detail,
         twin=drop.twin,
         similarity=drop.similarity,
-        measures=_measures(drop.measures),
+        measures=_measures(facts.measures if facts else drop.measures),
         redactions=(),
         cuts=drop.cuts,
     )
@@ -118,24 +157,23 @@ class Outcome(NamedTuple):
     tokenizer: Definition
     """As it was located: with its name and revision."""
     scan: Scan
-    decision: Decision
-    decontamination: Decontamination
-    drops: Sequence[Drop]
+    judged: Judged
+    tally: Tally
     data_files: Mapping[str, FileFacts]
 
 
 def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
-    located, scan, decision, decontamination, drops, data_files = outcome
+    located, scan, judged, tally, data_files = outcome
+    decision, decontamination = judged.decision, judged.decontamination
     definition = context.tokenizer.definition
     splits = split_facts(decision)
-    found = Counter([*(document.repo for document in decision.kept), *(drop.repo for drop in drops)])
     own_files = {name: digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
         format=FORMAT,
         gristmill=gristmill.__version__,
         fingerprint=fingerprint(context.config, definition.key, gristmill.__version__, own_files[FILES].sha256),
         settings=context.config.settings(),
-        versions={name: version(name) for name in VERSIONED},
+        versions=versions(),
         tokenizer=TokenizerFacts(
             name=located.name,
             sha256=definition.sha256,
@@ -147,25 +185,26 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             pad_id=definition.pad_id,
         ),
         sources=[
-            SourceFacts(repo=repo, commit=commit, found=found[repo]) for repo, commit in sorted(scan.commits.items())
+            SourceFacts(repo=repo, commit=commit, found=tally.found[repo])
+            for repo, commit in sorted(scan.commits.items())
         ],
         previous_splits=decision.previous,
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
         columns=context.row_format.columns,
         counts=Counts(
-            found=found.total(),
+            found=tally.found.total(),
             kept=len(decision.kept),
-            dropped=len(drops),
-            dropped_by_reason=dict(sorted(Counter(drop.reason for drop in drops).items())),
+            dropped=tally.dropped.total(),
+            dropped_by_reason=dict(sorted(tally.dropped.items())),
             tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
-            redactions=_tally(redaction.kind for document in decision.kept for redaction in document.redactions),
-            licenses=_tally(document.license or "" for document in decision.kept),
+            redactions=_tallied(tally.redactions),
+            licenses=_tallied(Counter(document.license or "" for document in decision.kept)),
         ),
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
-        warnings=[*scan.warnings, *warnings_of(context.config.split, splits, decision, decontamination, drops)],
+        warnings=[*scan.warnings, *warnings_of(context.config.split, splits, decision, decontamination)],
         run=run,
     )
 
@@ -175,24 +214,25 @@ def machine() -> dict[str, str]:
 
 
 def digest_of(path: Path) -> FileFacts:
-    content = path.read_bytes()
-    return FileFacts(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256")
+        return FileFacts(bytes=stream.tell(), sha256=digest.hexdigest())
 
 
-def _tally(names: Iterable[str]) -> dict[str, int]:
-    """How often each, the most frequent first."""
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+def _tallied(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent first."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
-        members[decision.split_of[document.key]].append(document)
+        members[document.in_split].append(document)
     total = sum(document.num_uncut_tokens for document in decision.kept)
     return {
         split: SplitFacts(
             files=len(documents),
-            groups=len({decision.group_of[document.key] for document in documents}),
+            groups=len({document.group for document in documents}),
             windows=sum(document.num_windows for document in documents),
             tokens=sum(document.num_uncut_tokens for document in documents),
             emitted_tokens=sum(document.num_emitted_tokens for document in documents),
@@ -207,7 +247,7 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
         by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
-        by_split[decision.split_of[document.key]] += document.num_uncut_tokens
+        by_split[document.in_split] += document.num_uncut_tokens
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
@@ -216,18 +256,17 @@ def warnings_of(
     splits: Mapping[Split, SplitFacts],
     decision: Decision,
     decontamination: Decontamination,
-    drops: Sequence[Drop],
 ) -> Iterator[str]:
     """What a user should know about the splits."""
-    if decision.moved_from:
-        moves = [
-            f"{repo}/{path} from {split}" for (repo, path), split in list(decision.moved_from.items())[:FILES_NAMED]
-        ]
+    everyone: Sequence[PreparedDocument | Drop] = (*decision.kept, *decision.drops)
+    moved = sorted((file.repo, file.path, file.moved_from) for file in everyone if file.moved_from is not None)
+    if moved:
+        named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
         yield (
-            f"{len(decision.moved_from)} files moved into the split of the files they must be with: "
-            f"{', '.join(moves)}{', …' if len(decision.moved_from) > FILES_NAMED else ''} (moved_from in {FILES})."
+            f"{len(moved)} files moved into the split of the files they must be with: "
+            f"{named}{', …' if len(moved) > FILES_NAMED else ''} (moved_from in {FILES})."
         )
-    yield from _cut_warnings(decision, decontamination, drops)
+    yield from _cut_warnings(decision, decontamination)
     for one in decontamination.against:
         if 2 * one.texts_too_short > one.texts:
             yield (
@@ -250,15 +289,15 @@ def warnings_of(
             )
 
 
-def _cut_warnings(decision: Decision, facts: Decontamination, drops: Sequence[Drop]) -> Iterator[str]:
+def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
     """Where much of a held-out split is in train too, a few files are often to blame."""
     for split, num_cut in facts.tokens_cut.items():
         if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
             continue
-        members = [document for document in decision.kept if decision.split_of[document.key] is split]
+        members = [document for document in decision.kept if document.in_split is split]
         worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
         named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
-        gone = [drop for drop in drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
+        gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
         whole = f"; {len(gone)} files went whole" if gone else ""
         yield (
             f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "

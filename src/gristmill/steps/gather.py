@@ -5,71 +5,108 @@ appended here, and the file is closed with its table of frames.
 """
 
 import hashlib
+import os
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.manifest import FileFacts
-from gristmill.records import Split
+from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
-from gristmill.steps.shape import ShapedPiece
+from gristmill.steps.pieces import KnownPiece, PieceLog, Task
+from gristmill.steps.shape import ShapedPiece, compressed_file
+
+BYTES_AT_ONCE = 1 << 22
 
 
 class DataFiles:
-    """The data files of a dataset as their pieces come in, file after file."""
+    """The data files of a dataset as their pieces come in, file after file; and the log of these pieces."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, context: Context, log: Path) -> None:
+        self._context = context
+        self._log = PieceLog(log)
         self._open: _DataFile | None = None
-        self._facts: dict[str, FileFacts] = {}
+        self.facts: dict[str, FileFacts] = {}
 
-    def add(self, piece: Piece, shaped: ShapedPiece) -> None:
+    def __enter__(self) -> Self:
+        self._log.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._close_file()
+        self._log.__exit__(kind, error, trace)
+
+    def add(self, task: Task, shaped: ShapedPiece) -> None:
+        piece = task.piece
         if self._open is None or self._open.name != piece.file:
             self._close_file()
-            self._open = _DataFile(self._folder, piece.file, piece.split)
-        self._open.add(piece, shaped)
-
-    def close(self) -> dict[str, FileFacts]:
-        self._close_file()
-        return self._facts
+            self._open = _DataFile(self._context.dataset, piece)
+        compressed = compressed_file(self._context, task) if shaped.frames is not None else None
+        offset = self._open.add(shaped, compressed)
+        self._log.add(
+            KnownPiece(
+                key=task.key,
+                file=piece.file,
+                offset=offset,
+                num_bytes=shaped.num_bytes,
+                num_rows=shaped.num_rows,
+                sha256=shaped.sha256,
+                frames=shaped.frames,
+            )
+        )
 
     def _close_file(self) -> None:
         if self._open is not None:
-            self._facts[self._open.name] = self._open.close()
+            self.facts[self._open.name] = self._open.close()
             self._open = None
 
 
 class _DataFile:
-    def __init__(self, folder: Path, name: str, split: Split) -> None:
-        self.name, self._split = name, split
-        self._path = folder / name
+    def __init__(self, folder: Path, first: Piece) -> None:
+        self.name, self._split = first.file, first.split
+        self._path = folder / self.name
         self._stream: BinaryIO | None = None
         self._digest = hashlib.sha256()
         self._num_bytes = 0
         self._num_rows = 0
         self._frames: list[Frame] = []
 
-    def add(self, piece: Piece, shaped: ShapedPiece) -> None:
+    def add(self, shaped: ShapedPiece, compressed: Path | None) -> int:
+        """Where it begins."""
+        offset = self._num_bytes
         self._num_rows += shaped.num_rows
-        if shaped.compressed is not None:
-            self._append(shaped.compressed)
+        if compressed is not None:
+            self._append(compressed.read_bytes())
+            compressed.unlink()
             self._frames += shaped.frames or []
         else:
-            with self._path.open("rb") as stream:
-                stream.seek(piece.offset)
-                self._count(stream.read(piece.num_bytes))
+            self._read_back(shaped.num_bytes)
+        return offset
 
     def close(self) -> FileFacts:
         if self._stream is not None:
             self._append(table_of(self._frames))
             self._stream.close()
+        else:
+            os.truncate(self._path, self._num_bytes)  # an earlier attempt may have had more in it
         return FileFacts(bytes=self._num_bytes, sha256=self._digest.hexdigest(), rows=self._num_rows, split=self._split)
 
     def _append(self, content: bytes) -> None:
         if self._stream is None:
             self._stream = self._path.open("wb")
         self._stream.write(content)
+        self._stream.flush()
         self._count(content)
+
+    def _read_back(self, num_bytes: int) -> None:
+        with self._path.open("rb") as stream:
+            stream.seek(self._num_bytes)
+            for at in range(0, num_bytes, BYTES_AT_ONCE):
+                self._count(stream.read(min(BYTES_AT_ONCE, num_bytes - at)))
 
     def _count(self, content: bytes) -> None:
         self._digest.update(content)

@@ -1,104 +1,211 @@
-"""Step 1, over batches of files: read · decode · clean · tokenize · sign -> a shard of ids, and facts per document."""
+"""Step 1, over batches of files: read · decode · clean · tokenize · sign -> a part: ids, and facts per document."""
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import msgspec
 
 from gristmill.cleaning.licenses import header_license, named_license
 from gristmill.cleaning.rules import Limits
 from gristmill.config import RunConfig
+from gristmill.errors import InputError
+from gristmill.grouping.leakage import anchors_of
 from gristmill.grouping.signatures import Ids, band_keys
-from gristmill.intake.reading import read_document
-from gristmill.records import Document, Drop, DropReason, PreparedDocument, SourceFile
-from gristmill.steps.clean import clean
+from gristmill.intake.reading import ReadError, document_of, read_bytes
+from gristmill.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
+from gristmill.steps.blocks import Block, to_bytes
+from gristmill.steps.clean import clean, without_secrets
 from gristmill.steps.context import Context
-from gristmill.steps.neighbours import neighbours
+from gristmill.steps.keys import key_of
+from gristmill.steps.neighbours import steady_neighbours
+from gristmill.steps.parts import SUFFIX, Part, is_whole, write_part
 from gristmill.steps.rows import measured
-from gristmill.steps.shards import Block, bands_file, to_bytes
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     files: list[SourceFile]
+    given_up: Mapping[int, str] = {}
+    """Files, by number, that are dropped unread, and why."""
 
     @property
-    def shard(self) -> str:
-        return f"{self.index:06d}.ids"
+    def num_bytes(self) -> int:
+        return sum(file.size for file in self.files)
 
 
-class PreparedBatch(msgspec.Struct, frozen=True, kw_only=True):
-    documents: list[PreparedDocument]
-    drops: list[Drop]
+class Prepared(NamedTuple):
+    part: str
+    num_files: int
+    is_reused: bool
+    has_vanished: bool
+    """A file that was listed was not there."""
+
+
+class _Read(NamedTuple):
+    file: SourceFile
+    raw: bytes
+    sha256: str
 
 
 def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
-    """Neighbours in path order, up to so many bytes or files; a larger file is a batch of its own."""
-    gathered = neighbours(files, lambda file: file.size, config.batch_bytes, config.batch_files)
+    """Neighbours in path order, up to so many bytes or files; a larger file is a batch of its own.
+
+    One that is new or gone moves the edges of the batch it is in, so that the others are found prepared.
+    """
+    gathered = steady_neighbours(
+        files, lambda file: file.path, lambda file: file.size, config.batch_bytes, config.batch_files
+    )
     return (Batch(index=index, files=batch) for index, batch in enumerate(gathered))
 
 
-def prepare(context: Context, batch: Batch) -> PreparedBatch:
+def prepare(context: Context, batch: Batch) -> Prepared:
+    """Leaves the part in the work folder, or finds it there: it goes by what is in the files, not by their dates."""
+    with Whereabouts(context.scratch, batch) as at:
+        read = [_read(context, batch, at(number), file) for number, file in enumerate(batch.files)]
+        name = _part_name(context, batch.files, read)
+        is_reused = is_whole(context.prepared / name)
+        if not is_reused:
+            write_part(context.prepared / name, _part(context, read, at))
+    has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
+    return Prepared(name, len(batch.files), is_reused, has_vanished)
+
+
+class Whereabouts:
+    """Which file of its batch a worker is at, written down where it is found if the worker dies over it."""
+
+    def __init__(self, scratch: Path, batch: Batch) -> None:
+        self._path = scratch / f"{batch.index:08d}.at"
+
+    def __enter__(self) -> Self:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+        if error is None:
+            self._path.unlink(missing_ok=True)
+
+    def __call__(self, number: int) -> int:
+        os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
+        return number
+
+    def last(self) -> int | None:
+        try:
+            return int.from_bytes(self._path.read_bytes(), "little")
+        except OSError:
+            return None
+
+
+def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Read | Drop:
+    if number in batch.given_up:
+        return Drop.of(file, DropReason.FAILED, batch.given_up[number])
+    try:
+        raw = read_bytes(file, context.config.scan.max_file_bytes)
+    except ReadError as error:
+        if context.config.run.skip_failed:
+            return Drop.of(file, DropReason.FAILED, str(error))
+        raise InputError(
+            f"{error} (batch {batch.index}). What is done is kept: run the same command again, with --skip-failed to "
+            "leave the file out."
+        ) from None
+    return raw if isinstance(raw, Drop) else _Read(file, raw, hashlib.sha256(raw).hexdigest())
+
+
+def _part_name(context: Context, files: Sequence[SourceFile], read: Sequence[_Read | Drop]) -> str:
+    went_in = [
+        (file.repo, file.path, one.sha256 if isinstance(one, _Read) else (one.reason, one.detail))
+        for file, one in zip(files, read, strict=True)
+    ]
+    return key_of(context.prepare_key, went_in)[:40] + SUFFIX
+
+
+def _part(context: Context, read: Sequence[_Read | Drop], at: Whereabouts) -> Part:
     config = context.config
     limits = Limits(config.rules)
     documents: list[PreparedDocument] = []
+    facts: list[DocumentFacts] = []
     drops: list[Drop] = []
+    blocks: list[bytes] = []
     ids: list[Ids] = []
-    with (context.prepared / batch.shard).open("wb") as shard:
-        for file in batch.files:
-            read = read_document(file, config.scan)
-            cleaned = read if isinstance(read, Drop) else clean(read, config, limits)
-            prepared = (
-                cleaned if isinstance(cleaned, Drop) else _prepare_document(context, cleaned, shard, len(documents))
-            )
-            if isinstance(prepared, Drop):
-                drops.append(prepared)
-            else:
-                document, block = prepared
-                documents.append(document)
-                ids.append(block.ids)
-    if config.duplicates.near != "keep":
-        (context.prepared / bands_file(batch.shard)).write_bytes(band_keys(ids).tobytes())
-    return PreparedBatch(documents=documents, drops=drops)
+    offset = 0
+    for number, one in enumerate(read):
+        at(number)
+        prepared = one if isinstance(one, Drop) else _prepare_file(context, one, limits)
+        if isinstance(prepared, Drop):
+            drops.append(prepared)
+            continue
+        document, block = prepared
+        content = to_bytes(block)
+        documents.append(_document(context, document, block, (offset, len(content), len(documents))))
+        facts.append(_facts(document))
+        blocks.append(content)
+        ids.append(block.ids)
+        offset += len(content)
+    told = [without_secrets(drop, config.secrets) for drop in drops]
+    is_renamed = [drop.path != before.path for drop, before in zip(told, drops, strict=True)]
+    return Part(
+        blocks=blocks,
+        bands=band_keys(ids if config.duplicates.near != "keep" else []),
+        anchors=anchors_of(ids if config.split.looks_for_spans else []),
+        documents=documents,
+        facts=facts,
+        drops=[drop for drop, renamed in zip(told, is_renamed, strict=True) if not renamed],
+        renamed=[drop for drop, renamed in zip(told, is_renamed, strict=True) if renamed],
+    )
 
 
-def _prepare_document(
-    context: Context, document: Document, shard: BinaryIO, shard_row: int
-) -> tuple[PreparedDocument, Block] | Drop:
-    tokenizer, text = context.tokenizer, document.text
+def _prepare_file(context: Context, read: _Read, limits: Limits) -> tuple[Document, Block] | Drop:
+    tokenizer, config = context.tokenizer, context.config
+    found = document_of(read.file, read.raw, read.sha256, config.scan)
+    document = found if isinstance(found, Drop) else clean(found, config, limits)
+    if isinstance(document, Drop):
+        return document
+    text = document.text
     encoded = tokenizer.encode(text, with_starts=context.row_format.with_text)
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
     if not len(encoded.ids):
         return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(text)} bytes give no token", **facts)
     if encoded.control_id is not None:
         return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}", **facts)
-    block = Block.of(encoded, text, tokenizer.vocab_size)
-    content = to_bytes(block)
+    return document, Block.of(encoded, text, tokenizer.vocab_size)
+
+
+def _document(context: Context, document: Document, block: Block, place: tuple[int, int, int]) -> PreparedDocument:
+    text, (offset, num_bytes, row) = document.text, place
     prepared = PreparedDocument(
         repo=document.file.repo,
         path=document.file.path,
         language=document.language,
         size=document.size,
-        sha256=document.sha256,
         text_sha256=(document.is_as_read and document.sha256) or hashlib.sha256(text).hexdigest(),
-        encoding=document.encoding,
-        num_lines=text.count(b"\n") + (not text.endswith(b"\n")),
-        num_tokens=len(encoded.ids),
+        num_tokens=len(block.ids),
         num_windows=0,
         num_emitted_tokens=0,
         num_tail_tokens_dropped=0,
         num_row_bytes=0,
-        shard=os.path.basename(shard.name),
-        shard_offset=shard.tell(),
-        shard_bytes=len(content),
-        shard_row=shard_row,
-        num_newlines=len(encoded.newline_tokens),
-        measures=document.measures,
-        redactions=document.redactions,
+        part="",
+        part_offset=offset,
+        part_bytes=num_bytes,
+        part_row=row,
+        num_newlines=len(block.newline_tokens),
         header_license=header_license(text),
         named_license=named_license(text),
     )
-    shard.write(content)
-    return measured(context, prepared, block), block
+    return measured(context, prepared, block)
+
+
+def _facts(document: Document) -> DocumentFacts:
+    text = document.text
+    return DocumentFacts(
+        sha256=document.sha256,
+        encoding=document.encoding,
+        num_lines=text.count(b"\n") + (not text.endswith(b"\n")),
+        measures=document.measures,
+        redactions=document.redactions,
+    )

@@ -7,8 +7,8 @@ import msgspec
 from gristmill.formats.jsonl import DocumentRows
 from gristmill.records import Cut, PreparedDocument
 from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without_touched
+from gristmill.steps.blocks import Block
 from gristmill.steps.context import Context
-from gristmill.steps.shards import Block
 
 
 def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:

@@ -1,39 +1,73 @@
 """Step 3, over pieces of the output: cut · window · format -> bytes at their place in the output."""
 
+import hashlib
 import os
+from pathlib import Path
 
 import msgspec
 
 from gristmill.errors import GristmillError
 from gristmill.formats.zstd import Frame, compress_rows
+from gristmill.layout import write_atomically
+from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
-from gristmill.steps.decide import Piece
+from gristmill.steps.pieces import Task
 from gristmill.steps.rows import rows_of
-from gristmill.steps.shards import read_blocks
 
 
 class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
-    compressed: bytes | None = None
-    """Where a compressed piece goes is known only once those before it are: its bytes travel, a few percent."""
+    num_bytes: int
+    sha256: bytes
+    is_reused: bool
     frames: list[Frame] | None = None
+    """Of a compressed piece: where it goes is known only once those before it are, so it lies in a file of its own."""
 
 
-def shape(context: Context, piece: Piece) -> ShapedPiece:
-    row_format, window_shape = context.row_format, context.window_shape
-    rows: list[bytes] = []
-    for document, block in read_blocks(context.prepared, piece.documents, context.tokenizer.vocab_size):
-        rows += row_format.format_rows(rows_of(document, block, window_shape))
-    if context.config.output.compress == "zstd":
-        compressed, frames = compress_rows(rows)
-        return ShapedPiece(num_rows=len(rows), compressed=compressed, frames=frames)
-    content = b"".join(rows)
+def shape(context: Context, task: Task) -> ShapedPiece:
+    """Written to its place; one that an earlier build has written is taken from there."""
+    piece, known = task.piece, task.known
+    content = known.read() if known is not None else None
+    if known is not None and content is not None:
+        shaped = ShapedPiece(
+            num_rows=known.num_rows,
+            num_bytes=known.num_bytes,
+            sha256=known.sha256,
+            is_reused=True,
+            frames=known.frames,
+        )
+    else:
+        content, shaped = _shaped(context, task)
+    if shaped.frames is not None:
+        write_atomically(compressed_file(context, task), content)
+        return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(
             f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced."
         )
-    _write_at(context.dataset / piece.file, content, piece.offset)
-    return ShapedPiece(num_rows=len(rows))
+    place = context.dataset / piece.file
+    if not (shaped.is_reused and known is not None and known.lies_at(place, piece.offset)):
+        _write_at(place, content, piece.offset)
+    return shaped
+
+
+def compressed_file(context: Context, task: Task) -> Path:
+    return context.scratch / f"{task.key}.zst"
+
+
+def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
+    row_format, window_shape = context.row_format, context.window_shape
+    rows: list[bytes] = []
+    for document, block in read_blocks(context.prepared, task.piece.documents, context.tokenizer.vocab_size):
+        rows += row_format.format_rows(rows_of(document, block, window_shape))
+    frames: list[Frame] | None = None
+    if context.config.output.compress == "zstd":
+        content, frames = compress_rows(rows)
+    else:
+        content = b"".join(rows)
+    digest = hashlib.sha256(content).digest()
+    shaped = ShapedPiece(num_rows=len(rows), num_bytes=len(content), sha256=digest, is_reused=False, frames=frames)
+    return content, shaped
 
 
 def _write_at(path: os.PathLike[str], content: bytes, offset: int) -> None:

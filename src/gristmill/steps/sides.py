@@ -4,7 +4,8 @@ Texts go by their number on their side, so that a task is a few numbers and the 
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,18 +13,21 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.grouping.leakage import BLOCK_STEP, BLOCK_TOKENS, SPAN_TOKENS, Positions, span_keys, spans_around
+from gristmill.grouping.leakage import BlockKeys, Positions, span_keys, stretches_around
 from gristmill.grouping.signatures import Ids, Keys
+from gristmill.layout import write_atomically
 from gristmill.records import StoredText
+from gristmill.steps.blocks import read_ids
 from gristmill.steps.neighbours import neighbours
-from gristmill.steps.shards import read_ids
+from gristmill.steps.parts import PartReader
 
-RUN_TOKENS = 1 << 20
-"""Tokens that one task looks at; memory per worker is some forty bytes for each."""
+RUN_TOKENS = 1 << 21
+"""Of the texts that one task looks at; memory per worker is some forty bytes for each, where all are shared."""
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
+TEXT_PLACE = np.dtype([("text", np.uint32), ("start", np.uint32)])
 MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
-PLACE = np.dtype([("shard", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
+PLACE = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
 
 SideName = Literal["small", "large"]
 Records = npt.NDArray[Any]
@@ -42,9 +46,9 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Path
     prepared: Path
-    shards: tuple[str, ...]
+    parts: tuple[str, ...]
     vocab_size: int
-    num_partition_bits: int
+    num_partition_bits: int = 0
 
     def save(self, name: str, array: Records) -> None:
         content = io.BytesIO()
@@ -58,53 +62,87 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     def texts(self, side: SideName, numbers: npt.ArrayLike) -> Iterator[Ids]:
         places = self.load(side)[np.asarray(numbers, np.int64)]
         stored = [
-            StoredText(repo="", path="", shard=self.shards[shard], shard_offset=offset, num_tokens=num_tokens)
-            for shard, offset, num_tokens in places.tolist()
+            StoredText(repo="", path="", part=self.parts[part], part_row=row, part_offset=offset, num_tokens=num_tokens)
+            for part, row, offset, num_tokens in places.tolist()
         ]
         return read_ids(self.prepared, stored, self.vocab_size)
 
-    def write_spans(self, side: SideName, run: Run, records: Records) -> None:
-        """Grouped by partition, with where each begins in front."""
-        partitions = self._partition_of(records["key"])
-        order = np.argsort(partitions, kind="stable")
-        edges = np.searchsorted(partitions[order], np.arange((1 << self.num_partition_bits) + 1))
-        with self._spans_file(side, run).open("wb") as stream:
-            stream.write(edges.astype(np.int64).tobytes())
-            stream.write(records[order].tobytes())
+    def anchors(self, side: SideName, run: Run) -> "RunAnchors":
+        """Read from the parts, which the texts of a run share with their neighbours."""
+        places = self.load(side)[run.first : run.end]
+        texts, positions, keys = [], [], []
+        for part, group in groupby(enumerate(places.tolist(), run.first), key=lambda item: item[1][0]):
+            anchors = PartReader(self.prepared, self.parts[part]).anchors()
+            number_of = np.full(len(anchors.counts), -1)
+            for number, place in group:
+                number_of[place[1]] = number
+            text = np.repeat(number_of, anchors.counts)
+            is_ours = text >= 0
+            texts.append(text[is_ours])
+            positions.append(anchors.positions[is_ours])
+            keys.append(anchors.keys[is_ours])
+        return RunAnchors(np.concatenate(texts), np.concatenate(positions).astype(np.int64), np.concatenate(keys))
 
-    def num_spans(self, side: SideName, runs: Sequence[Run], partition: int) -> int:
-        return sum(int(np.diff(self._edges(side, run)[partition : partition + 2])[0]) for run in runs)
+    def write_spans(self, side: SideName, run: Run, spans: Records) -> int:
+        """By key, so that any partition of the keys lies together; how many there are."""
+        spans = spans[np.argsort(spans["key"], kind="stable")]
+        keys, places = self._span_files(side, run)
+        keys.write_bytes(spans["key"].tobytes())
+        places.write_bytes(spans[["text", "start"]].astype(TEXT_PLACE).tobytes())
+        return len(spans)
 
     def read_spans(self, side: SideName, run: Run, partition: int | None = None) -> Records:
-        """By text and start; of one partition of the keys, or all."""
-        edges = self._edges(side, run)
-        start, end = (0, edges[-1]) if partition is None else edges[partition : partition + 2]
-        offset = edges.nbytes + int(start) * SPAN.itemsize
-        spans = np.fromfile(self._spans_file(side, run), SPAN, int(end) - int(start), offset=offset)
+        """Of one partition of the keys, by key; or all, by text and start."""
+        keys_file, places_file = self._span_files(side, run)
+        if not keys_file.stat().st_size:
+            return np.zeros(0, SPAN)
+        keys = np.asarray(np.memmap(keys_file, np.uint64, "r"))
+        start, end = (0, len(keys)) if partition is None else self._edges_of(partition, keys)
+        spans = np.empty(end - start, SPAN)
+        spans["key"] = keys[start:end]
+        places = np.fromfile(places_file, TEXT_PLACE, end - start, offset=start * TEXT_PLACE.itemsize)
+        spans["text"], spans["start"] = places["text"], places["start"]
         return spans if partition is not None else spans[np.lexsort((spans["start"], spans["text"]))]
 
-    def add_matches(self, side: SideName, partition: int, matches: Records) -> None:
-        with self._matches_file(side, partition).open("ab") as stream:
-            stream.write(matches.tobytes())
+    def count_spans(self, side: SideName, runs: Sequence[Run], partition: int) -> int:
+        count = 0
+        for run in runs:
+            keys_file, _ = self._span_files(side, run)
+            if keys_file.stat().st_size:
+                start, end = self._edges_of(partition, np.asarray(np.memmap(keys_file, np.uint64, "r")))
+                count += end - start
+        return count
+
+    def _edges_of(self, partition: int, keys: Keys) -> tuple[int, int]:
+        shift = 64 - self.num_partition_bits
+        start, end = partition << shift, (partition + 1) << shift
+        return (
+            int(np.searchsorted(keys, np.uint64(start))),
+            len(keys) if end == 1 << 64 else int(np.searchsorted(keys, np.uint64(end))),
+        )
+
+    def write_matches(self, side: SideName, partition: int, matches: Iterable[Records]) -> None:
+        """Some at a time; a task that is done a second time begins anew."""
+        write_atomically(self._matches_file(side, partition), (some.tobytes() for some in matches))
 
     def matches(self, side: SideName, partition: int) -> Records:
         """By text."""
         path = self._matches_file(side, partition)
         return np.asarray(np.memmap(path, MATCH, "r")) if path.stat().st_size else np.zeros(0, MATCH)
 
-    def _edges(self, side: SideName, run: Run) -> Positions:
-        return np.fromfile(self._spans_file(side, run), np.int64, (1 << self.num_partition_bits) + 1)
-
     def _matches_file(self, side: SideName, partition: int) -> Path:
         return self.folder / f"{side}-{partition:05d}.matches"
 
-    def _partition_of(self, keys: Keys) -> npt.NDArray[np.uint16]:
-        if not self.num_partition_bits:
-            return np.zeros(len(keys), np.uint16)
-        return (keys >> np.uint64(64 - self.num_partition_bits)).astype(np.uint16)
+    def _span_files(self, side: SideName, run: Run) -> tuple[Path, Path]:
+        name = f"{side}-{run.number:06d}"
+        return self.folder / f"{name}.keys", self.folder / f"{name}.places"
 
-    def _spans_file(self, side: SideName, run: Run) -> Path:
-        return self.folder / f"{side}-{run.number:06d}.spans"
+
+class RunAnchors(NamedTuple):
+    texts: Positions
+    """Their numbers."""
+    positions: Positions
+    keys: BlockKeys
 
 
 class Texts(NamedTuple):
@@ -127,32 +165,24 @@ class Texts(NamedTuple):
 
     def places_of(self, numbers: Records, starts: Records) -> Positions:
         """Among all ids, where it is that far into these texts."""
-        return self.edges[np.searchsorted(self.numbers, numbers)] + starts
-
-    def inside(self, starts: Positions, num_tokens: int) -> Positions:
-        """Those from which so many tokens belong to one text."""
-        ends = self.edges[np.searchsorted(self.edges, starts, "right")]
-        return starts[starts + num_tokens <= ends]
-
-    def block_starts(self) -> Positions:
-        """Every 26th token. That they are counted over the texts does not matter: 26 neighbours still hold one."""
-        return self.inside(np.arange(0, len(self.ids), BLOCK_STEP), BLOCK_TOKENS)
+        places: Positions = self.edges[np.searchsorted(self.numbers, numbers)] + starts
+        return places
 
     def spans_around(self, blocks: Positions) -> Records:
-        starts = self.inside(spans_around(blocks, len(self.ids)), SPAN_TOKENS)
+        """The 50-grams around these 25-grams, each inside its text."""
+        text = np.searchsorted(self.edges, blocks, "right") - 1
+        stretches = stretches_around(blocks, self.edges[text], self.edges[text + 1])
+        starts = stretches.starts()
         text = np.searchsorted(self.edges, starts, "right") - 1
         spans = np.empty(len(starts), SPAN)
-        spans["key"], spans["text"], spans["start"] = (
-            span_keys(self.ids, starts),
-            self.numbers[text],
-            starts - self.edges[text],
-        )
+        spans["key"] = span_keys(*stretches.of_their_own(self.ids))
+        spans["text"], spans["start"] = self.numbers[text], starts - self.edges[text]
         return spans
 
 
-def places_of_texts(texts: Sequence[StoredText], shards: Sequence[str]) -> Records:
-    number_of = {shard: number for number, shard in enumerate(shards)}
-    rows = [(number_of[text.shard], text.shard_offset, text.num_tokens) for text in texts]
+def places_of_texts(texts: Sequence[StoredText], parts: Sequence[str]) -> Records:
+    number_of = {part: number for number, part in enumerate(parts)}
+    rows = [(number_of[text.part], text.part_row, text.part_offset, text.num_tokens) for text in texts]
     return np.array(rows, PLACE)
 
 

@@ -1,4 +1,4 @@
-"""Documents' ids on disk between prepare and shape: one file per batch, one block per document.
+"""A document's ids on disk between prepare and shape: a block in the part of its batch.
 
 ids (uint16 or uint32) | last tokens before each line feed (int32) | with text: token starts (int64), UTF-8
 """
@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from gristmill.formats.jsonl import DocumentText
 from gristmill.records import PreparedDocument, StoredText
 from gristmill.tokenizing.tokenizer import Encoded
 
-MAX_OPEN_SHARDS = 200
+MAX_OPEN_PARTS = 200
 
 
 class Block(NamedTuple):
@@ -31,11 +31,6 @@ class Block(NamedTuple):
         return cls(encoded.ids.astype(_id_type(vocab_size)), encoded.newline_tokens, text)
 
 
-def bands_file(shard: str) -> str:
-    """Beside the shard: the keys by which its documents' near-duplicates are found, a row each."""
-    return shard.removesuffix(".ids") + ".bands"
-
-
 def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
@@ -45,25 +40,33 @@ def to_bytes(block: Block) -> bytes:
     return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), *text))
 
 
-def write_ids(shard: BinaryIO, ids: npt.NDArray[Any], vocab_size: int) -> None:
-    shard.write(ids.astype(_id_type(vocab_size)).tobytes())
+def ids_bytes(ids: npt.NDArray[Any], vocab_size: int) -> bytes:
+    return ids.astype(_id_type(vocab_size)).tobytes()
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """All of it: the system reads no more than 2 GiB at once."""
+    content = os.pread(descriptor, size, offset)
+    while len(content) < size and (more := os.pread(descriptor, size - len(content), offset + len(content))):
+        content += more
+    return content
 
 
 def read_ids(folder: Path, texts: Sequence[StoredText], vocab_size: int) -> Iterator[npt.NDArray[Any]]:
-    """In the order given; texts of one shard next to each other cost one open."""
+    """In the order given; texts of one part next to each other cost one open."""
     kind = _id_type(vocab_size)
-    for shard, group in groupby(texts, key=lambda text: text.shard):
-        descriptor = os.open(folder / shard, os.O_RDONLY | os.O_CLOEXEC)
+    for part, group in groupby(texts, key=lambda text: text.part):
+        descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for text in group:
                 size = text.num_tokens * np.dtype(kind).itemsize
-                yield np.frombuffer(os.pread(descriptor, size, text.shard_offset), kind)
+                yield np.frombuffer(read_at(descriptor, size, text.part_offset), kind)
         finally:
             os.close(descriptor)
 
 
 class IdReader:
-    """Ids of single texts, in any order; the shards last used stay open."""
+    """Ids of single texts, in any order; the parts last used stay open."""
 
     def __init__(self, folder: Path, vocab_size: int) -> None:
         self._folder, self._kind = str(folder), np.dtype(_id_type(vocab_size))
@@ -78,26 +81,26 @@ class IdReader:
 
     def ids_of(self, text: StoredText) -> npt.NDArray[Any]:
         size = text.num_tokens * self._kind.itemsize
-        return np.frombuffer(os.pread(self._descriptor(text.shard), size, text.shard_offset), self._kind)
+        return np.frombuffer(read_at(self._descriptor(text.part), size, text.part_offset), self._kind)
 
-    def _descriptor(self, shard: str) -> int:
-        if shard not in self._descriptors:
-            if len(self._descriptors) == MAX_OPEN_SHARDS:
+    def _descriptor(self, part: str) -> int:
+        if part not in self._descriptors:
+            if len(self._descriptors) == MAX_OPEN_PARTS:
                 os.close(self._descriptors.popitem(last=False)[1])
-            self._descriptors[shard] = os.open(f"{self._folder}/{shard}", os.O_RDONLY | os.O_CLOEXEC)
-        self._descriptors.move_to_end(shard)
-        return self._descriptors[shard]
+            self._descriptors[part] = os.open(f"{self._folder}/{part}", os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptors.move_to_end(part)
+        return self._descriptors[part]
 
 
 def read_blocks(
     folder: Path, documents: Sequence[PreparedDocument], vocab_size: int
 ) -> Iterator[tuple[PreparedDocument, Block]]:
-    """In the order given; documents of one shard next to each other cost one open."""
-    for shard, group in groupby(documents, key=lambda document: document.shard):
-        descriptor = os.open(folder / shard, os.O_RDONLY | os.O_CLOEXEC)
+    """In the order given; documents of one part next to each other cost one open."""
+    for part, group in groupby(documents, key=lambda document: document.part):
+        descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for document in group:
-                content = os.pread(descriptor, document.shard_bytes, document.shard_offset)
+                content = read_at(descriptor, document.part_bytes, document.part_offset)
                 yield document, _from_bytes(content, document, vocab_size)
         finally:
             os.close(descriptor)

@@ -1,0 +1,292 @@
+"""Gathers 100,000 files and 2 GB of real code for measurements at scale: source distributions, unpacked.
+
+    python benchmarks/gather.py DIR [--tenth OTHER] [--files 100000] [--bytes 2e9]
+
+1. Takes the packages of benchmarks/corpus.txt in its order, from the index that pip is configured for. None of their
+   code is run, which `pip download` of a source distribution would do.
+2. Checks their SHA-256, unpacks the regular files into DIR/name-version/. What lies there already is not fetched again.
+3. Ends after the package with which both numbers are reached. A file counts if it may be source: 1 byte to 1 MiB,
+   no NUL at its start. So DIR is the same everywhere, whatever is counted as source in later versions.
+4. With --tenth, hard-links the files whose hashed path says so into OTHER: a tenth of the files and of the bytes.
+"""
+
+import argparse
+import hashlib
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections import Counter, deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPException
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.request import Request, urlopen
+
+from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+from packaging.version import InvalidVersion, Version
+
+from gristmill.intake.languages import language_of
+
+CORPUS = Path(__file__).with_name("corpus.txt")
+DOWNLOADS_AT_ONCE = 4
+TRIES = 4
+TIMEOUT_SECONDS = 60
+PIECE_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 20
+LOOK_BYTES = 8192
+LANGUAGES_SHOWN = 10
+PAGE_TYPES = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
+ANCHOR = re.compile(r"""<a\s[^>]*?href=["']([^"']+)""", re.IGNORECASE)
+DEFAULT_INDEX = re.compile(r"--index-url <url>[^(]*\(default\s+(\S+)\)")
+
+
+class Pin(NamedTuple):
+    name: str
+    version: str
+
+    @property
+    def folder(self) -> str:
+        return f"{self.name}-{self.version}"
+
+
+class Link(NamedTuple):
+    filename: str
+    url: str
+    sha256: str
+
+
+class Amount(NamedTuple):
+    files: int = 0
+    num_bytes: int = 0
+
+    def plus(self, sizes: Sequence[int]) -> "Amount":
+        return Amount(self.files + len(sizes), self.num_bytes + sum(sizes))
+
+    def reaches(self, wanted: "Amount") -> bool:
+        return self.files >= wanted.files and self.num_bytes >= wanted.num_bytes
+
+    def __str__(self) -> str:
+        return f"{self.files:,} files, {self.num_bytes / 1e6:,.1f} MB"
+
+
+class GatherError(Exception):
+    pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="DIR", type=Path)
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--bytes", type=float, default=2e9)
+    parser.add_argument("--tenth", metavar="OTHER", type=Path, help="must not exist; on the same file system as DIR")
+    options = parser.parse_args()
+    if options.tenth is not None and options.tenth.exists():
+        parser.error(f"--tenth {options.tenth} exists. Remove it, or name another.")
+    try:
+        packages = gather(options.folder, Amount(options.files, int(options.bytes)))
+        summarize(options.folder, packages)
+        if options.tenth is not None:
+            link_tenth(options.folder, packages, options.tenth)
+            summarize(options.tenth, [name for name in packages if (options.tenth / name).is_dir()])
+    except GatherError as error:
+        sys.exit(f"gather.py: {error}")
+
+
+def gather(folder: Path, wanted: Amount) -> list[str]:
+    """The names of the folders that make up the corpus, in the order of the list."""
+    pins = read_pins(CORPUS)
+    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder, [pin.folder for pin in pins])
+    amount, packages = Amount(), list[str]()
+    with (
+        tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as work,
+        closing(fetch_in_order(pins, folder, Path(work))) as fetched,
+    ):
+        for pin, archive in fetched:
+            if archive is not None:
+                unpack(archive, folder / pin.folder, Path(work))
+                archive.unlink()
+            sizes = [size for _, size in source_files(folder / pin.folder)]
+            amount = amount.plus(sizes)
+            packages.append(pin.folder)
+            print(f"{len(packages):3} {pin.folder}: {Amount().plus(sizes)}; in all {amount}", flush=True)
+            if amount.reaches(wanted):
+                break
+    if not amount.reaches(wanted):
+        raise GatherError(f"all of {CORPUS} is {amount}, not {wanted}. Add packages to it, or want less.")
+    check_folder(folder, packages)
+    return packages
+
+
+def check_folder(folder: Path, packages: Sequence[str]) -> None:
+    """What lies there beside the packages would be measured too."""
+    strange = sorted({path.name for path in folder.iterdir()} - set(packages))
+    if strange:
+        others = f"{strange[0]} and {len(strange) - 1} more" if len(strange) > 1 else strange[0]
+        raise GatherError(f"{folder} holds {others}, not among what was asked for. Gather elsewhere, or remove it.")
+
+
+def read_pins(listing: Path) -> list[Pin]:
+    lines = [line.partition("#")[0].strip() for line in listing.read_text(encoding="utf-8").splitlines()]
+    return [Pin(*line.split("==")) for line in lines if line]
+
+
+def fetch_in_order(pins: Sequence[Pin], folder: Path, work: Path) -> Generator[tuple[Pin, Path | None]]:
+    """Each pin with its archive, None where it lies unpacked already; a few are downloaded ahead, no more."""
+    index = index_url()
+    rest = iter(pins)
+    pool = ThreadPoolExecutor(DOWNLOADS_AT_ONCE)
+
+    def start(pin: Pin) -> tuple[Pin, Future[Path | None]]:
+        is_there = (folder / pin.folder).is_dir()
+        return pin, pool.submit(lambda: None if is_there else fetch(pin, index, work))
+
+    try:
+        ahead = deque(start(pin) for pin in islice(rest, DOWNLOADS_AT_ONCE))
+        while ahead:
+            pin, archive = ahead.popleft()
+            yield pin, archive.result()
+            ahead.extend(start(pin) for pin in islice(rest, 1))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def index_url() -> str:
+    """As pip has it from the environment, its configuration or itself; its help says which."""
+    command = [sys.executable, "-m", "pip", "download", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"})
+    found = DEFAULT_INDEX.search(told.stdout)
+    if found is None:
+        raise GatherError(f"{' '.join(command)} names no index: {told.stderr.strip()}. Is pip installed there?")
+    return found[1].rstrip("/")
+
+
+def fetch(pin: Pin, index: str, work: Path) -> Path:
+    for tried in range(1, TRIES + 1):
+        try:
+            link = find_sdist(pin, index)
+            return download(link, work / link.filename)
+        except (OSError, HTTPException, ValueError) as error:
+            if tried == TRIES:
+                raise GatherError(f"{pin.name}=={pin.version}, after {TRIES} tries: {error!r}.") from error
+            print(f"    {pin.folder}: {error!r}, trying again", file=sys.stderr, flush=True)
+            time.sleep(2**tried)
+    raise AssertionError
+
+
+def find_sdist(pin: Pin, index: str) -> Link:
+    links = [link for link in read_page(f"{index}/{canonicalize_name(pin.name)}/") if is_sdist_of(link.filename, pin)]
+    if not links:
+        raise GatherError(f"the index has no source distribution of {pin.name}=={pin.version}. Correct {CORPUS}.")
+    return min(links, key=lambda link: (link.filename.endswith(".zip"), link.filename))
+
+
+def read_page(url: str) -> list[Link]:
+    """A project's page in the index, as JSON (PEP 691) or HTML (PEP 503); only links with a SHA-256."""
+    with urlopen(Request(url, headers={"Accept": PAGE_TYPES}), timeout=TIMEOUT_SECONDS) as page:  # noqa: S310 - pip's
+        is_json = page.headers.get_content_type().endswith("json")
+        text, base = page.read().decode("utf-8"), page.url
+    if is_json:
+        files: list[dict[str, Any]] = json.loads(text)["files"]
+        found = [Link(file["filename"], urljoin(base, file["url"]), file["hashes"].get("sha256", "")) for file in files]
+    else:
+        parts = [urldefrag(urljoin(base, html.unescape(href))) for href in ANCHOR.findall(text)]
+        names = [unquote(urlsplit(url).path.rpartition("/")[2]) for url, _ in parts]
+        digests = [digest.removeprefix("sha256=") for _, digest in parts]
+        found = [Link(name, url, digest) for name, (url, _), digest in zip(names, parts, digests, strict=True)]
+    return [link for link in found if re.fullmatch("[0-9a-f]{64}", link.sha256)]
+
+
+def is_sdist_of(filename: str, pin: Pin) -> bool:
+    try:
+        return parse_sdist_filename(filename) == (canonicalize_name(pin.name), Version(pin.version))
+    except (InvalidSdistFilename, InvalidVersion):
+        return False
+
+
+def download(link: Link, path: Path) -> Path:
+    digest = hashlib.sha256()
+    with urlopen(link.url, timeout=TIMEOUT_SECONDS) as response, path.open("wb") as file:  # noqa: S310 - from the index
+        while piece := response.read(PIECE_BYTES):
+            digest.update(piece)
+            file.write(piece)
+    if digest.hexdigest() != link.sha256:
+        raise ValueError(f"SHA-256 of {link.filename} is {digest.hexdigest()}, the index says {link.sha256}")
+    return path
+
+
+def unpack(archive: Path, folder: Path, work: Path) -> None:
+    """Regular files only: no link can lead anywhere, and a build follows none."""
+    part = work / folder.name
+    part.mkdir()
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            # Takes `..` and a leading slash out of names, and writes a link as a file that holds its target.
+            packed.extractall(part)  # noqa: S202 - see above
+    else:
+        with tarfile.open(archive) as tar:
+            tar.extractall(part, filter=only_files)  # noqa: S202 - filtered
+    inner = list(part.iterdir())
+    (inner[0] if len(inner) == 1 and inner[0].is_dir() else part).rename(folder)
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def only_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+    try:
+        return tarfile.data_filter(member, path) if member.isfile() or member.isdir() else None
+    except tarfile.FilterError:
+        return None
+
+
+def source_files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Paths and sizes of what counts."""
+    for path in files_in(folder):
+        size = os.stat(path).st_size
+        if 0 < size <= MAX_FILE_BYTES:
+            with open(path, "rb") as file:
+                if b"\0" not in file.read(LOOK_BYTES):
+                    yield path, size
+
+
+def files_in(folder: Path) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in names)
+
+
+def link_tenth(folder: Path, packages: Sequence[str], other: Path) -> None:
+    for package in packages:
+        for path in files_in(folder / package):
+            relative = os.path.relpath(path, folder)
+            if int.from_bytes(hashlib.sha256(os.fsencode(relative)).digest()) % 10 == 0:
+                linked = os.path.join(other, relative)
+                os.makedirs(os.path.dirname(linked), exist_ok=True)
+                os.link(path, linked)
+
+
+def summarize(folder: Path, packages: Sequence[str]) -> None:
+    files: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for package in packages:
+        for path, size in source_files(folder / package):
+            language = language_of(path, b"")
+            files[language] += 1
+            sizes[language] += size
+    print(f"\n{folder}: {len(packages)} packages, {Amount(files.total(), sizes.total())}")
+    for language, size in sizes.most_common(LANGUAGES_SHOWN):
+        print(f"  {language:12} {Amount(files[language], size)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The steps over a runner, each as one function: what build(), plan() and the commands for a scheduler have in common.
+
+take_in ─► prepare_all ─► judge ─► shape_all ─► finish
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.cleaning.licenses import AllowList, identify_license, is_license_name
+from gristmill.config import Config
+from gristmill.failing import Anchors, nothing_to_build, without_failed
+from gristmill.intake.benchmarks import Benchmark, read_benchmarks
+from gristmill.intake.languages import check_languages
+from gristmill.intake.licensing import read_license_files
+from gristmill.intake.sources import Source, resolve_sources
+from gristmill.intake.trees import Scan, scan
+from gristmill.manifest import FileFacts
+from gristmill.progress import Progress
+from gristmill.records import Drop, PreparedDocument
+from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.steps.clean import without_secret, without_secrets
+from gristmill.steps.context import Context
+from gristmill.steps.decide import decide, lay_out
+from gristmill.steps.decontaminate import decontaminate
+from gristmill.steps.finish import Judged
+from gristmill.steps.gather import DataFiles
+from gristmill.steps.license import LicenseFiles, license_documents
+from gristmill.steps.parts import PartReader
+from gristmill.steps.pieces import Task, clear_old, tasks_of
+from gristmill.steps.prepare import Batch, prepare
+from gristmill.steps.shape import shape
+from gristmill.workspace import Workspace
+
+LARGE_BYTES = 64 << 20
+"""A file, or the rows of one, from which on it gets a process of its own, whose memory goes back afterwards."""
+SLOW_BYTES_PER_SECOND = 1 << 16
+"""Far below what any tokenizer here takes: a larger batch may take longer before it counts as hung."""
+
+
+class Intake(NamedTuple):
+    """All that comes in."""
+
+    sources: list[Source]
+    found: Scan
+    licenses: LicenseFiles
+    benchmarks: list[Benchmark]
+
+
+def benchmarks_of(config: Config) -> list[Benchmark]:
+    """Read before any work is done; names in other settings that nothing goes by are refused here too."""
+    check_languages((*config.scan.languages, *config.rules.languages))
+    AllowList.of(config.licenses.allow)
+    return read_benchmarks(config.split.against)
+
+
+def take_in(config: Config, benchmarks: list[Benchmark], leave_out: Sequence[Path]) -> Intake:
+    sources = resolve_sources(config.sources)
+    found = scan(config.sources, config.scan, leave_out=leave_out)
+    licenses = read_license_files(sources, found, is_license_name, identify_license)
+    found.warnings.extend(_large_files(found, config))
+    return Intake(sources, found, licenses, benchmarks)
+
+
+def _large_files(found: Scan, config: Config) -> Iterator[str]:
+    for file in found.files:
+        if LARGE_BYTES < file.size <= config.scan.max_file_bytes:
+            name = without_secret(f"{file.repo}/{file.path}", config.secrets)
+            yield (
+                f"{name} has {file.size / 1e6:,.0f} MB: it is worked on in a process of its own, whose memory grows "
+                "with it."
+            )
+
+
+def prepare_all(
+    context: Context, sources: Sequence[Source], tasks: Iterable[Batch], runner: Runner, progress: Progress
+) -> dict[int, str]:
+    """Step 1: the part of each batch, by its index."""
+    waiting = list(tasks)
+    anchors = Anchors(sources)
+    parts: dict[int, str] = {}
+    with progress.phase("prepare", total=sum(len(batch.files) for batch in waiting)) as step:
+        while waiting:
+            failed: list[Batch] = []
+            for number, answer in runner.as_done(
+                partial(prepare, context), waiting, seconds_for=partial(_seconds_for, context), is_alone=_is_large
+            ):
+                if isinstance(answer, TaskFailed):
+                    failed.append(without_failed(context, waiting[number], answer.reason))
+                    continue
+                if answer.has_vanished:
+                    anchors.refuse_vanished()
+                parts[waiting[number].index] = answer.part
+                step.advance(answer.num_files)
+            waiting = failed
+    return parts
+
+
+def _seconds_for(context: Context, batch: Batch) -> float:
+    return context.config.run.task_seconds + batch.num_bytes / SLOW_BYTES_PER_SECOND
+
+
+def _is_large(batch: Batch) -> bool:
+    return batch.num_bytes > LARGE_BYTES
+
+
+def in_order(parts: Mapping[int, str]) -> list[str]:
+    return [part for _, part in sorted(parts.items())]
+
+
+def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
+    """Step 2: who is in, where, with what cut out; and who is not, and why."""
+    config = context.config
+    with progress.phase("decide"):
+        documents, renamed = _load(context, parts)
+        documents, not_allowed = license_documents(documents, intake.licenses, config)
+        _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
+        decision = decide(context, documents)
+    with progress.phase("compare", unit="tasks") as step:
+        decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
+    drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
+    decision = msgspec.structs.replace(decision, drops=drops)
+    _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
+    scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
+    return Judged(parts, decision, decontamination, scan_drops, renamed)
+
+
+def _load(context: Context, parts: Iterable[str]) -> tuple[list[PreparedDocument], list[Drop]]:
+    documents: list[PreparedDocument] = []
+    renamed: list[Drop] = []
+    for part in parts:
+        reader = PartReader(context.prepared, part)
+        documents += reader.documents()
+        renamed += reader.renamed()
+    return documents, renamed
+
+
+def part_drops(context: Context, parts: Iterable[str]) -> Iterator[Drop]:
+    """Files that were dropped in step 1."""
+    for part in parts:
+        yield from PartReader(context.prepared, part).drops()
+
+
+def _require(
+    documents: Sequence[PreparedDocument], context: Context, parts: Sequence[str], drops: Sequence[Drop]
+) -> None:
+    if not documents:
+        raise nothing_to_build(context.config, [*drops, *part_drops(context, parts)])
+
+
+def piece_tasks(context: Context, judged: Judged, work: Workspace) -> list[Task]:
+    pieces = list(lay_out(judged.decision.kept, context.config.output))
+    if context.config.output.compress == "none":  # compressed they take less, nobody knows how much
+        work.require_space(sum(piece.num_bytes for piece in pieces))
+    return tasks_of(context, pieces, work)
+
+
+def shape_all(
+    context: Context, tasks: Sequence[Task], work: Workspace, runner: Runner, progress: Progress
+) -> dict[str, FileFacts]:
+    """Step 3."""
+    total = sum(document.num_windows for task in tasks for document in task.piece.documents)
+    with progress.phase("shape", total=total, unit="windows") as step, DataFiles(context, work.log) as files:
+        for task, shaped in zip(tasks, runner.map(partial(shape, context), tasks), strict=True):
+            files.add(task, shaped)
+            step.advance(shaped.num_rows)
+    clear_old(context, files.facts)
+    return files.facts

@@ -1,0 +1,8 @@
+from typing import NamedTuple
+
+
+class TaskFailed(NamedTuple):
+    reason: str
+
+
+Runner = object

@@ -1,0 +1,51 @@
+"""What a part or a piece goes by: a digest of all that decides what is in it. Other settings, another name."""
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import gristmill
+from gristmill.config import Config
+
+VERSIONED = (
+    *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "pathspec", "rensa"),
+    "zstandard",
+)
+
+
+def key_of(*parts: Any) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
+
+
+def prepare_key(config: Config, tokenizer_key: str) -> str:
+    """All that step 1 goes by, but for the files: also the code that does it."""
+    settings = config.settings()
+    return key_of(
+        tokenizer_key,
+        code_digest(),
+        versions(),
+        [settings[section] for section in ("window", "rules", "secrets")],
+        hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
+        [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
+        [settings["output"][name] for name in ("pad", "with_text")],
+        [config.duplicates.near != "keep", config.split.looks_for_spans],
+    )
+
+
+@cache
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in VERSIONED}
+
+
+@cache
+def code_digest() -> str:
+    """So that whoever changes a rule in a checkout need not think of a version number."""
+    root = Path(gristmill.__file__).parent
+    digest = hashlib.sha256(gristmill.__version__.encode())
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

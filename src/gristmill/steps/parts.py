@@ -1,0 +1,152 @@
+"""A batch as it was prepared, in one file: named by all that went in, closed with a digest of all that is in it.
+
+    ids of each document | keys of near-duplicates | anchors of shared spans
+    documents | renamed drops | facts | drops | lengths | sha256
+
+So a part that is there need not be made again, by whichever build, and one that was cut short or altered is noticed.
+"""
+
+import hashlib
+import os
+import struct
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from gristmill.grouping.leakage import Anchors, Positions
+from gristmill.grouping.signatures import NUM_BANDS, Keys
+from gristmill.layout import write_atomically
+from gristmill.records import DocumentFacts, Drop, PreparedDocument
+
+SUFFIX = ".part"
+LENGTHS = struct.Struct("<7Q")
+DIGEST_BYTES = 32
+BYTES_AT_ONCE = 1 << 22
+
+IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS = range(7)
+
+
+class Part(NamedTuple):
+    """What a batch became."""
+
+    blocks: Sequence[bytes]
+    bands: Keys
+    anchors: Anchors
+    documents: Sequence[PreparedDocument]
+    facts: Sequence[DocumentFacts]
+    """Of the same documents."""
+    drops: Sequence[Drop]
+    """In path order."""
+    renamed: Sequence[Drop]
+    """Those whose name held a secret, so that they are elsewhere in path order."""
+
+
+def write_part(path: Path, part: Part) -> None:
+    encode = msgspec.msgpack.encode
+    tables = [encode(part.documents), encode(part.renamed), encode(part.facts), encode(part.drops)]
+    tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
+    content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
+    write_atomically(path, [*content, digest_of(content)])
+
+
+def _anchor_bytes(anchors: Anchors) -> bytes:
+    """How many, by text; how far each is from the one before it, in a byte; keys."""
+    steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
+    firsts = _firsts(anchors.counts)
+    steps[firsts] = anchors.positions[firsts]
+    return b"".join(
+        (
+            len(anchors.counts).to_bytes(4, "little"),
+            anchors.counts.astype(np.uint32).tobytes(),
+            steps.astype(np.uint8).tobytes(),
+            anchors.keys.tobytes(),
+        )
+    )
+
+
+def _anchors(content: bytes) -> Anchors:
+    num_texts = int.from_bytes(content[:4], "little")
+    counts = np.frombuffer(content, np.uint32, num_texts, 4).astype(np.int64)
+    total = int(counts.sum())
+    steps = np.frombuffer(content, np.uint8, total, 4 + 4 * num_texts)
+    sums = np.cumsum(steps, dtype=np.uint32)
+    firsts = _firsts(counts)
+    before = np.repeat(sums[firsts] - steps[firsts], counts[counts > 0])
+    return Anchors(counts, sums - before, np.frombuffer(content[4 + 4 * num_texts + total :], np.uint32))
+
+
+def _firsts(counts: Positions) -> Positions:
+    """Where each text's begin, of those that have any."""
+    return (np.cumsum(counts) - counts)[counts > 0]
+
+
+def digest_of(content: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for some in content:
+        digest.update(some)
+    return digest.digest()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether there is such a part, and every byte of it is as it was written."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
+            while left > 0 and (some := stream.read(min(left, BYTES_AT_ONCE))):
+                digest.update(some)
+                left -= len(some)
+            return left == 0 and stream.read() == digest.digest()
+    except OSError:
+        return False
+
+
+class PartReader:
+    """One part's tables, each read when it is asked for."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path, self._name = folder / name, name
+        with self._path.open("rb") as stream:
+            stream.seek(-LENGTHS.size - DIGEST_BYTES, os.SEEK_END)
+            self._lengths = LENGTHS.unpack(stream.read(LENGTHS.size))
+
+    def bands(self) -> Keys:
+        return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)
+
+    def anchors(self) -> Anchors:
+        return _anchors(self._read(ANCHORS))
+
+    def documents(self) -> list[PreparedDocument]:
+        """Words that many have in common are one in memory."""
+        documents: list[PreparedDocument] = self._table(DOCUMENTS, list[PreparedDocument])
+        for document in documents:
+            for field in ("repo", "language", "header_license", "named_license"):
+                word = getattr(document, field)
+                if word is not None:
+                    msgspec.structs.force_setattr(document, field, sys.intern(word))
+            msgspec.structs.force_setattr(document, "part", self._name)
+        return documents
+
+    def renamed(self) -> list[Drop]:
+        drops: list[Drop] = self._table(RENAMED, list[Drop])
+        return drops
+
+    def facts(self) -> list[DocumentFacts]:
+        facts: list[DocumentFacts] = self._table(FACTS, list[DocumentFacts])
+        return facts
+
+    def drops(self) -> list[Drop]:
+        drops: list[Drop] = self._table(DROPS, list[Drop])
+        return drops
+
+    def _table(self, table: int, kind: Any) -> Any:
+        return msgspec.msgpack.decode(self._read(table), type=kind)
+
+    def _read(self, table: int) -> bytes:
+        with self._path.open("rb") as stream:
+            stream.seek(sum(self._lengths[:table]))
+            return stream.read(self._lengths[table])

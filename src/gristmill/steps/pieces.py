@@ -1,0 +1,149 @@
+"""Pieces of data files that are known already: those of the dataset that is replaced, and of a build that was killed.
+
+Each dataset has a log of its pieces in the work folder: by which key, where in which file, with which digest. Whatever
+a log says, a piece is taken over only if its bytes have that digest.
+"""
+
+import hashlib
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+
+from gristmill.formats.zstd import Frame
+from gristmill.layout import write_atomically
+from gristmill.steps.blocks import read_at
+from gristmill.steps.context import Context
+from gristmill.steps.decide import Piece
+from gristmill.steps.keys import key_of
+from gristmill.workspace import Workspace
+
+HEAD = struct.Struct("<II")
+"""Length and checksum of a line of the log: the last one may be cut short."""
+
+
+class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    key: str
+    file: str
+    """Its name in the dataset folder; its path, once the log is read."""
+    offset: int
+    num_bytes: int
+    num_rows: int
+    sha256: bytes
+    frames: list[Frame] | None
+
+    def lies_at(self, path: Path, offset: int) -> bool:
+        return (self.file, self.offset) == (str(path), offset)
+
+    def read(self) -> bytes | None:
+        """Its bytes, if they are what they were."""
+        try:
+            descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            content = read_at(descriptor, self.num_bytes, self.offset)
+        finally:
+            os.close(descriptor)
+        return content if hashlib.sha256(content).digest() == self.sha256 else None
+
+
+class Task(NamedTuple):
+    piece: Piece
+    key: str
+    known: KnownPiece | None = None
+
+    @property
+    def told(self) -> str:
+        first, last = self.piece.documents[0], self.piece.documents[-1]
+        return f"the rows of {first.name} to {last.name} in {self.piece.file}"
+
+
+def tasks_of(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
+    """With what is known of them."""
+    known = _placed(work.target, work.pieces) | _placed(context.dataset, _go_on(context, work))
+    keys = (_key(context, piece) for piece in pieces)
+    return [Task(piece, key, known.get(key)) for piece, key in zip(pieces, keys, strict=True)]
+
+
+def _placed(folder: Path, log: Path) -> dict[str, KnownPiece]:
+    return {one.key: msgspec.structs.replace(one, file=str(folder / one.file)) for one in _read_log(log)}
+
+
+def _go_on(context: Context, work: Workspace) -> Path:
+    """The log of what builds that were killed have left in the dataset that grows.
+
+    Plain rows are found at their place. Compressed files are written from their start, so they go out of the way.
+    """
+    known = {one.key: one for log in (work.half_pieces, work.log) for one in _read_log(log)}
+    moved: dict[str, str] = {}
+    for number, path in enumerate(sorted(context.dataset.glob("*.zst"))):
+        moved[path.name] = f"half-{secrets.token_hex(4)}-{number}"
+        os.replace(path, context.dataset / moved[path.name])
+    lines = [_line(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
+    write_atomically(work.half_pieces, lines)
+    return work.half_pieces
+
+
+def clear_old(context: Context, names: Collection[str]) -> None:
+    """Data files of another layout."""
+    for path in context.dataset.iterdir():
+        if path.name not in names and not path.name.startswith("."):
+            path.unlink()
+
+
+def _key(context: Context, piece: Piece) -> str:
+    documents = [
+        (one.repo, one.path, one.language, one.text_sha256, one.cuts, one.drops_touched_windows)
+        for one in piece.documents
+    ]
+    return key_of(context.prepare_key, context.config.output.compress, documents)[:40]
+
+
+class PieceLog:
+    """Written as pieces come in; what a kill leaves of it is good up to its last whole line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        self._stream = self._path.open("wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def add(self, piece: KnownPiece) -> None:
+        self._stream.write(_line(piece))
+        self._stream.flush()
+
+
+def _line(piece: KnownPiece) -> bytes:
+    line = msgspec.msgpack.encode(piece)
+    return HEAD.pack(len(line), zlib.crc32(line)) + line
+
+
+def _read_log(path: Path) -> Iterator[KnownPiece]:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return
+    at = 0
+    while at + HEAD.size <= len(content):
+        length, checksum = HEAD.unpack_from(content, at)
+        line = content[at + HEAD.size : at + HEAD.size + length]
+        if len(line) != length or zlib.crc32(line) != checksum:
+            return
+        try:
+            yield msgspec.msgpack.decode(line, type=KnownPiece)
+        except msgspec.MsgspecError:  # another version's
+            return
+        at += HEAD.size + length
