@@ -96,7 +96,7 @@ def test_equals_the_slow_search(tmp_path_factory, seed, cut, num_partition_bits,
     small, large = made_up(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sides_module, "RUN_TOKENS", run_tokens)
-        for name in ("TWIN_TOKENS_AT_ONCE", "JOINED_AT_ONCE", "COMPARED_AT_ONCE"):
+        for name in ("TWIN_TOKENS_AT_ONCE", "COMPARED_AT_ONCE"):
             patch.setattr(compare_module, name, run_tokens)
         found = found_by_compare(tmp_path_factory.mktemp("compare"), small, large, cut, num_partition_bits)
     ours, theirs = (small, large) if cut == "small" else (large, small)

@@ -14,7 +14,7 @@ The small side is a few percent of all, so step 2 runs in memory; the rest goes 
 (Anchors are Schleimer, Wilkerson and Aiken's winnowing, 2003.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.grouping.signatures import Ids, Keys, distinct, mixed
+from gristmill.grouping.signatures import Ids, Keys, mixed
 from gristmill.records import Range
 
 SPAN_TOKENS = 50
@@ -31,8 +31,8 @@ NUM_NEIGHBOURS = SPAN_TOKENS - BLOCK_TOKENS + 1
 MIN_DISTINCT_IDS = 8
 BASE = 0x5851F42D4C957F2D
 INVERSE_BASE = pow(BASE, -1, 1 << 64)
-TABLE_SLOTS_PER_KEY = 8
-MAX_TABLE_BITS = 28
+TABLE_SLOTS_PER_KEY = 16
+MAX_TABLE_BITS = 30
 PART_TOKENS = 1 << 16
 """Of a long document at a time: the tables of powers stay in the processor's cache."""
 KEYS_AT_ONCE = 1 << 15
@@ -42,8 +42,6 @@ Flags = npt.NDArray[np.bool_]
 BlockKeys = npt.NDArray[np.uint32]
 """32 bits will do: of a billion grams and a million keys, a quarter of a million are found by mistake."""
 AnyKeys = npt.NDArray[Any]
-
-NO_POSITIONS = np.zeros(0, np.int64)
 
 
 def gram_keys(ids: Ids) -> BlockKeys:
@@ -77,7 +75,14 @@ def anchors_of(texts: Sequence[Ids]) -> Anchors:
     is_anchor[across] = False
     starts = np.flatnonzero(is_anchor)
     text = np.searchsorted(edges, starts, "right") - 1
-    return Anchors(np.bincount(text, minlength=len(texts)), (starts - edges[text]).astype(np.uint32), keys[starts])
+    positions = (starts - edges[text]).astype(np.uint32)
+    # The smallest keys are alike in their leading bits, by which they are to be told apart.
+    return Anchors(np.bincount(text, minlength=len(texts)), positions, _stirred(keys[starts]))
+
+
+def _stirred(keys: BlockKeys) -> BlockKeys:
+    stirred: BlockKeys = keys * np.uint32(0x9E3779B1)
+    return (stirred ^ (stirred >> np.uint32(15))) * np.uint32(0x85EBCA77)
 
 
 def _is_anchor(keys: BlockKeys) -> Flags:
@@ -104,45 +109,23 @@ def _over_neighbours(function: np.ufunc, keys: BlockKeys) -> BlockKeys:
     return both
 
 
-class Blocks(NamedTuple):
-    """The small side's anchors."""
+class KeyTable(NamedTuple):
+    """By the leading bits of a key, one bit: whether any key begins so. Says no to most of what is not among them."""
 
-    keys: BlockKeys
-    """Sorted, distinct."""
-    table: Flags
-    """Whether any key has these leading bits: says no to most of the large side at the cost of one look."""
+    bits: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, keys: BlockKeys) -> "Blocks":
-        keys = distinct(keys)
-        table = empty_table(len(keys))
-        note_keys(table, keys)
-        return cls(keys, table)
+    def of(cls, keys: Iterable[AnyKeys], num_keys: int) -> "KeyTable":
+        flags = np.zeros(1 << min(MAX_TABLE_BITS, max(8, (num_keys * TABLE_SLOTS_PER_KEY).bit_length())), np.bool_)
+        for some in keys:
+            flags[_leading(some, len(flags).bit_length() - 1)] = True
+        return cls(np.packbits(flags, bitorder="little"))
 
-    def hits_in(self, keys: BlockKeys) -> tuple[Positions, Positions]:
-        """Which of these are among them, and which of them each is."""
-        positions = np.flatnonzero(may_hold(self.table, keys))
-        if not len(positions) or not len(self.keys):
-            return NO_POSITIONS, NO_POSITIONS
-        found = np.searchsorted(self.keys, keys[positions])
-        found[found == len(self.keys)] = 0
-        is_hit = self.keys[found] == keys[positions]
-        return positions[is_hit], found[is_hit]
-
-
-def empty_table(num_keys: int) -> Flags:
-    """By leading bits: whether there is a key that begins so."""
-    return np.zeros(1 << min(MAX_TABLE_BITS, max(8, (num_keys * TABLE_SLOTS_PER_KEY).bit_length())), np.bool_)
-
-
-def note_keys(table: Flags, keys: AnyKeys) -> None:
-    table[_leading(keys, len(table).bit_length() - 1)] = True
-
-
-def may_hold(table: Flags, keys: AnyKeys) -> Flags:
-    """Whether each of these may be among the keys of the table: yes for all that are, no for most that are not."""
-    flags: Flags = table.take(_leading(keys, len(table).bit_length() - 1))
-    return flags
+    def may_hold(self, keys: AnyKeys) -> Flags:
+        """Yes for all that are among them, no for most that are not."""
+        slots = _leading(keys, (8 * len(self.bits)).bit_length() - 1).astype(np.uint32)
+        flags: Flags = (self.bits.take(slots >> 3) >> (slots & 7).astype(np.uint8)) & 1 != 0
+        return flags
 
 
 def _leading(keys: AnyKeys, num_bits: int) -> AnyKeys:
@@ -157,7 +140,10 @@ class Stretches(NamedTuple):
     last: Positions
 
     def starts(self) -> Positions:
-        return _counted_from(self.first, self.last - self.first + 1)
+        return _counted_from(self.first, self.counts())
+
+    def counts(self) -> Positions:
+        return self.last - self.first + 1
 
     def of_their_own(self, ids: Ids) -> tuple[Ids, Positions]:
         """Their ids one after the other, and where their 50-grams begin among these."""

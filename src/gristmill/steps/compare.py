@@ -21,19 +21,18 @@ import numpy as np
 from gristmill.grouping.leakage import (
     MIN_DISTINCT_IDS,
     SPAN_TOKENS,
+    AnyKeys,
     BlockKeys,
-    Blocks,
     Flags,
+    KeyTable,
     Positions,
-    empty_table,
-    may_hold,
-    note_keys,
     ranges_of,
 )
-from gristmill.grouping.signatures import Ids, distinct
+from gristmill.grouping.signatures import Ids, Keys, distinct
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, StoredText
 from gristmill.steps.sides import (
+    BUCKET_BITS,
     MATCH,
     SPAN,
     Records,
@@ -49,7 +48,6 @@ from gristmill.steps.sides import (
 PARTITION_SPANS = 1 << 21
 """Of both sides, for each partition of the keys."""
 COMPARED_AT_ONCE = 1 << 14
-JOINED_AT_ONCE = 1 << 20
 TWIN_TOKENS_AT_ONCE = 1 << 20
 
 OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
@@ -91,10 +89,10 @@ def compare(
 def _write_spans(sides: Sides, runs: Runs, map_tasks: MapFunction) -> int:
     """The 50-grams of both sides that may be shared; how many there are."""
     noted = [np.zeros(0, np.uint32), *map_tasks(partial(note, sides), runs["small"])]
-    blocks = Blocks.of(np.concatenate(noted))
-    sides.save("keys", blocks.keys)
-    sides.save("table", blocks.table)
-    is_hit = np.zeros(len(blocks.keys), np.bool_)
+    keys = distinct(np.concatenate(noted))
+    sides.save("keys", keys)
+    sides.save("table", KeyTable.of([keys], len(keys)).bits)
+    is_hit = np.zeros(len(keys), np.bool_)
     num_spans = 0
     for hits, count in map_tasks(partial(probe, sides), runs["large"]):
         is_hit[hits] = True
@@ -113,7 +111,7 @@ def _shared_ranges(sides: Sides, runs: Runs, side: SideName, map_tasks: MapFunct
 
 
 def num_partition_bits(num_spans: int) -> int:
-    return min(14, (num_spans // PARTITION_SPANS).bit_length())
+    return min(BUCKET_BITS, (num_spans // PARTITION_SPANS).bit_length())
 
 
 def note(sides: Sides, run: Run) -> BlockKeys:
@@ -121,17 +119,17 @@ def note(sides: Sides, run: Run) -> BlockKeys:
 
 
 def probe(sides: Sides, run: Run) -> tuple[Positions, int]:
-    """Writes down the 50-grams that may be shared; answers which noted anchors are there, and how many 50-grams."""
-    blocks = Blocks(sides.load("keys"), sides.load("table"))
-    anchors = sides.anchors("large", run)
-    found, numbers = blocks.hits_in(anchors.keys)
-    return np.flatnonzero(np.bincount(numbers)), sides.write_spans("large", run, _spans(sides, "large", anchors, found))
+    """Writes down the 50-grams that may be shared; answers which of the noted anchors are there, and how many."""
+    keys, anchors = sides.load("keys"), sides.anchors("large", run)
+    found = np.flatnonzero(KeyTable(sides.load("table")).may_hold(anchors.keys))
+    numbers, is_there = _places_among(keys, anchors.keys[found])
+    num_spans = sides.write_spans("large", run, _spans(sides, "large", anchors, found[is_there]))
+    return np.flatnonzero(np.bincount(numbers[is_there])), num_spans
 
 
 def mark(sides: Sides, run: Run) -> int:
-    keys, is_hit = sides.load("keys"), sides.load("hits")
-    anchors = sides.anchors("small", run)
-    found = np.flatnonzero(is_hit[np.searchsorted(keys, anchors.keys)])
+    keys, anchors = sides.load("keys"), sides.anchors("small", run)
+    found = np.flatnonzero(sides.load("hits")[np.searchsorted(keys, anchors.keys)])
     return sides.write_spans("small", run, _spans(sides, "small", anchors, found))
 
 
@@ -148,35 +146,39 @@ def join(sides: Sides, runs: Runs, side: SideName, partition: int) -> None:
 
     Run by run: a corpus that repeats one span without end has all of its records in one partition.
     """
-    table = empty_table(sides.count_spans(side, runs[side], partition))
-    for run in runs[side]:
-        note_keys(table, sides.read_spans(side, run, partition)["key"])
-    theirs = np.zeros(0, SPAN)
-    waiting: list[Records] = []
-    for run in runs[OTHER_SIDE[side]]:
-        spans = sides.read_spans(OTHER_SIDE[side], run, partition)
-        waiting.append(spans[may_hold(table, spans["key"])])
-        if sum(map(len, waiting)) > max(len(theirs), JOINED_AT_ONCE):
-            theirs, waiting = _first_of_each_key([theirs, *waiting]), []
-    theirs = _first_of_each_key([theirs, *waiting])
+    keys = distinct(np.concatenate([sides.read_spans(side, run, partition)["key"] for run in runs[side]]))
+    theirs = _first_places(sides, runs[OTHER_SIDE[side]], OTHER_SIDE[side], partition, keys)
     matches = (_matched(sides.read_spans(side, run, partition), theirs) for run in runs[side])
     sides.write_matches(side, partition, matches)
 
 
-def _first_of_each_key(parts: list[Records]) -> Records:
-    spans = np.concatenate(parts)
-    spans = spans[np.argsort(spans["key"], kind="stable")]
-    is_first = np.ones(len(spans), np.bool_)
-    is_first[1:] = spans["key"][1:] != spans["key"][:-1]
-    return spans[is_first]
+def _first_places(sides: Sides, runs: Sequence[Run], side: SideName, partition: int, keys: Keys) -> Records:
+    """By key, where it is found first on this side; keys that it does not have are left out."""
+    nowhere = np.iinfo(np.uint64).max
+    first = np.full(len(keys), nowhere, np.uint64)
+    table = KeyTable.of([keys], len(keys))
+    for run in runs:
+        spans = sides.read_spans(side, run, partition)
+        spans = spans[table.may_hold(spans["key"])]
+        at, is_there = _places_among(keys, spans["key"])
+        places = spans["text"].astype(np.uint64) << np.uint64(32) | spans["start"]
+        np.minimum.at(first, at[is_there], places[is_there])
+    is_found = first != nowhere
+    theirs = np.empty(np.count_nonzero(is_found), SPAN)
+    theirs["key"] = keys[is_found]
+    theirs["text"], theirs["start"] = first[is_found] >> np.uint64(32), first[is_found] & np.uint64((1 << 32) - 1)
+    return theirs
+
+
+def _places_among(keys: AnyKeys, wanted: AnyKeys) -> tuple[Positions, Flags]:
+    """Where in these sorted keys each would be, and whether it is there."""
+    at = np.searchsorted(keys, wanted)
+    at[at == len(keys)] = 0
+    return at, keys[at] == wanted if len(keys) else np.zeros(len(wanted), np.bool_)
 
 
 def _matched(ours: Records, theirs: Records) -> Records:
-    if not len(theirs):
-        return np.zeros(0, MATCH)
-    at = np.searchsorted(theirs["key"], ours["key"])
-    at[at == len(theirs)] = 0
-    is_shared = theirs["key"][at] == ours["key"]
+    at, is_shared = _places_among(theirs["key"], ours["key"])
     ours, twins = ours[is_shared], theirs[at[is_shared]]
     matches = np.empty(len(ours), MATCH)
     matches["text"], matches["start"] = ours["text"], ours["start"]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.grouping.leakage import BlockKeys, Positions, span_keys, stretches_around
-from gristmill.grouping.signatures import Ids, Keys
+from gristmill.grouping.signatures import Ids
 from gristmill.layout import write_atomically
 from gristmill.records import StoredText
 from gristmill.steps.blocks import read_ids
@@ -25,9 +25,11 @@ RUN_TOKENS = 1 << 21
 """Of the texts that one task looks at; memory per worker is some forty bytes for each, where all are shared."""
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
-TEXT_PLACE = np.dtype([("text", np.uint32), ("start", np.uint32)])
 MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
 PLACE = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64), ("num_tokens", np.uint32)])
+
+BUCKET_BITS = 10
+"""Partitions of the keys are made of these: how many there should be is known only once all are written."""
 
 SideName = Literal["small", "large"]
 Records = npt.NDArray[Any]
@@ -84,42 +86,24 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         return RunAnchors(np.concatenate(texts), np.concatenate(positions).astype(np.int64), np.concatenate(keys))
 
     def write_spans(self, side: SideName, run: Run, spans: Records) -> int:
-        """By key, so that any partition of the keys lies together; how many there are."""
-        spans = spans[np.argsort(spans["key"], kind="stable")]
-        keys, places = self._span_files(side, run)
-        keys.write_bytes(spans["key"].tobytes())
-        places.write_bytes(spans[["text", "start"]].astype(TEXT_PLACE).tobytes())
+        """By the leading bits of their keys, with where each bucket begins in front; how many there are."""
+        buckets = (spans["key"] >> np.uint64(64 - BUCKET_BITS)).astype(np.uint16)
+        order = np.argsort(buckets, kind="stable")  # so few bits take a tenth of the time that whole keys take
+        edges = np.zeros((1 << BUCKET_BITS) + 1, np.int64)
+        np.cumsum(np.bincount(buckets, minlength=1 << BUCKET_BITS), out=edges[1:])
+        write_atomically(self._spans_file(side, run), (edges.tobytes(), spans[order].tobytes()))
         return len(spans)
 
     def read_spans(self, side: SideName, run: Run, partition: int | None = None) -> Records:
-        """Of one partition of the keys, by key; or all, by text and start."""
-        keys_file, places_file = self._span_files(side, run)
-        if not keys_file.stat().st_size:
-            return np.zeros(0, SPAN)
-        keys = np.asarray(np.memmap(keys_file, np.uint64, "r"))
-        start, end = (0, len(keys)) if partition is None else self._edges_of(partition, keys)
-        spans = np.empty(end - start, SPAN)
-        spans["key"] = keys[start:end]
-        places = np.fromfile(places_file, TEXT_PLACE, end - start, offset=start * TEXT_PLACE.itemsize)
-        spans["text"], spans["start"] = places["text"], places["start"]
-        return spans if partition is not None else spans[np.lexsort((spans["start"], spans["text"]))]
-
-    def count_spans(self, side: SideName, runs: Sequence[Run], partition: int) -> int:
-        count = 0
-        for run in runs:
-            keys_file, _ = self._span_files(side, run)
-            if keys_file.stat().st_size:
-                start, end = self._edges_of(partition, np.asarray(np.memmap(keys_file, np.uint64, "r")))
-                count += end - start
-        return count
-
-    def _edges_of(self, partition: int, keys: Keys) -> tuple[int, int]:
-        shift = 64 - self.num_partition_bits
-        start, end = partition << shift, (partition + 1) << shift
-        return (
-            int(np.searchsorted(keys, np.uint64(start))),
-            len(keys) if end == 1 << 64 else int(np.searchsorted(keys, np.uint64(end))),
-        )
+        """Of one partition of the keys, or all; then by text and start."""
+        path = self._spans_file(side, run)
+        edges = np.fromfile(path, np.int64, (1 << BUCKET_BITS) + 1)
+        if partition is None:
+            spans = np.fromfile(path, SPAN, offset=edges.nbytes)
+            return spans[np.lexsort((spans["start"], spans["text"]))]
+        shift = BUCKET_BITS - self.num_partition_bits
+        start, end = int(edges[partition << shift]), int(edges[(partition + 1) << shift])
+        return np.fromfile(path, SPAN, end - start, offset=edges.nbytes + start * SPAN.itemsize)
 
     def write_matches(self, side: SideName, partition: int, matches: Iterable[Records]) -> None:
         """Some at a time; a task that is done a second time begins anew."""
@@ -133,9 +117,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     def _matches_file(self, side: SideName, partition: int) -> Path:
         return self.folder / f"{side}-{partition:05d}.matches"
 
-    def _span_files(self, side: SideName, run: Run) -> tuple[Path, Path]:
-        name = f"{side}-{run.number:06d}"
-        return self.folder / f"{name}.keys", self.folder / f"{name}.places"
+    def _spans_file(self, side: SideName, run: Run) -> Path:
+        return self.folder / f"{side}-{run.number:06d}.spans"
 
 
 class RunAnchors(NamedTuple):
@@ -173,7 +156,7 @@ class Texts(NamedTuple):
         text = np.searchsorted(self.edges, blocks, "right") - 1
         stretches = stretches_around(blocks, self.edges[text], self.edges[text + 1])
         starts = stretches.starts()
-        text = np.searchsorted(self.edges, starts, "right") - 1
+        text = np.repeat(np.searchsorted(self.edges, stretches.first, "right") - 1, stretches.counts())
         spans = np.empty(len(starts), SPAN)
         spans["key"] = span_keys(*stretches.of_their_own(self.ids))
         spans["text"], spans["start"] = self.numbers[text], starts - self.edges[text]
