@@ -1,38 +1,36 @@
-"""Maps a step over its tasks: in this process, or over local processes. Results come in the order of the tasks.
+"""Runs tasks in this process, or over local processes.
 
 Tokenizing and formatting are CPU work under the GIL, so processes help and threads do not (benchmarks/workers.md).
 
-Each worker has a pipe of its own, whose far end only it holds: one that dies is an end of file, at once, even in the
-middle of a message. (In `concurrent.futures` all workers share one, and one killed while it writes hangs the rest.)
+A worker that dies or hangs is replaced. Its first job counts as tried; those queued behind it go to others as they are.
 """
 
-import multiprocessing
 import os
-import signal
-import sys
-import threading
-import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self
 
-from gristmill.errors import GristmillError, OutputError
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+from gristmill.errors import OutputError
+from gristmill.runners.jobs import Run
+from gristmill.runners.processes import SECONDS_TO_END, Worker, start_method
+from gristmill.runners.runner import (
+    ATTEMPTS,
+    OUT_OF_MEMORY,
+    TASKS_AHEAD_PER_WORKER,
+    Result,
+    Runner,
+    Task,
+    TaskFailed,
+    no_answer_within,
+)
 
 BYTES_PER_WORKER = 2 << 20
 """Below this much source a worker more costs what it gains (benchmarks/workers.md)."""
-TASKS_AHEAD_PER_WORKER = 2
-"""So that a worker never waits for the parent, which has digests to compute."""
-RESULTS_AHEAD_PER_WORKER = 8
-"""So that the others need not wait for one slow task; results are kept until it is their turn."""
-SECONDS_TO_END = 5.0
+NUM_SPARES = 2
+"""Forked at the start, while that is safe and cheap: for tasks alone, and in place of workers that die."""
 
 
 def num_workers(wanted: int | str, source_bytes: int) -> int:
@@ -51,30 +49,23 @@ def num_cores() -> int:
         return cores
 
 
-class _Worker(NamedTuple):
-    process: BaseProcess
-    pipe: Connection
-
-
-class LocalRunner:
+class LocalRunner(Runner):
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._started: list[_Worker] = []
-        self._num_tasks = 0
+        self._pool: list[Worker] = []
+        self._spares: list[Worker] = []
+        self._alone: Worker | None = None
+        """The process of the one task that is alone at the time."""
 
     def __enter__(self) -> Self:
         """Workers start here, before a progress bar has a thread running."""
-        context: Any = multiprocessing.get_context(_start_method())
         try:
-            for _ in range(self.workers if self.workers > 1 else 0):
-                near, far = context.Pipe()
-                process = context.Process(target=_work, args=(far,), daemon=True)
-                process.start()
-                far.close()
-                self._started.append(_Worker(process, near))
-        except OSError as error:
-            self._end(at_once=True)
-            raise OutputError(f"cannot start {self.workers} workers: {error.strerror}. Try fewer --workers.") from None
+            if self.workers > 1:
+                for _ in range(self.workers):
+                    self._pool.append(self._start())
+            if self.workers > 1 and start_method() == "fork":  # elsewhere a spare is an interpreter more
+                for _ in range(NUM_SPARES):
+                    self._spares.append(self._start())
         except BaseException:
             self._end(at_once=True)
             raise
@@ -85,126 +76,140 @@ class LocalRunner:
     ) -> None:
         self._end(at_once=kind is not None)
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        if not self._started:
-            yield from map(function, tasks)
-            return
-        first = self._num_tasks
-        waiting = enumerate(tasks, first)
-        results: dict[int, Result] = {}
-        owed = dict.fromkeys(range(len(self._started)), 0)
-        next_result = first
-        is_drawn_up = False
-        while True:
-            while not is_drawn_up and self._num_tasks - next_result < RESULTS_AHEAD_PER_WORKER * len(owed):
-                least_busy = min(owed, key=lambda worker: owed[worker])
-                if owed[least_busy] >= TASKS_AHEAD_PER_WORKER:
-                    break
-                task = next(waiting, None)
-                is_drawn_up = task is None
-                if task is not None:
-                    self._send(least_busy, (task[0], function, task[1]))
-                    owed[least_busy] += 1
-                    self._num_tasks += 1
-            if next_result in results:
-                yield results.pop(next_result)
-                next_result += 1
-            elif next_result == self._num_tasks:
-                return
-            else:
-                for worker, number, result in self._receive():
-                    if number >= first:  # else it answers a map that was given up
-                        owed[worker] -= 1
-                        results[number] = result
-
-    def as_done(self, function, tasks, *, seconds_for=None, is_alone=None):
-        yield from enumerate(self.map(function, tasks))
-
-    def _send(self, worker: int, message: Any) -> None:
+    def as_done(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        *,
+        seconds_for: Callable[[Task], float] | None = None,
+        is_alone: Callable[[Task], bool] | None = None,
+    ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
+        """With one worker a task runs in this process, where nothing can end it: only one alone has limited time."""
+        run = Run(function, tasks, seconds_for, is_alone)
         try:
-            self._started[worker].pipe.send(message)
-        except OSError:
-            raise self._died(worker) from None
+            yield from self._over_processes(run) if self._pool else self._in_this_process(run)
+        finally:
+            self._give_up(run)
 
-    def _receive(self) -> Iterator[tuple[int, int, Any]]:
-        by_pipe = {worker.pipe: index for index, worker in enumerate(self._started)}
-        for pipe in wait(list(by_pipe)):
-            assert isinstance(pipe, Connection)
-            try:
-                number, result, error = pipe.recv()
-            except (EOFError, OSError):
-                raise self._died(by_pipe[pipe]) from None
-            if error is not None:
-                raise error
-            yield by_pipe[pipe], number, result
+    def _in_this_process(self, run: Run) -> Iterator[tuple[int, Any]]:
+        while (job := run.draw()) is not None:
+            if job.is_alone:
+                run.alone.append(job)
+                yield from self._over_processes(run)
+            else:
+                yield job.number, _tried_here(run.function, job.task)
 
-    def _died(self, worker: int) -> GristmillError:
-        process = self._started[worker].process
-        process.join(SECONDS_TO_END)
-        if process.exitcode == 1 and _start_method() == "spawn":
-            return OutputError("workers could not start. In a script, call build() under `if __name__ == '__main__':`.")
-        return OutputError(
-            f"a worker process died (exit code {process.exitcode}), likely for want of memory. Try fewer --workers."
-        )
+    def _over_processes(self, run: Run) -> Iterator[tuple[int, Any]]:
+        while True:
+            self._hand_out(run)
+            if run.error is not None:
+                raise run.error
+            if run.done:
+                yield run.done.popleft()
+            elif self._is_open(run):
+                self._take_answers()
+            else:
+                return
+
+    def _is_open(self, run: Run) -> bool:
+        is_at_work = any(job.run is run for worker in self._busy() for job in worker.jobs)
+        return bool(is_at_work or run.waiting or run.alone or (self._pool and not run.is_drawn_up))
+
+    def _busy(self) -> list[Worker]:
+        return self._pool if self._alone is None else [*self._pool, self._alone]
+
+    def _hand_out(self, run: Run) -> None:
+        while self._pool:
+            worker = min(self._pool, key=lambda worker: len(worker.jobs))
+            if not worker.has_room(TASKS_AHEAD_PER_WORKER, 0) or (job := run.next_job()) is None:
+                break
+            if not worker.has_room(TASKS_AHEAD_PER_WORKER, len(job.message)):
+                job.hand_back()
+                break
+            worker.hand(job)
+        if run.alone and self._alone is None:
+            self._alone = self._fresh()
+            self._alone.hand(run.alone.popleft())
+
+    def _take_answers(self) -> None:
+        """Waits until one worker at least answers, dies or hangs."""
+        due = [worker.overdue_at for worker in self._busy() if worker.overdue_at is not None]
+        ready = wait([worker.pipe for worker in self._busy()], max(0.0, min(due) - time.monotonic()) if due else None)
+        for worker in list(self._busy()):
+            if worker.pipe in ready:
+                self._take_answer(worker)
+            elif worker.is_hung:
+                self._replace(worker, no_answer_within(worker.jobs[0].seconds))
+
+    def _take_answer(self, worker: Worker) -> None:
+        try:
+            job, answer = worker.receive()
+        except (EOFError, OSError):
+            self._replace(worker, None)
+            return
+        if isinstance(answer.error, MemoryError):  # what it has is better given back, as by a death
+            worker.jobs.appendleft(job)
+            self._replace(worker, OUT_OF_MEMORY)
+        else:
+            job.answer(*answer)
+        if worker is self._alone:
+            self._alone = None
+            worker.end()
+
+    def _replace(self, worker: Worker, reason: str | None) -> None:
+        """With no reason given, it died."""
+        worker.end(within_seconds=SECONDS_TO_END if reason is None else 0.0)
+        if worker.could_not_start:
+            raise OutputError("workers could not start. In a script, call build() under `if __name__ == '__main__':`.")
+        reason = reason or f"its worker died (exit code {worker.process.exitcode}), likely for want of memory"
+        if worker is self._alone:
+            self._alone = None
+        else:
+            self._pool[self._pool.index(worker)] = self._fresh()
+        for place, job in reversed(list(enumerate(worker.jobs))):  # handed back last is handed out first
+            if place == 0:
+                job.fail(reason)
+            else:
+                job.hand_back()
+
+    def _fresh(self) -> Worker:
+        """One that is at nothing: a spare, or one more."""
+        while self._spares:
+            spare = self._spares.pop()
+            if spare.process.is_alive():
+                return spare
+            spare.end()
+        return self._start()
+
+    def _start(self) -> Worker:
+        try:
+            return Worker.start()
+        except OSError as error:
+            raise OutputError(f"cannot start {self.workers} workers: {error.strerror}. Try fewer --workers.") from None
+
+    def _give_up(self, run: Run) -> None:
+        """What the pool is at it finishes, and nobody listens; a process of its own is not worth waiting for."""
+        run.is_given_up = True
+        if self._alone is not None and any(job.run is run for job in self._alone.jobs):
+            self._alone.end()
+            self._alone = None
 
     def _end(self, *, at_once: bool) -> None:
-        for process, pipe in self._started:
+        started = [*self._busy(), *self._spares]
+        for worker in started:
             if at_once:
-                process.kill()
+                worker.process.kill()
             else:
-                with suppress(OSError):
-                    pipe.send(None)  # not by closing it: forked workers hold copies of this end
-        for process, pipe in self._started:
-            process.join(SECONDS_TO_END)
-            if process.exitcode is None:
-                process.kill()
-                process.join(SECONDS_TO_END)
-            pipe.close()
-        self._started = []
+                worker.dismiss()
+        for worker in started:
+            worker.end(within_seconds=SECONDS_TO_END)
+        self._pool, self._spares, self._alone = [], [], None
 
 
-def _start_method() -> str:
-    """Forking starts at once and shares the loaded tokenizer; it is safe only while no other thread runs."""
-    return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
-
-
-def _work(pipe: Connection) -> None:
-    """A worker's life: take tasks until there are no more."""
-    # Ctrl-C reaches the whole group: the parent decides, the workers do not each print a trace.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Tasks are taken in by a thread of their own: were both sides to wait for the other to read, neither would.
-    tasks: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_take_in, args=(pipe, tasks), daemon=True).start()
-    while (message := tasks.get()) is not None:
-        number, function, task = message
-        answer: tuple[int, Any, Exception | None]
+def _tried_here(function: Callable[[Any], Any], task: Any) -> Any:
+    for _ in range(ATTEMPTS):
         try:
-            answer = (number, function(task), None)
-        except Exception as error:  # noqa: BLE001 - it is raised again in the parent
-            if not isinstance(error, GristmillError):
-                error.add_note(traceback.format_exc())
-            answer = (number, None, error)
-        try:
-            pipe.send(answer)
-        except OSError:
-            return
-
-
-def _take_in(pipe: Connection, tasks: "SimpleQueue[Any]") -> None:
-    message: Any = ()
-    while message is not None:
-        try:
-            message = pipe.recv()
-        except (EOFError, OSError):
-            message = None
-        tasks.put(message)
-
-
-def _end_with_parent() -> None:
-    """A parent that is killed outright leaves no orphans behind."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+            return function(task)
+        except MemoryError:
+            continue
+    return TaskFailed(OUT_OF_MEMORY)
