@@ -15,7 +15,7 @@ import pytest
 
 import gristmill
 from conftest import write_tree
-from gristmill import RulesConfig, cli
+from gristmill import RulesConfig, TablesConfig, cli
 from gristmill.options import all_options
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
@@ -108,6 +108,7 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
             "max_file_bytes": 200,
             "notebooks": "cells",
         },
+        "tables": msgspec.to_builtins(TablesConfig()),
         "rules": msgspec.to_builtins(RulesConfig()),
         "secrets": {"action": "drop", "emails": True},
         "licenses": {"allow": ["mit,NOASSERTION", "Apache-2.0"]},

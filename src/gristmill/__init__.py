@@ -22,6 +22,7 @@ from gristmill.config import (
     ScanConfig,
     SecretsConfig,
     SplitConfig,
+    TablesConfig,
     TokenizerConfig,
     WindowConfig,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "ScanConfig",
     "SecretsConfig",
     "SplitConfig",
+    "TablesConfig",
     "TokenizerConfig",
     "TokenizerError",
     "WindowConfig",

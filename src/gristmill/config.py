@@ -126,6 +126,22 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
         _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
 
 
+class TablesConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Of Parquet and JSONL sources, one text a row. A column that is not named is found by the names in common use."""
+
+    text_column: str | None = None
+    """The text; found: content, text, code, source or body."""
+    path_column: str | None = None
+    """The path a row goes by; found: max_stars_repo_path, path, file_path, file_name or filename."""
+    repo_column: str | None = None
+    """The repository it is from; found: max_stars_repo_name, repo_name, repository_name or repo."""
+    license_column: str | None = None
+    """SPDX ids; found: max_stars_repo_licenses, licenses, license or detected_licenses."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "tables.")
+
+
 class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Each rule: `true` with its own limits, `false` off, a number for another limit in every language.
 
@@ -207,6 +223,10 @@ class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the work is done: nothing here changes a byte of the result."""
 
+    runner: Literal["local", "ray"] = "local"
+    """Processes of this machine, or the workers of a Ray cluster."""
+    ray_address: str | None = None
+    """With runner `ray`: the cluster's head, or `auto` for the one this machine is in; default: one started here."""
     workers: int | Literal["auto"] = "auto"
     """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
     batch_bytes: int = 2 * MIB
@@ -227,6 +247,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
             _at_least(1, "run.workers", self.workers, most=1024)
         _at_least(1, "run.batch_files", self.batch_files)
         _at_least(0, "run.cache_bytes", self.cache_bytes)
+        if self.ray_address is not None and self.runner != "ray":
+            raise ConfigError("--ray-address needs --runner ray.")
         _at_least(1, "run.task_seconds", self.task_seconds)
 
 
@@ -234,7 +256,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What to build, from what, and how: `Config(sources=["my-repo"], out="dataset")`."""
 
     sources: Sequence[str]
-    """Folders, git work trees or single files."""
+    """Folders, git work trees, files, tables (.parquet, .jsonl); git URLs; s3://, hf:// and https:// addresses."""
     out: str
     """The dataset folder: new, empty, or an earlier dataset, which is replaced once the new one is complete."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
@@ -242,6 +264,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
     split: SplitConfig = msgspec.field(default_factory=SplitConfig)
     scan: ScanConfig = msgspec.field(default_factory=ScanConfig)
+    tables: TablesConfig = msgspec.field(default_factory=TablesConfig)
     rules: RulesConfig = msgspec.field(default_factory=RulesConfig)
     secrets: SecretsConfig = msgspec.field(default_factory=SecretsConfig)
     licenses: LicensesConfig = msgspec.field(default_factory=LicensesConfig)
@@ -259,7 +282,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        names = ("window", "output", "split", "scan", "rules", "secrets", "licenses", "duplicates")
+        names = ("window", "output", "split", "scan", "tables", "rules", "secrets", "licenses", "duplicates")
         settings: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}

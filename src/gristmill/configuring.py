@@ -11,6 +11,7 @@ import msgspec
 
 from gristmill.config import Config, field_of, setting_names, wanted
 from gristmill.errors import ConfigError
+from gristmill.naming import is_address
 
 
 def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str | None = None) -> Config:
@@ -78,7 +79,8 @@ def _did_you_mean(name: str, prefix: str) -> str:
 
 def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
     def resolved(value: Any) -> Any:
-        return str(base / os.path.expanduser(value)) if isinstance(value, str) else value
+        is_path = isinstance(value, str) and not is_address(value)
+        return str(base / os.path.expanduser(value)) if is_path else value
 
     if isinstance(tree.get("sources"), list):
         tree["sources"] = [resolved(source) for source in tree["sources"]]

@@ -10,6 +10,7 @@ import msgspec
 
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
+from gristmill.intake.addresses import without_credentials
 from gristmill.intake.sources import Source
 from gristmill.naming import printable
 from gristmill.records import Drop
@@ -41,7 +42,7 @@ def _output_error(error: OSError, config: Config) -> OutputError:
 
 def nothing_to_build(config: Config, drops: Iterable[Drop]) -> InputError:
     """An empty result has a reason: say it."""
-    where = ", ".join(repr(source) for source in config.sources)
+    where = ", ".join(repr(without_credentials(source)) for source in config.sources)
     counts: Counter[str] = Counter()
     first: dict[str, Drop] = {}
     for drop in drops:

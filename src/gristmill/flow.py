@@ -3,8 +3,12 @@
 take_in ─► prepare_all ─► judge ─► shape_all ─► finish
 """
 
+import operator
+import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,14 +17,20 @@ import msgspec
 from gristmill.cleaning.licenses import AllowList, identify_license, is_license_name
 from gristmill.config import Config
 from gristmill.failing import Anchors, nothing_to_build, without_failed
+from gristmill.intake.addresses import is_table_name
 from gristmill.intake.benchmarks import Benchmark, read_benchmarks
+from gristmill.intake.fetching import Fetched, fetch, scan_rows
 from gristmill.intake.languages import check_languages
 from gristmill.intake.licensing import read_license_files
 from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import Scan, scan
+from gristmill.intake.unpacking import num_rows
 from gristmill.manifest import FileFacts
+from gristmill.naming import is_address
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument
+from gristmill.runners.local import LocalRunner, num_cores, num_workers
+from gristmill.runners.probing import probe_of
 from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
@@ -37,6 +47,9 @@ from gristmill.workspace import Workspace
 
 LARGE_BYTES = 64 << 20
 """A file, or the rows of one, from which on it gets a process of its own, whose memory goes back afterwards."""
+CONNECTIONS = 8
+"""At once, where sources are brought from elsewhere: they wait more than they work."""
+SOURCES_PROBED = 100
 SLOW_BYTES_PER_SECOND = 1 << 16
 """Far below what any tokenizer here takes: a larger batch may take longer before it counts as hung."""
 
@@ -57,12 +70,47 @@ def benchmarks_of(config: Config) -> list[Benchmark]:
     return read_benchmarks(config.split.against)
 
 
-def take_in(config: Config, benchmarks: list[Benchmark], leave_out: Sequence[Path]) -> Intake:
-    sources = resolve_sources(config.sources)
-    found = scan(config.sources, config.scan, leave_out=leave_out)
+def take_in(config: Config, benchmarks: list[Benchmark], cache: Path, leave_out: Sequence[Path]) -> Intake:
+    """`cache`: where that is brought to which does not lie here as files: clones, downloads, the rows of tables."""
+    sources, tables = _fetched(config, cache)
+    found = scan(sources, config.scan, leave_out=leave_out)
+    files, drops = scan_rows(tables, sources, config.scan)
+    by_path = operator.attrgetter("repo", "path")
+    found = found._replace(
+        files=list(merge(found.files, files, key=by_path)),
+        drops=list(merge(found.drops, drops, key=by_path)),
+        commits=found.commits | {table.repo: None for table in tables},
+        num_rows={table.repo: num_rows(table) for table in tables},
+    )
     licenses = read_license_files(sources, found, is_license_name, identify_license)
     found.warnings.extend(_large_files(found, config))
     return Intake(sources, found, licenses, benchmarks)
+
+
+def _fetched(config: Config, cache: Path) -> Fetched:
+    names = config.sources
+    if not any(is_address(name) or is_table_name(os.path.basename(name)) for name in names):
+        return Fetched(resolve_sources(names), [])
+    with LocalRunner(max(num_cores(), CONNECTIONS)) as runner:
+        return fetch(names, config, cache, runner.map)
+
+
+def local_sources(config: Config) -> list[Source]:
+    """Those that lie here; known before anything is brought."""
+    return resolve_sources([name for name in config.sources if not is_address(name)])
+
+
+def runner_for(context: Context, found: Scan) -> Runner:
+    run = context.config.run
+    if run.runner == "local":
+        return LocalRunner(num_workers(run.workers, found.num_bytes))
+    from gristmill.runners.ray import RayRunner  # noqa: PLC0415 - an extra
+
+    mark = context.scratch / "probe"
+    mark.write_text(secrets.token_hex())
+    firsts = {file.repo: file for file in reversed(found.files)}
+    probes = [probe_of(mark), *(probe_of(file.location) for _, file in sorted(firsts.items())[:SOURCES_PROBED])]
+    return RayRunner(run.ray_address, probes, run.workers)
 
 
 def _large_files(found: Scan, config: Config) -> Iterator[str]:

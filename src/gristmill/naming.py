@@ -14,6 +14,16 @@ import shlex
 UNPRINTED = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
 
+SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://", re.IGNORECASE)
+# As git reads it: a colon before any slash, a user in front, so that `C:\\x` and `a:b` stay paths.
+SCP_FORM = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
+
+
+def is_address(word: str) -> bool:
+    """`s3://bucket/x` or `git@host:name`, not a path here."""
+    return bool(SCHEME.match(word) or SCP_FORM.fullmatch(word))
+
+
 def path_text(path: str) -> str:
     """From the system's form to text that any reader takes: the same for the same bytes, whatever the locale."""
     if "\\" not in path and path.isascii():

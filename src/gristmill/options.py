@@ -24,7 +24,7 @@ class Option(NamedTuple):
 
 BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
     "what and where": (
-        Option("--out", "out", "DIR", "the dataset folder to make"),
+        Option("--out", "out", "DIR", "the dataset folder to make, or a new prefix like s3://bucket/dataset"),
         Option(
             "--tokenizer",
             "tokenizer.name",
@@ -120,7 +120,23 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         Option("--language", "scan.languages", "NAME", "take only this language, like 'python'", repeats=True),
         Option("--max-file-bytes", "scan.max_file_bytes", "N", "leave out larger files", int),
     ),
+    "tables as sources (Parquet and JSONL; columns are found by their usual names)": (
+        Option("--text-column", "tables.text_column", "NAME", "the column with the text", default="content, text, …"),
+        Option("--path-column", "tables.path_column", "NAME", "the column with the path", default="path, …"),
+        Option("--repo-column", "tables.repo_column", "NAME", "the column with the repository", default="repo_name, …"),
+        Option(
+            "--license-column", "tables.license_column", "NAME", "the column with the licence", default="license, …"
+        ),
+    ),
     "running": (
+        Option("--runner", "run.runner", "local|ray", "processes here, or workers of a Ray cluster; the same result"),
+        Option(
+            "--ray-address",
+            "run.ray_address",
+            "ADDRESS",
+            "the head of the cluster, like 10.0.0.1:6379, or 'auto'",
+            default="a cluster started here",
+        ),
         Option("--workers", "run.workers", "auto|N", "processes to use; never changes the result"),
         Option("--batch-bytes", "run.batch_bytes", "N", "source bytes that a worker takes at a time", int),
         Option(

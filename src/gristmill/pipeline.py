@@ -13,13 +13,24 @@ from pathlib import Path
 
 from gristmill.config import Config
 from gristmill.failing import as_ours
-from gristmill.flow import benchmarks_of, in_order, judge, piece_tasks, prepare_all, shape_all, take_in
-from gristmill.intake.sources import resolve_sources
+from gristmill.flow import (
+    benchmarks_of,
+    in_order,
+    judge,
+    local_sources,
+    piece_tasks,
+    prepare_all,
+    runner_for,
+    shape_all,
+    take_in,
+)
+from gristmill.intake.addresses import last_part
+from gristmill.intake.remote import refuse_taken, upload_dataset
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, Run, write_manifest
+from gristmill.naming import is_address
 from gristmill.progress import Progress
 from gristmill.records import PreparedDocument
-from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.steps.context import Context
 from gristmill.steps.finish import Outcome, describe, machine, write_files_table
 from gristmill.steps.prepare import batches
@@ -38,9 +49,9 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
         with progress.phase("load"):
             definition, context = load(config, work.folder)
         with progress.phase("scan") as step:
-            intake = take_in(config, benchmarks, leave_out=(work.target, work.folder))
+            intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder))
             step.advance(len(intake.found.files))
-        with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
+        with runner_for(context, intake.found) as runner:
             tasks = batches(intake.found.files, config.run)
             parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
             intake.found.files.clear()  # of no more use, and there may be many
@@ -52,15 +63,30 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
         run = clock.run(progress, runner.workers, judged.decision.kept)
         manifest = describe(context, Outcome(definition, intake.found, judged, tally, data_files), run)
         write_manifest(manifest, context.dataset)
-        work.publish()
+        publish(work, config)
         work.prune(set(parts), config.run.cache_bytes)
     return manifest
 
 
 def opened(config: Config) -> Workspace:
-    work = Workspace(config.out)
-    work.refuse_sources([source.root for source in resolve_sources(config.sources)])
+    """Of a dataset that is to lie elsewhere, the work folder is in the current one."""
+    if not is_address(config.out):
+        work = Workspace(config.out)
+    else:
+        work = Workspace(last_part(config.out, "dataset"))
+        if work.uploading_to() != config.out:  # else it is gone on with
+            refuse_taken(config.out)
+    work.refuse_sources([source.root for source in local_sources(config)])
     return work
+
+
+def publish(work: Workspace, config: Config) -> None:
+    if not is_address(config.out):
+        work.publish()
+        return
+    work.note_upload(config.out)
+    upload_dataset(work.dataset, config.out)
+    work.end_upload()
 
 
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:

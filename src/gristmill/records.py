@@ -38,6 +38,7 @@ class DropReason(StrEnum):
     CHANGED_WHILE_READ = "changed_while_read"
     EMPTY = "empty"
     BINARY = "binary"
+    BAD_ROW = "bad_row"
     BAD_NOTEBOOK = "bad_notebook"
     VENDORED = "vendored"
     LOCK_FILE = "lock_file"
@@ -73,6 +74,7 @@ DROP_REASONS: dict[DropReason, str] = {
     DropReason.CHANGED_WHILE_READ: "changed during each of three attempts to read it",
     DropReason.EMPTY: "no bytes, or nothing but a byte order mark",
     DropReason.BINARY: "neither UTF-8, UTF-16 with a mark, nor clearly Latin-1 text",
+    DropReason.BAD_ROW: "a table's row without text in it",
     DropReason.BAD_NOTEBOOK: "a notebook that cannot be taken apart into cells",
     DropReason.VENDORED: "other people's code: in a folder named vendor, third_party and the like",
     DropReason.LOCK_FILE: "pinned dependencies",
@@ -97,12 +99,16 @@ DROP_REASONS: dict[DropReason, str] = {
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repo: str
-    """The source folder's name."""
+    """The source folder's name, or what a table's row says."""
     path: str
     """Relative to the source, with `/`, in the one documented escape (see naming)."""
     location: str
     """Where to open it. Never leaves this machine: no output carries it."""
     size: int
+    offset: int | None = None
+    """Inside the file at `location`; None: all of it."""
+    license: str | None = None
+    """An SPDX expression or NOASSERTION, as a table says; None where nothing was said."""
 
 
 class Redaction(msgspec.Struct, frozen=True, gc=False):
@@ -213,6 +219,8 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_li
     """By an SPDX tag."""
     named_license: str | None = None
     """A family of licences that its first lines name in words."""
+    declared_license: str | None = None
+    """As a table says."""
     license: str | None = None
     license_from: str | None = None
     group: str | None = None

@@ -2,6 +2,7 @@
 
     OUT.work/lock         held while a build runs; a second build into OUT refuses
     OUT.work/prepared/    parts: what batches of files became. They stay, as the cache of the next build
+    OUT.work/fetched/     clones, downloads and the rows of tables
     OUT.work/scratch/     of no use once a build is over
     OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
     OUT.work/pieces       the log of the pieces in OUT: the next build takes over those that are to be the same
@@ -50,7 +51,9 @@ class Workspace:
         self.folder = self.target.with_name(self.target.name + ".work")
         self.prepared = self.folder / "prepared"
         self.dataset = self.folder / "dataset"
+        self.fetched = self.folder / "fetched"
         self._scratch = self.folder / "scratch"
+        self._upload = self.folder / "upload"
         self._earlier = self.folder / "earlier"
         self.pieces = self.folder / "pieces"
         self.half_pieces = self.folder / "half.pieces"
@@ -116,7 +119,7 @@ class Workspace:
 
     def _is_of_use(self) -> bool:
         parts = self.prepared.is_dir() and any(self.prepared.iterdir())
-        return parts or self.dataset.is_dir()
+        return parts or self.dataset.is_dir() or self.fetched.is_dir()
 
     def _remove(self) -> None:
         for entry in self.folder.iterdir():
@@ -179,6 +182,22 @@ class Workspace:
             self.half_pieces.unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"cannot put the dataset in its place {str(self.target)!r}: {error.strerror}.") from None
+
+    def uploading_to(self) -> str | None:
+        """Where the dataset was being brought to when its build was killed."""
+        try:
+            return self._upload.read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    def note_upload(self, address: str) -> None:
+        self._upload.write_text(address, encoding="utf-8")
+
+    def end_upload(self) -> None:
+        """What lies elsewhere now is not kept here as well."""
+        shutil.rmtree(self.dataset)
+        self.half_pieces.unlink(missing_ok=True)
+        self._upload.unlink()
 
     def _retire(self) -> None:
         """After the exchange `dataset` holds the earlier one: carry over what is not its own, delete what is."""

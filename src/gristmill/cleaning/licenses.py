@@ -20,6 +20,7 @@ from gristmill.errors import ConfigError
 
 NOASSERTION = "NOASSERTION"
 HEADER = "header"
+TABLE = "table"
 
 HEADER_BYTES = 4096
 HEADER_LINES = 30
@@ -71,14 +72,16 @@ class License(NamedTuple):
     spdx: str
     """An SPDX id or expression, or NOASSERTION."""
     found_in: str | None
-    """`header`, or the licence file relative to the source; for NOASSERTION the files that left it open, or None."""
+    """`header`, `table`, or the licence file in the source; for NOASSERTION the files that left it open, or None."""
 
 
-def license_of(path: str, header: str | None, named: str | None, folders: "FolderLicenses") -> License:
-    """By its SPDX tag; else by its folder, unless the file itself names something else."""
+def license_of(
+    path: str, header: str | None, named: str | None, folders: "FolderLicenses", declared: str | None = None
+) -> License:
+    """By its SPDX tag; else by what its table says or by its folder, unless the file itself names something else."""
     if header is not None:
         return License(header, HEADER)
-    found = folders.of(path)
+    found = folders.of(path) if declared is None else License(declared, TABLE)
     return License(NOASSERTION, HEADER) if named is not None and not found.spdx.startswith(named) else found
 
 

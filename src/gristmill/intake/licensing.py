@@ -21,19 +21,23 @@ def read_license_files(
 ) -> dict[str, dict[str, str | None]]:
     """By source, then by path; None for one that is not known or cannot be read."""
     roots = {source.repo: source.root for source in sources}
-    found = {(file.repo, file.path): file.location for file in scan.files}
+    found = {(file.repo, file.path): file for file in scan.files}
+
+    def add(repo: str, path: str, location: str) -> None:
+        found.setdefault((repo, path), SourceFile(repo=repo, path=path, location=location, size=0))
+
     for drop in scan.drops:
-        if drop.reason in STILL_A_LICENSE and not drop.path.endswith("/"):
-            found.setdefault((drop.repo, drop.path), os.path.join(roots[drop.repo], system_path(drop.path)))
+        # The row of a table has no source and no place: its path is only a name.
+        if drop.repo in roots and drop.reason in STILL_A_LICENSE and not drop.path.endswith("/"):
+            add(drop.repo, drop.path, os.path.join(roots[drop.repo], system_path(drop.path)))
     for source in sources:
         if source.only is not None:  # files named one by one: the scan has not looked beside them
-            found |= {
-                (source.repo, path_text(name)): os.path.join(source.root, name) for name in _names_in(source.root)
-            }
+            for name in _names_in(source.root):
+                add(source.repo, path_text(name), os.path.join(source.root, name))
     licenses: dict[str, dict[str, str | None]] = defaultdict(dict)
-    for (repo, path), location in sorted(found.items()):
+    for (repo, path), file in sorted(found.items(), key=lambda item: item[0]):
         if is_license_name(path.rpartition("/")[2]):
-            text = _read(SourceFile(repo=repo, path=path, location=location, size=0))
+            text = _read(file)
             licenses[repo][path] = identify(text) if text is not None else None
     return dict(licenses)
 

@@ -82,9 +82,12 @@ def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
             before = os.fstat(descriptor)
             if not stat.S_ISREG(before.st_mode):
                 return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
-            if before.st_size > max_bytes:
-                return Drop.of(file, DropReason.TOO_LARGE, f"{before.st_size} bytes, limit {max_bytes}")
-            raw = _read_all(descriptor, before.st_size)
+            size = before.st_size if file.offset is None else file.size
+            if size > max_bytes:
+                return Drop.of(file, DropReason.TOO_LARGE, f"{size} bytes, limit {max_bytes}")
+            if file.offset is not None:
+                return _read_part(descriptor, file)
+            raw = _read_all(descriptor, size)
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
@@ -92,6 +95,18 @@ def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
         if same and len(raw) == before.st_size:
             return raw
     return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
+
+
+def _read_part(descriptor: int, file: SourceFile) -> bytes | Drop:
+    """A table's row, where it was unpacked to."""
+    assert file.offset is not None
+    raw = b""
+    while len(raw) < file.size:
+        more = os.pread(descriptor, file.size - len(raw), file.offset + len(raw))
+        if not more:
+            return Drop.of(file, DropReason.VANISHED, "the table's rows were cut short after they were unpacked")
+        raw += more
+    return raw
 
 
 def _is_at(descriptor: int, location: str) -> bool:

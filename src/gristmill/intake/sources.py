@@ -14,11 +14,22 @@ class Source(NamedTuple):
     """Absolute, without links."""
     only: tuple[str, ...] | None
     """The files named one by one, or None for the whole folder."""
+    origin: str
+    """The word that named it, without credentials; of several files, the first one's."""
+    is_download: bool = False
+    """Files brought here one by one: a repository around the folder they lie in is not theirs."""
+
+
+def resolved(sources: Sequence[str] | Sequence[Source]) -> list[Source]:
+    """Words of the local kind are resolved; what is a Source already stays as it is."""
+    names = [source for source in sources if isinstance(source, str)]
+    return [*(source for source in sources if isinstance(source, Source)), *resolve_sources(names)]
 
 
 def resolve_sources(names: Sequence[str]) -> list[Source]:
     """Folders as they are, single files grouped by their folder; two folders of one name become `name` and `name~2`."""
     whole: list[str] = []
+    origins: dict[str, str] = {}
     single: dict[str, list[str]] = {}
     for name in names:
         path = os.path.realpath(os.path.expanduser(name))
@@ -29,13 +40,24 @@ def resolve_sources(names: Sequence[str]) -> list[Source]:
             raise InputError(f"the source {name!r} is named twice.")
         if os.path.isdir(path):
             whole.append(path)
+            origins[path] = name
         else:
+            origins.setdefault(folder, name)
             single.setdefault(folder, []).append(file)
-    sources: list[Source] = []
-    for root, only in [*((root, None) for root in whole), *single.items()]:
-        repo = free_name(path_text(os.path.basename(root)) or "root", {source.repo for source in sources})
-        sources.append(Source(repo, root, tuple(only) if only is not None else None))
-    return sources
+    found = [(root, None) for root in whole] + [(root, tuple(only)) for root, only in single.items()]
+    return with_own_names(
+        [Source(path_text(os.path.basename(root)) or "root", root, only, origins[root]) for root, only in found]
+    )
+
+
+def with_own_names(sources: Sequence[Source]) -> list[Source]:
+    """The second of a name becomes `name~2`."""
+    named: list[Source] = []
+    taken: set[str] = set()
+    for source in sources:
+        named.append(source._replace(repo=free_name(source.repo, taken)))
+        taken.add(named[-1].repo)
+    return named
 
 
 def free_name(name: str, taken: set[str]) -> str:

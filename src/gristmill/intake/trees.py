@@ -19,7 +19,7 @@ from gristmill.errors import InputError
 from gristmill.intake import git
 from gristmill.intake.excluding import PathFilter
 from gristmill.intake.ignoring import IgnoreFile, ignore_files, is_ignored
-from gristmill.intake.sources import Source, resolve_sources
+from gristmill.intake.sources import Source, resolved
 from gristmill.layout import is_dataset_folder
 from gristmill.naming import path_text
 from gristmill.records import Drop, DropReason, SourceFile
@@ -39,6 +39,8 @@ class Scan(NamedTuple):
     commits: dict[str, str | None]
     """Per repo, the commit its work tree stands at."""
     warnings: list[str]
+    num_rows: dict[str, int]
+    """Per table that was a source."""
 
     @property
     def num_bytes(self) -> int:
@@ -66,13 +68,14 @@ class _Found(NamedTuple):
     folders_judged: bool
 
 
-def scan(sources: Sequence[str], config: ScanConfig, *, leave_out: Sequence[Path] = ()) -> Scan:
-    """`leave_out`: folders that are not looked at even if they lie inside a source."""
+def scan(sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()) -> Scan:
+    """`leave_out`: folders that are not looked at even if they lie inside a source; a source inside one is."""
     paths = PathFilter(config)
-    result = Scan([], [], {}, [])
+    result = Scan([], [], {}, [], {})
     hidden = tuple(os.path.realpath(folder) for folder in leave_out)
-    for source in resolve_sources(sources):
-        _Scanner(source, paths, hidden, result).run()
+    for source in resolved(sources):
+        inside = tuple(folder for folder in hidden if not (source.root + os.sep).startswith(folder + os.sep))
+        _Scanner(source, paths, inside, result).run()
     result.files.sort(key=lambda file: (file.repo, file.path))
     result.drops.sort(key=lambda drop: (drop.repo, drop.path))
     return result
@@ -102,7 +105,7 @@ class _Scanner:
         if self._source.only is not None:
             yield from (_Found(name, is_tracked=True, folders_judged=True) for name in self._source.only)
             return
-        pending = [_Folder("", may_be_repository=True)]
+        pending = [_Folder("", may_be_repository=not self._source.is_download)]
         while pending:
             folder = pending.pop()
             listing = self._git_listing(folder) if folder.may_be_repository else None

@@ -15,8 +15,7 @@ import numpy as np
 
 from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
-from gristmill.flow import Intake, benchmarks_of, in_order, judge, part_drops, prepare_all, take_in
-from gristmill.intake.sources import resolve_sources
+from gristmill.flow import Intake, benchmarks_of, in_order, judge, local_sources, part_drops, prepare_all, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
 from gristmill.planning.budget import Wanted
 from gristmill.planning.overlaps import Columns, Piece, Rows, measure, some_of
@@ -44,7 +43,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     started = time.perf_counter()
     benchmarks = benchmarks_of(config)
     work = Workspace(config.out)
-    work.refuse_sources([source.root for source in resolve_sources(config.sources)])
+    work.refuse_sources([source.root for source in local_sources(config)])
     try:
         with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder:
             with progress.phase("load"):
@@ -52,7 +51,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                 context = Context.of(config, definition, Path(folder))
                 overlaps = _overlaps(context)
             with progress.phase("scan") as step:
-                intake = take_in(config, benchmarks, leave_out=(work.target, work.folder))
+                intake = take_in(config, benchmarks, Path(folder, "fetched"), leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
                 drawn = draw(intake.found.files, wanted.sample)
                 found = intake.found._replace(files=list(drawn.files))

@@ -185,7 +185,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             pad_id=definition.pad_id,
         ),
         sources=[
-            SourceFacts(repo=repo, commit=commit, found=tally.found[repo])
+            SourceFacts(repo=repo, commit=commit, found=scan.num_rows.get(repo, tally.found[repo]))
             for repo, commit in sorted(scan.commits.items())
         ],
         previous_splits=decision.previous,

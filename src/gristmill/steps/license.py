@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gristmill.cleaning.licenses import HEADER, AllowList, FolderLicenses, license_of
+from gristmill.cleaning.licenses import HEADER, TABLE, AllowList, FolderLicenses, license_of
 from gristmill.config import Config
 from gristmill.records import Drop, DropReason, PreparedDocument
 from gristmill.steps.clean import without_secret
@@ -24,7 +24,9 @@ def license_documents(
     drops: list[Drop] = []
     for document in documents:
         folder = folders.get(document.repo, nothing)
-        found = license_of(document.path, document.header_license, document.named_license, folder)
+        found = license_of(
+            document.path, document.header_license, document.named_license, folder, document.declared_license
+        )
         if found.found_in not in places:
             places[found.found_in] = without_secret(found.found_in or "", config.secrets)
         licensed = msgspec.structs.replace(document, license=found.spdx, license_from=places[found.found_in])
@@ -40,4 +42,6 @@ def license_documents(
 def _place(found_in: str | None) -> str:
     if found_in == HEADER:
         return "by what its first lines say"
+    if found_in == TABLE:
+        return "by what its table says"
     return f"by {found_in}" if found_in else "no licence file in its folder or above"

@@ -124,7 +124,7 @@ class PartReader:
         """Words that many have in common are one in memory."""
         documents: list[PreparedDocument] = self._table(DOCUMENTS, list[PreparedDocument])
         for document in documents:
-            for field in ("repo", "language", "header_license", "named_license"):
+            for field in ("repo", "language", "header_license", "named_license", "declared_license"):
                 word = getattr(document, field)
                 if word is not None:
                     msgspec.structs.force_setattr(document, field, sys.intern(word))

@@ -119,7 +119,7 @@ def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Rea
 
 def _part_name(context: Context, files: Sequence[SourceFile], read: Sequence[_Read | Drop]) -> str:
     went_in = [
-        (file.repo, file.path, one.sha256 if isinstance(one, _Read) else (one.reason, one.detail))
+        (file.repo, file.path, file.license, one.sha256 if isinstance(one, _Read) else (one.reason, one.detail))
         for file, one in zip(files, read, strict=True)
     ]
     return key_of(context.prepare_key, went_in)[:40] + SUFFIX
@@ -196,6 +196,7 @@ def _document(context: Context, document: Document, block: Block, place: tuple[i
         num_newlines=len(block.newline_tokens),
         header_license=header_license(text),
         named_license=named_license(text),
+        declared_license=document.file.license,
     )
     return measured(context, prepared, block)
 
