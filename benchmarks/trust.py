@@ -19,7 +19,7 @@ import gristmill
 from gristmill.checking.spans import shared_with_train
 from gristmill.cleaning.rules import Limits, Page, judge
 from gristmill.config import RulesConfig
-from gristmill.grouping.clusters import find_clusters
+from gristmill.grouping.clusters import GramSets, find_clusters
 from gristmill.grouping.signatures import GRAM_TOKENS, Ids, band_keys
 
 PLAIN = Path(__file__).with_name("plain.toml")
@@ -132,7 +132,8 @@ def recall() -> None:
         pairs.append((len(texts), jaccard(original, mutant)))
         texts += [original, mutant]
     arrays = [np.array(ids, np.uint16) for ids in texts]
-    clusters = find_clusters(band_keys(arrays).T, len(arrays), arrays.__getitem__)
+    grams = GramSets(arrays.__getitem__)
+    clusters = find_clusters(band_keys(arrays).T, len(arrays), lambda pair: grams.jaccard(*pair))
     found = {cluster.first for cluster in clusters}
     print("\nNear-duplicates: 6,000 random texts, each with a mutant of it (seed 0).\n")
     print("| Jaccard of the two | pairs | found |")

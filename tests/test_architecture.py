@@ -37,12 +37,15 @@ LAYERS = {
     "dataset": 6,
     "summary": 6,
     "pipeline": 8,
+    "byhand": 9,
+    "rebuilding": 9,
     "checking": 9,
     "explaining": 9,
     "planning": 9,
     "bench": 10,
-    "cli": 11,
-    "__main__": 12,
+    "commands": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 

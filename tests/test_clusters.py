@@ -1,4 +1,5 @@
 import random
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.grouping import clusters as clusters_module
-from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, UnionFind, find_clusters
+from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, candidates, find_clusters
 from gristmill.grouping.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
 
 
@@ -21,9 +22,14 @@ def jaccard(one, other):
     return len(left & right) / len(left | right)
 
 
+def clusters_by(keys, ids_of):
+    grams = GramSets(ids_of)
+    return find_clusters(keys.T, len(keys), cache(lambda pair: grams.jaccard(*pair)))
+
+
 def clusters_of(documents):
     arrays = [np.array(ids, np.uint16) for ids in documents]
-    return find_clusters(band_keys(arrays).T, len(arrays), arrays.__getitem__)
+    return clusters_by(band_keys(arrays), arrays.__getitem__)
 
 
 def mutant(rng, ids, share):
@@ -94,7 +100,7 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
         num_reads += 1
         return arrays[number]
 
-    (cluster,) = find_clusters(band_keys(arrays).T, len(arrays), ids_of)
+    (cluster,) = clusters_by(band_keys(arrays), ids_of)
     assert len(cluster.others) == 9_999
     assert num_reads < 30_000
 
@@ -107,7 +113,7 @@ def test_a_hundred_thousand_tiny_files_are_no_trouble():
         for _ in range(100_000)
     ]
     keys = np.concatenate([band_keys(arrays[at : at + 1000]) for at in range(0, len(arrays), 1000)])
-    clusters = find_clusters(keys.T, len(arrays), arrays.__getitem__)
+    clusters = clusters_by(keys, arrays.__getitem__)
     assert sum(1 + len(cluster.others) for cluster in clusters) > 50_000
 
 
@@ -116,14 +122,14 @@ def test_unlike_documents_under_one_key_do_not_cost_each_with_each(monkeypatch):
     rng = random.Random(4)
     arrays = [np.array(text(rng, 30), np.uint16) for _ in range(1000)]
     compared = set()
-    jaccard_of = clusters_module._GramSets.jaccard
+    jaccard_of = clusters_module.GramSets.jaccard
 
     def counting(self, one, other):
         compared.add((one, other))
         return jaccard_of(self, one, other)
 
-    monkeypatch.setattr(clusters_module._GramSets, "jaccard", counting)
-    assert find_clusters(np.zeros((NUM_BANDS, 1000), np.uint64), 1000, arrays.__getitem__) == []
+    monkeypatch.setattr(clusters_module.GramSets, "jaccard", counting)
+    assert clusters_by(np.zeros((1000, NUM_BANDS), np.uint64), arrays.__getitem__) == []
     assert len(compared) <= 1000 * MAX_REPRESENTATIVES
 
 
@@ -135,3 +141,12 @@ def test_keys_do_not_depend_on_the_neighbours_in_a_batch():
     assert all((band_keys([ids])[0] == row).all() for ids, row in zip(arrays, together, strict=True))
     assert band_keys([]).shape == (0, NUM_BANDS)
     assert (band_keys([arrays[3].astype(np.uint16)])[0] == together[3]).all()
+
+
+def test_candidates_are_the_first_of_a_bucket_with_each_of_the_others():
+    assert candidates([np.array([1, 2, 1, 1], np.uint64), np.array([5, 5, 6, 6], np.uint64)]) == {
+        (0, 2),
+        (0, 3),
+        (0, 1),
+        (2, 3),
+    }

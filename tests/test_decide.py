@@ -19,7 +19,7 @@ def config(tmp_path, **split):
 
 def decided(documents, config):
     nowhere = Path(config.out)
-    return decide(Context(config=config, folder=nowhere, tokenizer_key="", prepare_key=""), documents)
+    return decide(Context(config=config, folder=nowhere, tokenizer_key="", prepare_key=""), documents, map)
 
 
 def splits(decision):

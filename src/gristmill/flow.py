@@ -28,7 +28,7 @@ from gristmill.intake.unpacking import num_rows
 from gristmill.manifest import FileFacts
 from gristmill.naming import is_address
 from gristmill.progress import Progress
-from gristmill.records import Drop, PreparedDocument
+from gristmill.records import Drop, PreparedDocument, SourceFile
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 from gristmill.runners.probing import probe_of
 from gristmill.runners.runner import Runner, TaskFailed
@@ -40,9 +40,9 @@ from gristmill.steps.finish import Judged
 from gristmill.steps.gather import DataFiles
 from gristmill.steps.license import LicenseFiles, license_documents
 from gristmill.steps.parts import PartReader
-from gristmill.steps.pieces import Task, clear_old, tasks_of
+from gristmill.steps.pieces import Task, tasks_of
 from gristmill.steps.prepare import Batch, prepare
-from gristmill.steps.shape import shape
+from gristmill.steps.shape import ShapedPiece, shape
 from gristmill.workspace import Workspace
 
 LARGE_BYTES = 64 << 20
@@ -100,15 +100,15 @@ def local_sources(config: Config) -> list[Source]:
     return resolve_sources([name for name in config.sources if not is_address(name)])
 
 
-def runner_for(context: Context, found: Scan) -> Runner:
+def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) -> Runner:
     run = context.config.run
     if run.runner == "local":
-        return LocalRunner(num_workers(run.workers, found.num_bytes))
+        return LocalRunner(num_workers(run.workers, num_bytes))
     from gristmill.runners.ray import RayRunner  # noqa: PLC0415 - an extra
 
     mark = context.scratch / "probe"
     mark.write_text(secrets.token_hex())
-    firsts = {file.repo: file for file in reversed(found.files)}
+    firsts = {file.repo: file for file in reversed(files)}
     probes = [probe_of(mark), *(probe_of(file.location) for _, file in sorted(firsts.items())[:SOURCES_PROBED])]
     return RayRunner(run.ray_address, probes, run.workers)
 
@@ -166,7 +166,7 @@ def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner
         documents, renamed = _load(context, parts)
         documents, not_allowed = license_documents(documents, intake.licenses, config)
         _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
-        decision = decide(context, documents)
+        decision = decide(context, documents, runner.map)
     with progress.phase("compare", unit="tasks") as step:
         decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
     drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
@@ -210,10 +210,17 @@ def shape_all(
     context: Context, tasks: Sequence[Task], work: Workspace, runner: Runner, progress: Progress
 ) -> dict[str, FileFacts]:
     """Step 3."""
-    total = sum(document.num_windows for task in tasks for document in task.piece.documents)
-    with progress.phase("shape", total=total, unit="windows") as step, DataFiles(context, work.log) as files:
-        for task, shaped in zip(tasks, runner.map(partial(shape, context), tasks), strict=True):
+    with DataFiles(context, work.log) as files:
+        for task, shaped in shape_tasks(context, tasks, runner, progress):
             files.add(task, shaped)
-            step.advance(shaped.num_rows)
-    clear_old(context, files.facts)
     return files.facts
+
+
+def shape_tasks(
+    context: Context, tasks: Sequence[Task], runner: Runner, progress: Progress
+) -> Iterator[tuple[Task, ShapedPiece]]:
+    total = sum(document.num_windows for task in tasks for document in task.piece.documents)
+    with progress.phase("shape", total=total, unit="windows") as step:
+        for task, shaped in zip(tasks, runner.map(partial(shape, context), tasks), strict=True):
+            yield task, shaped
+            step.advance(shaped.num_rows)

@@ -6,10 +6,14 @@ Between the steps everything lies in the work folder, under names that say what 
 there, and the next one does again only what has changed.
 """
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from gristmill.config import Config
 from gristmill.failing import as_ours
@@ -26,46 +30,74 @@ from gristmill.flow import (
 )
 from gristmill.intake.addresses import last_part
 from gristmill.intake.remote import refuse_taken, upload_dataset
+from gristmill.intake.trees import Scan
 from gristmill.layout import FILES
-from gristmill.manifest import Manifest, Run, write_manifest
+from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
 from gristmill.naming import is_address
 from gristmill.progress import Progress
 from gristmill.records import PreparedDocument
 from gristmill.steps.context import Context
-from gristmill.steps.finish import Outcome, describe, machine, write_files_table
+from gristmill.steps.decide import previous_file
+from gristmill.steps.finish import Judged, Outcome, describe, machine, write_files_table
+from gristmill.steps.pieces import clear_old
 from gristmill.steps.prepare import batches
+from gristmill.steps.remembering import remember
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace
 
+BUILT = "built"
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """How a dataset was made, kept beside it."""
+
+    config: Config
+    folder: str
+    """From which relative paths in it go."""
+
+
+class Job(NamedTuple):
+    """A build under way."""
+
+    tokenizer: Definition
+    """As it was located: with its name and revision."""
+    context: Context
+    work: Workspace
+    progress: Progress
+
 
 def build(config: Config, progress: Progress | None = None) -> Manifest:
     """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
+    return build_without(config, progress, hidden=())
+
+
+def build_without(config: Config, progress: Progress | None, hidden: Sequence[Path]) -> Manifest:
+    """`hidden`: folders that are not looked at, beside the dataset's own."""
     progress = progress or Progress()
     progress.seconds.clear()
     clock = Clock()
     benchmarks = benchmarks_of(config)
     with as_ours(config), opened(config) as work:
         with progress.phase("load"):
-            definition, context = load(config, work.folder)
+            job = Job(*load(config, work.folder), work, progress)
         with progress.phase("scan") as step:
-            intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder))
+            intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
             step.advance(len(intake.found.files))
-        with runner_for(context, intake.found) as runner:
+        with runner_for(job.context, intake.found.files, intake.found.num_bytes) as runner:
             tasks = batches(intake.found.files, config.run)
-            parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
+            parts = in_order(prepare_all(job.context, intake.sources, tasks, runner, progress))
             intake.found.files.clear()  # of no more use, and there may be many
-            judged = judge(context, intake, parts, runner, progress)
-            data_files = shape_all(context, piece_tasks(context, judged, work), work, runner, progress)
-        with progress.phase("finish"):
-            tally = write_files_table(context.dataset / FILES, context, judged)
-            definition.write(context.dataset)
-        run = clock.run(progress, runner.workers, judged.decision.kept)
-        manifest = describe(context, Outcome(definition, intake.found, judged, tally, data_files), run)
-        write_manifest(manifest, context.dataset)
-        publish(work, config)
-        work.prune(set(parts), config.run.cache_bytes)
-    return manifest
+            judged = judge(job.context, intake, parts, runner, progress)
+            work.keep_previous(previous_file(config))
+            data_files = shape_all(job.context, piece_tasks(job.context, judged, work), work, runner, progress)
+            clock.workers = runner.workers
+        return seal(job, intake.found, judged, data_files, clock)
+
+
+def load(config: Config, folder: Path) -> tuple[Definition, Context]:
+    definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+    return definition, Context.of(config, definition, folder)
 
 
 def opened(config: Config) -> Workspace:
@@ -80,31 +112,39 @@ def opened(config: Config) -> Workspace:
     return work
 
 
-def publish(work: Workspace, config: Config) -> None:
-    if not is_address(config.out):
+def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFacts], clock: "Clock") -> Manifest:
+    """Step 4: what is there is described, and takes its place."""
+    tokenizer, context, work, progress = job
+    with progress.phase("finish"):
+        clear_old(context, data_files)
+        tally = write_files_table(context.dataset / FILES, context, judged)
+        tokenizer.write(context.dataset)
+    run = clock.run(progress, judged.decision.kept)
+    manifest = describe(context, Outcome(tokenizer, found, judged, tally, data_files), run)
+    write_manifest(manifest, context.dataset)
+    if is_address(context.config.out):
+        work.note_upload(context.config.out)
+        upload_dataset(work.dataset, context.config.out)
+        work.end_upload()
+    else:
         work.publish()
-        return
-    work.note_upload(config.out)
-    upload_dataset(work.dataset, config.out)
-    work.end_upload()
-
-
-def load(config: Config, folder: Path) -> tuple[Definition, Context]:
-    definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
-    return definition, Context.of(config, definition, folder)
+    remember(work.built, BUILT, Built(config=context.config, folder=os.getcwd()))
+    work.prune(set(judged.parts), context.config.run.cache_bytes)
+    return manifest
 
 
 class Clock:
     def __init__(self) -> None:
+        self.workers = 1
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._started = time.perf_counter()
 
-    def run(self, progress: Progress, workers: int, kept: Sequence[PreparedDocument]) -> Run:
+    def run(self, progress: Progress, kept: Sequence[PreparedDocument]) -> Run:
         seconds = {**progress.seconds, "total": time.perf_counter() - self._started}
         return Run(
             started_at=self._started_at,
             seconds={phase: round(value, 3) for phase, value in seconds.items()},
-            workers=workers,
+            workers=self.workers,
             source_bytes=sum(document.size for document in kept),
             **machine(),
         )

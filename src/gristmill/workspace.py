@@ -5,6 +5,7 @@
     OUT.work/fetched/     clones, downloads and the rows of tables
     OUT.work/scratch/     of no use once a build is over
     OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
+    OUT.work/built, previous.jsonl, compared, similar    what the last build was made with, and what it found out
     OUT.work/pieces       the log of the pieces in OUT: the next build takes over those that are to be the same
     OUT.work/half.pieces  that of a dataset whose build was killed, and is gone on with
 
@@ -57,6 +58,8 @@ class Workspace:
         self._earlier = self.folder / "earlier"
         self.pieces = self.folder / "pieces"
         self.half_pieces = self.folder / "half.pieces"
+        self.built = self.folder / "built"
+        self.previous = self.folder / "previous.jsonl"
         self._lock: int | None = None
 
     @property
@@ -82,13 +85,7 @@ class Workspace:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._take_lock()
             self._clear_leftovers()
-            for folder in (self.prepared, self._scratch, self.dataset):
-                folder.mkdir(exist_ok=True)
-            (self.folder / ".gitignore").write_text("*\n")
-            (self.folder / TAG).write_text(TAG_TEXT)
-            (self.dataset / GROWING).touch()
-            if self.target.is_dir():
-                shutil.copymode(self.target, self.dataset)
+            self._lay_out()
         except BaseException as error:
             if self._lock is not None:
                 self._clear_up()
@@ -101,6 +98,39 @@ class Workspace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._clear_up()
+
+    @contextmanager
+    def held(self, *, is_shared: bool) -> Iterator[Self]:
+        """For one step of several that come one after the other: nothing is cleared, before or after."""
+        refuse_foreign_folder(self.target)
+        self._refuse_foreign_work()
+        try:
+            with _undisturbed():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._take_lock(is_shared=is_shared)
+            self._lay_out()
+        except OSError as error:
+            raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
+        try:
+            yield self
+        finally:
+            self._release_lock()
+
+    @contextmanager
+    def alone_at(self, what: str) -> Iterator[None]:
+        """One of those that share the folder at a time; the others wait."""
+        with (self.folder / f"{what}.lock").open("wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+    def _lay_out(self) -> None:
+        for folder in (self.prepared, self._scratch, self.dataset):
+            folder.mkdir(exist_ok=True)
+        (self.folder / ".gitignore").write_text("*\n")
+        (self.folder / TAG).write_text(TAG_TEXT)
+        (self.dataset / GROWING).touch()
+        if self.target.is_dir():
+            shutil.copymode(self.target, self.dataset)
 
     def _refuse_foreign_work(self) -> None:
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "lock").is_file():
@@ -199,6 +229,12 @@ class Workspace:
         self.half_pieces.unlink(missing_ok=True)
         self._upload.unlink()
 
+    def keep_previous(self, path: Path | None) -> None:
+        """The earlier splits that this build keeps to, as they were: a clean build of the same can then be made."""
+        self.previous.unlink(missing_ok=True)
+        if path is not None:
+            shutil.copyfile(path, self.previous)
+
     def _retire(self) -> None:
         """After the exchange `dataset` holds the earlier one: carry over what is not its own, delete what is."""
         foreign = foreign_names(self.dataset)
@@ -230,12 +266,12 @@ class Workspace:
                 f"({error}). Move them, then run the command again."
             ) from None
 
-    def _take_lock(self) -> None:
+    def _take_lock(self, *, is_shared: bool = False) -> None:
         path = self.folder / "lock"
         for _ in range(10):
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._lock, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError:
                 self._release_lock()
                 raise OutputError(f"another build into {str(self.target)!r} is running. Wait for it.") from None

@@ -18,6 +18,10 @@ MAX_REPRESENTATIVES = 16
 CACHE_BYTES = 32 << 20
 
 
+Pair = tuple[int, int]
+"""Numbers of documents, the smaller one first."""
+
+
 class UnionFind:
     """Numbers in sets; a set goes by its smallest number."""
 
@@ -58,7 +62,7 @@ class Cluster(NamedTuple):
     others: tuple[Twin, ...]
 
 
-class _GramSets:
+class GramSets:
     """Sorted, distinct grams of a document, the last used of them kept."""
 
     def __init__(self, ids_of: Callable[[int], Ids]) -> None:
@@ -90,11 +94,19 @@ def _common(left: Keys, right: Keys) -> Keys:
     return both[1:].compress(is_twice)
 
 
-def find_clusters(bands: Iterable[Keys], num_documents: int, ids_of: Callable[[int], Ids]) -> list[Cluster]:
+def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, float]:
+    grams = GramSets(ids_of)
+    return {pair: grams.jaccard(*pair) for pair in pairs}
+
+
+def candidates(bands: Iterable[Keys]) -> set[Pair]:
+    """In each band, the first of those that share a key with each of the others: most of what will be asked for."""
+    return {(members[0], other) for keys in bands for members in _same_key(keys) for other in members[1:]}
+
+
+def find_clusters(bands: Iterable[Keys], num_documents: int, similarity: Callable[[Pair], float]) -> list[Cluster]:
     """`bands`: of each, the documents' keys. Clusters of two and more, by their first."""
     sets = UnionFind(num_documents)
-    grams = _GramSets(ids_of)
-    different: set[tuple[int, int]] = set()
     for keys in bands:
         for members in _same_key(keys):
             representatives: list[int] = []
@@ -102,21 +114,18 @@ def find_clusters(bands: Iterable[Keys], num_documents: int, ids_of: Callable[[i
                 if any(sets.find(member) == sets.find(one) for one in representatives):
                     continue
                 for one in representatives:
-                    if (one, member) in different:
-                        continue
-                    if grams.jaccard(one, member) >= MIN_JACCARD:
+                    if similarity((one, member)) >= MIN_JACCARD:
                         sets.join(one, member)
                         break
-                    different.add((one, member))
                 else:
                     if len(representatives) < MAX_REPRESENTATIVES:
                         representatives.append(member)
-    return [_cluster(members, grams) for members in sets.sets() if len(members) > 1]
+    return [_cluster(members, similarity) for members in sets.sets() if len(members) > 1]
 
 
-def _cluster(members: Sequence[int], grams: _GramSets) -> Cluster:
+def _cluster(members: Sequence[int], similarity: Callable[[Pair], float]) -> Cluster:
     first, *others = members
-    return Cluster(first, tuple(Twin(member, grams.jaccard(first, member)) for member in others))
+    return Cluster(first, tuple(Twin(member, similarity((first, member))) for member in others))
 
 
 def _same_key(keys: Keys) -> Iterator[list[int]]:

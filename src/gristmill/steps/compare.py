@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 
 from gristmill.grouping.leakage import (
-    MIN_DISTINCT_IDS,
     SPAN_TOKENS,
     AnyKeys,
     BlockKeys,
@@ -58,15 +57,24 @@ class Found(NamedTuple):
     text: int
     ranges: list[tuple[int, int, int]]
     """Start, end, and the number of a text on the other side that has it."""
+    twins: list[int]
+    """All that stand for any part of the ranges."""
+
+
+class Shared(NamedTuple):
+    cuts: tuple[Cut, ...]
+    """In order."""
+    twins: tuple[int, ...]
+    """Texts of the other side by which they were found: as long as these are there, so are the ranges."""
 
 
 def compare(
     small: Sequence[StoredText], large: Sequence[StoredText], sides: Sides, map_tasks: MapFunction, *, cut: SideName
-) -> dict[int, tuple[Cut, ...]]:
-    """For each text of the side to cut that shares something: its ranges, in order."""
+) -> dict[int, Shared]:
+    """For each text of the side to cut that shares something: what."""
     texts: dict[SideName, Sequence[StoredText]] = {"small": small, "large": large}
     runs: Runs = {side: list(runs_of(members)) for side, members in texts.items()}
-    sides.folder.mkdir()
+    sides.folder.mkdir(parents=True)
     for side, members in texts.items():
         sides.save(side, places_of_texts(members, sides.parts))
     num_spans = _write_spans(sides, runs, map_tasks)
@@ -80,9 +88,9 @@ def compare(
         found = _shared_ranges(sides, runs, "large", map_tasks)
     twins = texts[OTHER_SIDE[cut]]
     return {
-        text: tuple(Cut(start, end, twins[twin].name) for start, end, twin in ranges)
+        text: Shared(tuple(Cut(start, end, twins[twin].name) for start, end, twin in ranges), tuple(found_by))
         for batch in found
-        for text, ranges in batch
+        for text, ranges, found_by in batch
     }
 
 
@@ -193,14 +201,15 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
         return []
     texts = Texts.of(sides, side, np.unique(matches["text"]))
     matches = matches[_is_equal(texts, matches, sides, OTHER_SIDE[side])]
-    min_distinct = MIN_DISTINCT_IDS if side == "small" else 1
+    min_distinct = sides.min_distinct if side == "small" else 1
     found: list[Found] = []
     numbers, edges = np.unique(matches["text"], return_index=True)
     for number, own in zip(numbers.tolist(), np.split(matches, edges[1:]), strict=False):
         ranges = ranges_of(texts.ids_of(number), own["start"].astype(np.int64), min_distinct)
         twins = own["twin"][np.searchsorted(own["start"], [start for start, _ in ranges])].tolist()
         if ranges:
-            found.append(Found(number, [(*one, twin) for one, twin in zip(ranges, twins, strict=True)]))
+            with_twins = [(*one, twin) for one, twin in zip(ranges, twins, strict=True)]
+            found.append(Found(number, with_twins, np.unique(own["twin"]).tolist()))
     return found
 
 
@@ -209,7 +218,7 @@ def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
     run, found = task
     spans = sides.read_spans("small", run)
     is_counted = np.zeros(len(spans), np.bool_)
-    for number, ranges in found:
+    for number, ranges, _ in found:
         first, end = np.searchsorted(spans["text"], [number, number + 1])
         own = spans["start"][first:end].astype(np.int64)
         starts, ends, _ = np.array(ranges, np.int64).T

@@ -11,17 +11,18 @@ import numpy as np
 
 from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
-from gristmill.grouping.clusters import MIN_JACCARD, Cluster, find_clusters
+from gristmill.grouping.clusters import MIN_JACCARD, Cluster, candidates, find_clusters
 from gristmill.grouping.duplicates import exact_duplicates
-from gristmill.grouping.signatures import NUM_BANDS
+from gristmill.grouping.signatures import NUM_BANDS, Keys
 from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
+from gristmill.progress import MapFunction
 from gristmill.records import Drop, DropReason, FileKey, PreparedDocument, Split
-from gristmill.steps.blocks import IdReader
 from gristmill.steps.context import Context
 from gristmill.steps.neighbours import neighbours, steady_neighbours
 from gristmill.steps.parts import PartReader
+from gristmill.steps.similar import similarities
 
 PIECE_BYTES = 4 << 20
 """Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this."""
@@ -56,11 +57,11 @@ class _PreviousRow(msgspec.Struct, frozen=True):
     text_sha256: str | None = None
 
 
-def decide(context: Context, documents: Sequence[PreparedDocument]) -> Decision:
+def decide(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> Decision:
     """Duplicates, groups and splits; `documents` in path order."""
     config = context.config
     distinct, copies = exact_duplicates(documents)
-    clusters = [] if config.duplicates.near == "keep" else _clusters(context, distinct)
+    clusters = [] if config.duplicates.near == "keep" else _clusters(context, distinct, map_tasks)
     near_twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
     members = [(cluster.first, *(twin.member for twin in cluster.others)) for cluster in clusters]
     groups = make_groups(distinct, members, near_twins, config.split.by, copies)
@@ -113,13 +114,16 @@ def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
     return {twin.member: (first, twin.jaccard) for first, twin in twins if twin.jaccard >= MIN_JACCARD}
 
 
-def _clusters(context: Context, documents: Sequence[PreparedDocument]) -> list[Cluster]:
+def _clusters(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> list[Cluster]:
     """Near-duplicates, by their number among the documents."""
-    columns = context.scratch / "bands"
-    _write_columns(columns, context, documents)
-    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
-        bands = (np.fromfile(columns, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
-        return find_clusters(bands, len(documents), lambda number: reader.ids_of(documents[number]))
+    path = context.scratch / "bands"
+    _write_columns(path, context, documents)
+
+    def bands() -> Iterator[Keys]:
+        return (np.fromfile(path, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
+
+    similarity = similarities(context, documents, candidates(bands()), map_tasks)
+    return find_clusters(bands(), len(documents), similarity)
 
 
 def _write_columns(path: Path, context: Context, documents: Sequence[PreparedDocument]) -> None:
@@ -141,13 +145,8 @@ def _band_offsets(documents: Sequence[PreparedDocument]) -> range:
 
 def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     """The earlier build's files.jsonl as an input, and its digest; nothing where there is none or it is not wanted."""
-    if config.split.fresh:
-        return NOTHING_BEFORE, None
-    path = Path(config.out) / FILES
-    if config.split.previous is not None:
-        named = Path(os.path.expanduser(config.split.previous))
-        path = named / FILES if named.is_dir() else named
-    if config.split.previous is None and not path.is_file():
+    path = previous_file(config)
+    if path is None:
         return NOTHING_BEFORE, None
     try:
         content = path.read_bytes()
@@ -163,6 +162,16 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     by_key = {(row.repo, row.path): row.split for row in rows if row.split}
     by_text = {row.text_sha256: row.split for row in rows if row.text_sha256 and row.split}
     return PreviousSplit(by_key, by_text), hashlib.sha256(content).hexdigest()
+
+
+def previous_file(config: Config) -> Path | None:
+    if config.split.fresh:
+        return None
+    if config.split.previous is not None:
+        named = Path(os.path.expanduser(config.split.previous))
+        return named / FILES if named.is_dir() else named
+    path = Path(config.out) / FILES
+    return path if path.is_file() else None
 
 
 def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iterator[Piece]:

@@ -14,12 +14,13 @@ from gristmill.manifest import BenchmarkFacts, Decontamination
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
 from gristmill.steps.blocks import ids_bytes, read_blocks
-from gristmill.steps.compare import compare
+from gristmill.steps.compare import Shared, compare
+from gristmill.steps.compare_again import Documents, compare_again
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.parts import Part, write_part
 from gristmill.steps.rows import measured
-from gristmill.steps.sides import SideName, Sides
+from gristmill.steps.sides import Sides
 
 DOCUMENTS_AT_ONCE = 64
 BENCHMARKS = "../scratch/benchmarks.part"
@@ -33,26 +34,35 @@ def decontaminate(
     train = [document for document in decision.kept if document.in_split is Split.TRAIN]
     held_out = [document for document in decision.kept if document.in_split is not Split.TRAIN]
     cuts: dict[FileKey, tuple[Cut, ...]] = {}
-    if how != "off" and held_out and train:
-        cut_side: SideName = "large" if how == "train" else "small"
-        found = compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut=cut_side)
-        side = train if how == "train" else held_out
-        cuts = {side[number].key: ranges for number, ranges in found.items()}
+    if how == "train" and held_out and train:
+        found = compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut="large")
+        cuts = {train[number].key: shared.cuts for number, shared in found.items()}
+    elif how != "off" and held_out and train:
+        ranges = compare_again(context, held_out, train, partial(_compare_splits, context, map_tasks))
+        cuts = {held_out[number].key: own for number, own in ranges.items()}
     texts = _tokenized(context, benchmarks)
     found = {}
     if texts and train:
         found = compare(texts, train, _sides(context, "benchmarks", texts, train), map_tasks, cut="large")
-        for number, ranges in found.items():
+        for number, shared in found.items():
             key = train[number].key
-            cuts[key] = _merged((*cuts.get(key, ()), *ranges))
+            cuts[key] = _merged((*cuts.get(key, ()), *shared.cuts))
     kept, cut_away = _apply(context, decision, cuts, map_tasks)
     drops = [_drop(document) for document in cut_away]
-    against = _benchmark_facts(benchmarks, texts, found.values())
+    against = _benchmark_facts(benchmarks, texts, (shared.cuts for shared in found.values()))
     facts = _facts(decision, kept, how, against)
     return (
         msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops], cut_away=cut_away),
         facts,
     )
+
+
+def _compare_splits(
+    context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
+) -> dict[int, Shared]:
+    sides = _sides(context, "any" if is_any else "splits", held_out, train)
+    sides = msgspec.structs.replace(sides, min_distinct=1) if is_any else sides
+    return compare(held_out, train, sides, map_tasks, cut="small")
 
 
 def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:

@@ -68,7 +68,7 @@ class Task(NamedTuple):
 def tasks_of(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
     """With what is known of them."""
     known = _placed(work.target, work.pieces) | _placed(context.dataset, _go_on(context, work))
-    keys = (_key(context, piece) for piece in pieces)
+    keys = (piece_key(context, piece) for piece in pieces)
     return [Task(piece, key, known.get(key)) for piece, key in zip(pieces, keys, strict=True)]
 
 
@@ -98,7 +98,7 @@ def clear_old(context: Context, names: Collection[str]) -> None:
             path.unlink()
 
 
-def _key(context: Context, piece: Piece) -> str:
+def piece_key(context: Context, piece: Piece) -> str:
     documents = [
         (one.repo, one.path, one.language, one.text_sha256, one.cuts, one.drops_touched_windows)
         for one in piece.documents

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.grouping.leakage import BlockKeys, Positions, span_keys, stretches_around
+from gristmill.grouping.leakage import MIN_DISTINCT_IDS, BlockKeys, Positions, span_keys, stretches_around
 from gristmill.grouping.signatures import Ids
 from gristmill.layout import write_atomically
 from gristmill.records import StoredText
@@ -50,6 +50,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     prepared: Path
     parts: tuple[str, ...]
     vocab_size: int
+    min_distinct: int = MIN_DISTINCT_IDS
+    """Ids that a range on the small side must have to count."""
     num_partition_bits: int = 0
 
     def save(self, name: str, array: Records) -> None:

@@ -1,0 +1,228 @@
+"""The four steps one by one, for Slurm arrays and the like: what build() does, with a file between the steps.
+
+prepare   shard I of N, on any machine that sees the folders     work folder: its parts, and which they are
+decide    once, when all shards are there                        who is in, where; which piece goes where
+shape     shard I of N                                           its pieces, at their places
+finish    once, when all shards are there                        the dataset in its place
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from gristmill.config import Config
+from gristmill.errors import ConfigError, DatasetError
+from gristmill.failing import as_ours
+from gristmill.flow import (
+    Intake,
+    benchmarks_of,
+    in_order,
+    judge,
+    piece_tasks,
+    prepare_all,
+    runner_for,
+    shape_tasks,
+    take_in,
+)
+from gristmill.intake.trees import Scan
+from gristmill.manifest import Decontamination, Manifest
+from gristmill.pipeline import Clock, Job, load, opened, seal
+from gristmill.progress import Progress
+from gristmill.records import Drop
+from gristmill.steps.decide import Decision, lay_out, previous_file
+from gristmill.steps.finish import Judged
+from gristmill.steps.gather import DataFiles
+from gristmill.steps.keys import key_of
+from gristmill.steps.pieces import KnownPiece, Task, piece_key
+from gristmill.steps.prepare import Batch, batches
+from gristmill.steps.remembering import recall, remember
+from gristmill.steps.shape import ShapedPiece
+
+Kept = TypeVar("Kept")
+
+
+class Shard(NamedTuple):
+    number: int
+    """From 1."""
+    total: int
+
+    @classmethod
+    def of(cls, text: str) -> "Shard":
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise ConfigError(f"--shard takes I/N with I from 1 to N, like 3/16, got {text!r}.")
+        return cls(int(match[1]), int(match[2]))
+
+    def file(self, step: str) -> str:
+        return f"{step}-{self.number}-of-{self.total}"
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """All that step 3 and 4 need to know."""
+
+    parts: list[str]
+    decision: Decision
+    decontamination: Decontamination
+    scan_drops: list[Drop]
+    renamed: list[Drop]
+    commits: dict[str, str | None]
+    warnings: list[str]
+    num_rows: dict[str, int]
+    known: list[KnownPiece | None]
+    """By piece."""
+
+    @property
+    def judged(self) -> Judged:
+        return Judged(self.parts, self.decision, self.decontamination, self.scan_drops, self.renamed)
+
+
+class Desk(Job):
+    """What every step begins with."""
+
+    @property
+    def folder(self) -> Path:
+        return self.work.folder / "steps"
+
+    def keep(self, name: str, key: str, value: Any) -> None:
+        self.folder.mkdir(exist_ok=True)
+        remember(self.folder / name, key, value)
+
+    def all_shards(self, step: str, command: str, key: str, kind: type[Kept]) -> list[Kept]:
+        """Of the newest N; each must be there, and of the same inputs."""
+        found = sorted(self.folder.glob(f"{step}-*-of-*"), key=lambda path: path.stat().st_mtime_ns)
+        if not found:
+            raise DatasetError(f"nothing is there to go on from. Run gristmill {command} --shard 1/1 first.")
+        count = int(found[-1].name.rpartition("-")[2])
+        kept: list[Kept] = []
+        for number in range(1, count + 1):
+            value = recall(self.folder / Shard(number, count).file(step), key, kind)
+            if value is None:
+                raise DatasetError(
+                    f"shard {number}/{count} of {command} is not there, or was made with other settings or sources. "
+                    f"Run gristmill {command} --shard {number}/{count} again: what is done is kept."
+                )
+            kept.append(value)
+        return kept
+
+
+@contextmanager
+def _at_desk(config: Config, progress: Progress, *, is_shared: bool) -> Iterator[Desk]:
+    progress.seconds.clear()
+    with as_ours(config), opened(config).held(is_shared=is_shared) as work:
+        with progress.phase("load"):
+            definition, context = load(config, work.folder)
+        yield Desk(definition, context, work, progress)
+
+
+def _take_in(desk: Desk) -> Intake:
+    config, work = desk.context.config, desk.work
+    with desk.progress.phase("scan") as step, work.alone_at("fetched"):
+        intake = take_in(config, benchmarks_of(config), work.fetched, leave_out=(work.target, work.folder))
+        step.advance(len(intake.found.files))
+    return intake
+
+
+def _all_batches(desk: Desk, found: Scan) -> tuple[str, list[Batch]]:
+    """With a key of all that they are of: shards that have seen other files do not fit together."""
+    tasks = list(batches(found.files, desk.context.config.run))
+    seen = [(file.repo, file.path, file.size) for file in found.files]
+    return key_of(desk.context.prepare_key, [len(batch.files) for batch in tasks], seen), tasks
+
+
+def prepare_shard(config: Config, shard: Shard, progress: Progress | None = None) -> int:
+    """Step 1 -> the number of its batches."""
+    with _at_desk(config, progress or Progress(), is_shared=True) as desk:
+        intake = _take_in(desk)
+        key, tasks = _all_batches(desk, intake.found)
+        own = [batch for batch in tasks if batch.index % shard.total == shard.number - 1]
+        with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
+            parts = prepare_all(desk.context, intake.sources, own, runner, desk.progress)
+        desk.keep(shard.file("prepared"), key, parts)
+        return len(own)
+
+
+def decide_all(config: Config, progress: Progress | None = None) -> int:
+    """Step 2 -> the number of pieces."""
+    with _at_desk(config, progress or Progress(), is_shared=False) as desk:
+        intake = _take_in(desk)
+        key, _ = _all_batches(desk, intake.found)
+        shards = desk.all_shards("prepared", "prepare", key, dict[int, str])
+        parts = in_order({index: part for shard in shards for index, part in shard.items()})
+        with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
+            judged = judge(desk.context, intake, parts, runner, desk.progress)
+        tasks = piece_tasks(desk.context, judged, desk.work)
+        decided = Decided(
+            parts=parts,
+            decision=judged.decision,
+            decontamination=judged.decontamination,
+            scan_drops=list(judged.scan_drops),
+            renamed=list(judged.renamed),
+            commits=intake.found.commits,
+            warnings=intake.found.warnings,
+            num_rows=intake.found.num_rows,
+            known=[task.known for task in tasks],
+        )
+        desk.keep("decided", desk.context.prepare_key, decided)
+        desk.work.keep_previous(previous_file(config))
+        return len(tasks)
+
+
+def shape_shard(config: Config, shard: Shard, progress: Progress | None = None) -> int:
+    """Step 3 -> the number of its rows."""
+    with _at_desk(config, progress or Progress(), is_shared=True) as desk:
+        tasks = _tasks(desk, _decided(desk))
+        own = tasks[shard.number - 1 :: shard.total]
+        with runner_for(desk.context, (), sum(task.piece.num_bytes for task in own)) as runner:
+            shaped = {task.key: one for task, one in shape_tasks(desk.context, own, runner, desk.progress)}
+        desk.keep(shard.file("shaped"), _layout_key(tasks), shaped)
+        return sum(one.num_rows for one in shaped.values())
+
+
+def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
+    """Step 4."""
+    clock = Clock()
+    with _at_desk(config, progress or Progress(), is_shared=False) as desk:
+        decided = _decided(desk)
+        tasks = _tasks(desk, decided)
+        shards = desk.all_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
+        shaped = {key: one for shard in shards for key, one in shard.items()}
+        gather = desk.progress.phase("gather", total=len(tasks), unit="pieces")
+        with gather as step, DataFiles(desk.context, desk.work.log) as files:
+            for task in tasks:
+                files.add(task, shaped[task.key])
+                step.advance(1)
+        found = Scan([], [], decided.commits, decided.warnings, decided.num_rows)
+        manifest = seal(desk, found, decided.judged, files.facts, clock)
+        shutil.rmtree(desk.folder)
+        return manifest
+
+
+def _decided(desk: Desk) -> Decided:
+    decided = recall(desk.folder / "decided", desk.context.prepare_key, Decided)
+    if decided is None:
+        raise DatasetError("nothing is decided yet, or with other settings. Run gristmill decide first.")
+    for document in decided.decision.kept:
+        for field in ("repo", "language", "part", "license", "license_from"):
+            word = getattr(document, field)
+            if word is not None:
+                msgspec.structs.force_setattr(document, field, sys.intern(word))
+    return decided
+
+
+def _tasks(desk: Desk, decided: Decided) -> list[Task]:
+    pieces = list(lay_out(decided.decision.kept, desk.context.config.output))
+    if len(pieces) != len(decided.known):
+        raise DatasetError("what was decided was for another layout. Run gristmill decide again.")
+    return [
+        Task(piece, piece_key(desk.context, piece), known) for piece, known in zip(pieces, decided.known, strict=True)
+    ]
+
+
+def _layout_key(tasks: Sequence[Task]) -> str:
+    return key_of([(task.key, task.piece.file, task.piece.offset) for task in tasks])

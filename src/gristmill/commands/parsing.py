@@ -1,0 +1,107 @@
+"""What the commands have in common: parsers that complain in one line, and the options that several of them take."""
+
+import argparse
+import difflib
+import importlib
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from gristmill.errors import ConfigError
+from gristmill.naming import printable
+from gristmill.options import add_options, all_options
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains as everything else does: one line, with the way out."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()
+        if message.startswith("unrecognized") and unknown[0].startswith("-"):
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            raise ConfigError(f"there is no option {unknown[0]!r}. {nearest(unknown[0], flags)}")
+        raise ConfigError(f"{message[0].lower()}{message[1:]}. Try '{self.prog} --help'.")
+
+
+def parser_for(usage: str, text: str) -> Parser:
+    parser = Parser(
+        prog=f"gristmill {usage.partition(' ')[0]}",
+        usage=f"gristmill {usage}",
+        description=text,
+        add_help=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument("-h", "--help", action="help", help="show this and exit")
+    return parser
+
+
+def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """What `build` and `plan` take: all that was given, and by name those settings that were."""
+    parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
+    add_options(parser)
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
+    )
+    add_output_options(parser, what)
+    given = parse_intermixed(parser, arguments)
+    values = {option.setting: getattr(given, option.setting) for option in all_options()}
+    values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
+    return given, {name: value for name, value in values.items() if value is not None}
+
+
+def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Namespace:
+    """Sources anywhere between options; what follows `--` is one, whatever it looks like."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    given = parser.parse_intermixed_args(arguments[:cut])
+    given.sources += arguments[cut + 1 :]
+    return given
+
+
+def add_output_options(parser: "Parser", what: str) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
+
+
+def print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
+    for warning in () if quiet else warnings:
+        print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
+
+
+def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {near[0]!r}?" if near else "Try --help."
+
+
+def whole(text: str) -> int:
+    """`2000000000`, or `2e9`."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
+def worker_count(text: str | None) -> int | Literal["auto"] | None:
+    if text is None:
+        return None
+    try:
+        return "auto" if text == "auto" else int(text)
+    except ValueError:
+        raise ConfigError(f"--workers takes 'auto' or a number, got {text!r}.") from None
+
+
+@contextmanager
+def signals_held(module: str) -> Iterator[None]:
+    """Ctrl-C in the middle of loading a C extension would crash the interpreter: it waits until that is done."""
+    held = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        importlib.import_module(module)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)

@@ -1,0 +1,58 @@
+"""gristmill plan"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import gristmill
+from gristmill.commands.parsing import parse_settings, parser_for, print_notes, signals_held, whole
+from gristmill.configuring import load_config
+from gristmill.options import build_line
+
+
+def plan(arguments: Sequence[str]) -> int:
+    parser = parser_for(
+        "plan SOURCE... [options]",
+        "Say what a build would give, before building: windows, sizes and seconds for several overlaps, what each "
+        "language and folder brings, what is taken out, what training on it means, and which overlap to take. "
+        "For example: gristmill plan my-repo --epochs 200 --sequences 11000",
+    )
+    group = parser.add_argument_group("what to plan for")
+    asked = [
+        group.add_argument("--batch-size", metavar="N", type=int, help="windows in a step (default: 32)"),
+        group.add_argument("--budget-tokens", metavar="N", type=whole, help="how many ids the training goes through"),
+        group.add_argument(
+            "--epochs", metavar="N", type=float, help="epochs of another training, whose number of ids is the budget"
+        ),
+        group.add_argument(
+            "--sequences", metavar="N", type=int, help="sequences in each of those epochs, each as long as --window"
+        ),
+        group.add_argument(
+            "--sample", metavar="N", type=int, help="read only about N files, and say how far off that may be"
+        ),
+    ]
+    given, values = parse_settings(parser, arguments, "the plan")
+    planned_out = _planned_out(values.get("sources", ()))
+    config = load_config(values, given.config, out=planned_out)
+    with signals_held("gristmill.planning.plan"):
+        from gristmill.planning.budget import Wanted  # noqa: PLC0415 - --help does without
+        from gristmill.planning.telling import plan_json, plan_text  # noqa: PLC0415
+    wanted = Wanted(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
+    made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
+    picked: dict[str, Any] = {"window.overlap": made.pick.overlap}
+    picked |= {"output.compress": "zstd"} if made.pick.compress else {}
+    if config.out == planned_out:
+        picked["out"] = planned_out
+    command = build_line(values | picked, given.config)
+    if given.json:
+        print(plan_json(made, command))
+    elif not given.quiet:
+        print(plan_text(made, command))
+    print_notes(made.warnings, quiet=given.quiet)
+    return 0
+
+
+def _planned_out(sources: Sequence[str]) -> str:
+    """Where a planned build would go, if nobody says: a folder for each source, so that none takes another's place."""
+    name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
+    return f"{name}-dataset" if name else "dataset"

@@ -1,0 +1,31 @@
+"""What a build found out and the next one need not: kept in the work folder, with a digest, under a key.
+
+Read back it is either what was written under the same key, or nothing.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from gristmill.layout import write_atomically
+
+Value = TypeVar("Value")
+
+
+def remember(path: Path, key: str, value: Any) -> None:
+    content = msgspec.msgpack.encode((key, value))
+    write_atomically(path, (hashlib.sha256(content).digest(), content))
+
+
+def recall(path: Path, key: str, kind: type[Value]) -> Value | None:
+    try:
+        content = path.read_bytes()
+        digest, content = content[:32], content[32:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        kept_key, value = msgspec.msgpack.decode(content, type=tuple[str, msgspec.Raw])
+        return msgspec.msgpack.decode(value, type=kind) if kept_key == key else None
+    except (OSError, msgspec.MsgspecError):
+        return None
