@@ -186,7 +186,7 @@ def test_an_interruption_is_130(repo, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(gristmill, "build", interrupted)
     assert cli.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 130
-    assert capsys.readouterr().err == "gristmill: interrupted; nothing half-written was left behind.\n"
+    assert capsys.readouterr().err == "gristmill: interrupted; nothing half-written was left in its place.\n"
 
 
 def test_a_reader_that_goes_away_is_no_fault(repo, tmp_path):

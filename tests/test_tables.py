@@ -327,7 +327,7 @@ def test_licence_files_of_rows_are_read_where_they_lie_and_no_path_is_opened(tmp
     found = fetched([path], tmp_path / "cache")
     files, drops = scan_rows(found.tables, [], ScanConfig(exclude=["outside/"]))
     read = []
-    licenses = read_license_files([], Scan(files, drops, {}, []), is_license_name, read.append)
+    licenses = read_license_files([], Scan(files, drops, {}, [], {}), is_license_name, read.append)
     assert read == [text + "0"]
     assert licenses == {"t": {"LICENSE": None}}
     assert identify_license(text) is None

@@ -112,7 +112,7 @@ def test_same_bytes_for_any_workers_batches_runs_and_partitions(leaky, tmp_path,
     expected = None
     for workers, batch_files, tokens in ((1, 1000, 1 << 20), (2, 3, 20_000), (3, 50, 70_000)):
         monkeypatch.setattr(sides, "RUN_TOKENS", tokens)
-        monkeypatch.setattr(compare, "PARTITION_TOKENS", tokens)
+        monkeypatch.setattr(compare, "PARTITION_SPANS", tokens // 20)
         out = tmp_path / f"{workers}"
         make(leaky, out, split=SplitConfig(decontaminate=how), run=RunConfig(workers=workers, batch_files=batch_files))
         found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "manifest.json"}

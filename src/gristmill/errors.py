@@ -4,6 +4,7 @@
     ├── ConfigError               2  a setting or an option that cannot be
     │   └── MissingExtraError     2  an optional dependency is not installed
     ├── InputError                3  a source or tokenizer that cannot be read
+    │   ├── NothingToBuildError   3  of all that was found, nothing is left
     │   └── TokenizerError        3
     ├── OutputError               3  a place that cannot be written
     └── DatasetError              4  not a dataset, or a damaged one
@@ -26,6 +27,10 @@ class MissingExtraError(ConfigError):
 
 class InputError(GristmillError):
     exit_code = 3
+
+
+class NothingToBuildError(InputError):
+    pass
 
 
 class TokenizerError(InputError):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import msgspec
 
 from gristmill.config import Config
-from gristmill.errors import InputError, OutputError
+from gristmill.errors import InputError, NothingToBuildError, OutputError
 from gristmill.intake.addresses import without_credentials
 from gristmill.intake.sources import Source
 from gristmill.naming import printable
@@ -40,7 +40,7 @@ def _output_error(error: OSError, config: Config) -> OutputError:
     return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{place}.")
 
 
-def nothing_to_build(config: Config, drops: Iterable[Drop]) -> InputError:
+def nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildError:
     """An empty result has a reason: say it."""
     where = ", ".join(repr(without_credentials(source)) for source in config.sources)
     counts: Counter[str] = Counter()
@@ -49,12 +49,14 @@ def nothing_to_build(config: Config, drops: Iterable[Drop]) -> InputError:
         counts[drop.reason] += 1
         first.setdefault(drop.reason, drop)
     if not counts:
-        return InputError(f"there are no files in {where}. Check the path, and what its .gitignore leaves out.")
+        return NothingToBuildError(
+            f"there are no files in {where}. Check the path, and what its .gitignore leaves out."
+        )
     reasons = counts.most_common(3)
     listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
     one = without_secrets(first[reasons[0][0]], config.secrets)
     example = printable(f"{one.path}: {one.detail}")
-    return InputError(
+    return NothingToBuildError(
         f"nothing to build from in {where}: {counts.total()} files found, all dropped ({listed}). "
         f"For example {example}."
     )

@@ -34,7 +34,7 @@ from gristmill.runners.probing import probe_of
 from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
-from gristmill.steps.decide import decide, lay_out
+from gristmill.steps.decide import decide, lay_out, read_previous_splits
 from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.finish import Judged
 from gristmill.steps.gather import DataFiles
@@ -66,6 +66,7 @@ class Intake(NamedTuple):
 def benchmarks_of(config: Config) -> list[Benchmark]:
     """Read before any work is done; names in other settings that nothing goes by are refused here too."""
     check_languages((*config.scan.languages, *config.rules.languages))
+    read_previous_splits(config)
     AllowList.of(config.licenses.allow)
     return read_benchmarks(config.split.against)
 

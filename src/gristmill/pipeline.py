@@ -6,6 +6,7 @@ Between the steps everything lies in the work folder, under names that say what 
 there, and the next one does again only what has changed.
 """
 
+import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -49,12 +50,21 @@ from gristmill.workspace import Workspace
 BUILT = "built"
 
 
-class Built(msgspec.Struct, frozen=True, kw_only=True):
+class Built(NamedTuple):
     """How a dataset was made, kept beside it."""
 
     config: Config
     folder: str
     """From which relative paths in it go."""
+
+    def as_text(self) -> str:
+        """As JSON in ASCII: a path may hold what is not UTF-8."""
+        return json.dumps([msgspec.to_builtins(self.config), self.folder])
+
+    @classmethod
+    def of(cls, text: str) -> "Built":
+        config, folder = json.loads(text)
+        return cls(msgspec.convert(config, Config), folder)
 
 
 class Job(NamedTuple):
@@ -128,7 +138,7 @@ def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFac
         work.end_upload()
     else:
         work.publish()
-    remember(work.built, BUILT, Built(config=context.config, folder=os.getcwd()))
+    remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text())
     work.prune(set(judged.parts), context.config.run.cache_bytes)
     return manifest
 

@@ -5,10 +5,10 @@ import shutil
 import tempfile
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from gristmill.config import Config
 from gristmill.errors import DatasetError, InputError
 from gristmill.manifest import Manifest, read_manifest
 from gristmill.pipeline import BUILT, Built, build_without
@@ -21,12 +21,13 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     """What differs between the dataset and one built anew from the same sources and earlier splits; [] for nothing."""
     work = Workspace(os.fspath(folder))
     there = read_manifest(work.target)
-    built = recall(work.built, BUILT, Built)
-    if built is None:
+    kept = recall(work.built, BUILT, str)
+    if kept is None:
         raise DatasetError(
             f"{str(work.folder)!r} does not say how {str(work.target)!r} was built: --cache-bytes 0 leaves nothing "
             "to go by. Build it once more."
         )
+    built = Built.of(kept)
     beside = tempfile.mkdtemp(prefix=f".{work.target.name}-clean-", dir=work.target.parent)
     try:
         with chdir(built.folder):
@@ -40,7 +41,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     return _differences(there, anew)
 
 
-def _clean(built: Built, work: Workspace, beside: Path) -> Any:
+def _clean(built: Built, work: Workspace, beside: Path) -> Config:
     replace, config = msgspec.structs.replace, built.config
     has_previous = work.previous.is_file()
     return replace(

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gristmill.errors import DatasetError, InputError, OutputError
+from gristmill.errors import DatasetError, InputError, NothingToBuildError, OutputError
 from gristmill.layout import CHECK, MANIFEST, UNFINISHED
 from gristmill.manifest import read_manifest
 
@@ -97,7 +97,7 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._clear_up()
+        self._clear_up(is_of_use=kind is not NothingToBuildError)
 
     @contextmanager
     def held(self, *, is_shared: bool) -> Iterator[Self]:
@@ -138,12 +138,12 @@ class Workspace:
                 f"{str(self.folder)!r} exists and is not a work folder of gristmill. Name another --out."
             )
 
-    def _clear_up(self) -> None:
+    def _clear_up(self, *, is_of_use: bool = True) -> None:
         """What the next build can use stays; without any, there is no trace but what is the user's."""
         with _undisturbed():
             with suppress(OSError, OutputError):
                 self._clear_leftovers()
-                if not self._is_of_use():
+                if not (is_of_use and self._is_of_use()):
                     self._remove()
             self._release_lock()
 
