@@ -140,7 +140,7 @@ class Stretches(NamedTuple):
     last: Positions
 
     def starts(self) -> Positions:
-        return _counted_from(self.first, self.counts())
+        return counted_from(self.first, self.counts())
 
     def counts(self) -> Positions:
         return self.last - self.first + 1
@@ -149,10 +149,10 @@ class Stretches(NamedTuple):
         """Their ids one after the other, and where their 50-grams begin among these."""
         lengths = self.last - self.first + SPAN_TOKENS
         first = np.cumsum(lengths) - lengths
-        return ids[_counted_from(self.first, lengths)], Stretches(first, first + self.last - self.first).starts()
+        return ids[counted_from(self.first, lengths)], Stretches(first, first + self.last - self.first).starts()
 
 
-def _counted_from(first: Positions, counts: Positions) -> Positions:
+def counted_from(first: Positions, counts: Positions) -> Positions:
     """From each on, so many: `[5, 9], [3, 2]` -> 5 6 7 9 10"""
     numbers: Positions = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
     return numbers

@@ -11,6 +11,7 @@ those in ranges that count, and these are joined and verified once more, for the
 All are plain functions over numbers; grouping.leakage says why nothing is missed.
 """
 
+import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -53,27 +54,32 @@ OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
 Runs = dict[SideName, list[Run]]
 
 
+StartRun = tuple[int, int, int]
+"""50-grams that begin one after the other, from the first to the last, and the first text on the other side that has
+each of them."""
+
+
 class Found(NamedTuple):
     text: int
     ranges: list[tuple[int, int, int]]
     """Start, end, and the number of a text on the other side that has it."""
-    twins: list[int]
-    """All that stand for any part of the ranges."""
+    runs: list[StartRun]
 
 
 class Shared(NamedTuple):
     cuts: tuple[Cut, ...]
     """In order."""
-    twins: tuple[int, ...]
-    """Texts of the other side by which they were found: as long as these are there, so are the ranges."""
+    runs: list[StartRun]
+    """All shared 50-grams, also in ranges that do not count."""
 
 
 def compare(
     small: Sequence[StoredText], large: Sequence[StoredText], sides: Sides, map_tasks: MapFunction, *, cut: SideName
 ) -> dict[int, Shared]:
-    """For each text of the side to cut that shares something: what."""
+    """For each text of the side to cut that shares something: what. If none of it counts, there is nothing to cut."""
     texts: dict[SideName, Sequence[StoredText]] = {"small": small, "large": large}
     runs: Runs = {side: list(runs_of(members)) for side, members in texts.items()}
+    shutil.rmtree(sides.folder, ignore_errors=True)
     sides.folder.mkdir(parents=True)
     for side, members in texts.items():
         sides.save(side, places_of_texts(members, sides.parts))
@@ -88,9 +94,9 @@ def compare(
         found = _shared_ranges(sides, runs, "large", map_tasks)
     twins = texts[OTHER_SIDE[cut]]
     return {
-        text: Shared(tuple(Cut(start, end, twins[twin].name) for start, end, twin in ranges), tuple(found_by))
+        text: Shared(tuple(Cut(start, end, twins[twin].name) for start, end, twin in ranges), runs)
         for batch in found
-        for text, ranges, found_by in batch
+        for text, ranges, runs in batch
     }
 
 
@@ -207,10 +213,19 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
     for number, own in zip(numbers.tolist(), np.split(matches, edges[1:]), strict=False):
         ranges = ranges_of(texts.ids_of(number), own["start"].astype(np.int64), min_distinct)
         twins = own["twin"][np.searchsorted(own["start"], [start for start, _ in ranges])].tolist()
-        if ranges:
-            with_twins = [(*one, twin) for one, twin in zip(ranges, twins, strict=True)]
-            found.append(Found(number, with_twins, np.unique(own["twin"]).tolist()))
+        with_twins = [(*one, twin) for one, twin in zip(ranges, twins, strict=True)]
+        found.append(Found(number, with_twins, _runs(own)))
     return found
+
+
+def _runs(matches: Records) -> list[StartRun]:
+    return runs_of_starts(matches["start"].astype(np.int64), matches["twin"].astype(np.int64))
+
+
+def runs_of_starts(starts: Positions, twins: Positions) -> list[StartRun]:
+    edges = np.flatnonzero((np.diff(starts) != 1) | (np.diff(twins) != 0)) + 1
+    firsts, lasts = np.concatenate(([0], edges)), np.concatenate((edges - 1, [len(starts) - 1]))
+    return list(zip(starts[firsts].tolist(), starts[lasts].tolist(), twins[firsts].tolist(), strict=True))
 
 
 def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
@@ -219,6 +234,8 @@ def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
     spans = sides.read_spans("small", run)
     is_counted = np.zeros(len(spans), np.bool_)
     for number, ranges, _ in found:
+        if not ranges:
+            continue
         first, end = np.searchsorted(spans["text"], [number, number + 1])
         own = spans["start"][first:end].astype(np.int64)
         starts, ends, _ = np.array(ranges, np.int64).T

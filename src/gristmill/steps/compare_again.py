@@ -1,73 +1,158 @@
 """Spans that held-out files share with train, when an earlier build has looked for them before.
 
-A held-out file that was there before, and whose twins are all in train still, shares what it shared; and more only if a
-file that is new to train has it too. So the known ones are compared with what is new in train, and those that share
-anything with it, like those that are not known, with all of train. What comes out is what comparing all gives.
+Of a held-out file that was there before, it is known which of its 50-grams train has, and which file of train is the
+first to have each. What is new in train may have more of them, or have them first. What is gone from train may have
+been the only one: unless something new has taken its place, at the same path or before it, such a held-out file is
+compared with all of train, like one that is not known. What comes out is what comparing all with all gives.
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import Protocol
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
-from gristmill.records import Cut, PreparedDocument
-from gristmill.steps.compare import Shared
+from gristmill.grouping.leakage import MIN_DISTINCT_IDS, Positions, counted_from, ranges_of
+from gristmill.records import Cut, PreparedDocument, Range
+from gristmill.steps.blocks import IdReader
+from gristmill.steps.compare import Shared, StartRun, runs_of_starts
 from gristmill.steps.context import Context
 from gristmill.steps.remembering import recall, remember
 
 COMPARED = "compared"
+NOBODY = -1
 
 Documents = Sequence[PreparedDocument]
+Identity = bytes
+"""Of a document: its name and its text."""
 
 
 class Compare(Protocol):
     """Held-out documents and those of train -> what each of the held-out ones shares, by number.
 
-    `is_any`: also what is too plain to count by itself, as it may touch what counts.
+    `is_any`: also those that share only what is too plain to count by itself, as it may touch what counts.
     """
 
     def __call__(self, held_out: Documents, train: Documents, *, is_any: bool) -> dict[int, Shared]: ...
 
 
+class Twin(msgspec.Struct, frozen=True, array_like=True):
+    repo: str
+    path: str
+    identity: Identity
+
+
 class KnownShared(msgspec.Struct, frozen=True, array_like=True):
     cuts: tuple[Cut, ...]
-    twins: tuple[bytes, ...]
+    runs: list[StartRun]
+    """Twins by their number among all."""
 
 
 class Compared(msgspec.Struct, frozen=True, array_like=True):
-    """By what the documents are: their name and their text."""
+    train: set[Identity]
+    twins: list[Twin]
+    held_out: dict[Identity, KnownShared]
 
-    train: set[bytes]
-    held_out: dict[bytes, KnownShared]
+
+class _Starts(NamedTuple):
+    """A document's shared 50-grams: where each begins, and the number of the first text that has it."""
+
+    starts: Positions
+    twins: Positions
+
+    @classmethod
+    def of(cls, runs: Sequence[StartRun]) -> "_Starts":
+        first, last, twin = np.array(runs, np.int64).reshape(-1, 3).T
+        counts = last - first + 1
+        return cls(counted_from(first, counts), np.repeat(twin, counts))
+
+    def twins_at(self, starts: Positions) -> Positions:
+        twins = np.full(len(starts), NOBODY)
+        twins[np.searchsorted(starts, self.starts)] = self.twins
+        return twins
+
+
+class _Train:
+    """Its documents by number, in path order; and what has become of those that it had."""
+
+    def __init__(self, documents: Documents, before: Compared) -> None:
+        self.documents = documents
+        self.ids = [_identity(document) for document in documents]
+        number_of = {one: number for number, one in enumerate(self.ids)}
+        self.new = [number for number, one in enumerate(self.ids) if one not in before.train]
+        self.numbers = np.array([number_of.get(twin.identity, NOBODY) for twin in before.twins], np.int64)
+        """Of the twins that are known from before; NOBODY for one that is gone."""
+        keys = [document.key for document in documents]
+        self.places = np.array([bisect_right(keys, (twin.repo, twin.path)) - 1 for twin in before.twins], np.int64)
+        """The last one that is not behind it."""
+
+    def merged(self, old: _Starts, new: _Starts) -> _Starts | None:
+        """Twins of `old` are known ones, of `new` they are new; None: who has a 50-gram first cannot be told."""
+        starts = np.union1d(old.starts, new.starts)
+        earlier, later = old.twins_at(starts), new.twins_at(starts)
+        later[later != NOBODY] = np.array(self.new, np.int64)[later[later != NOBODY]]
+        was_known = earlier != NOBODY
+        still = np.full(len(starts), NOBODY)
+        still[was_known] = self.numbers[earlier[was_known]]
+        is_gone = was_known & (still == NOBODY)
+        if np.any(later[is_gone] == NOBODY) or np.any(later[is_gone] > self.places[earlier[is_gone]]):
+            return None
+        first = np.where(still == NOBODY, later, np.where(later == NOBODY, still, np.minimum(still, later)))
+        return _Starts(starts, first)
 
 
 def compare_again(
-    context: Context, held_out: Documents, train: Documents, compare: Compare
+    context: Context, held_out: Documents, documents: Documents, compare: Compare
 ) -> dict[int, tuple[Cut, ...]]:
-    """For each held-out document, by number, what it shares with train."""
+    """For each held-out document, by number, what it shares with the documents of train."""
     path = context.folder / COMPARED
-    before = recall(path, context.prepare_key, Compared) or Compared(set(), {})
-    train_ids = [_identity(document) for document in train]
+    before = recall(path, context.prepare_key, Compared) or Compared(set(), [], {})
+    train = _Train(documents, before)
     ids = [_identity(document) for document in held_out]
-    in_train = set(train_ids)
     stable = [number for number, one in enumerate(ids) if one in before.held_out]
-    stable = [number for number in stable if in_train.issuperset(before.held_out[ids[number]].twins)]
-    new = [document for document, one in zip(train, train_ids, strict=True) if one not in before.train]
-    touched: set[int] = set()
-    if stable and new:
-        found = compare([held_out[number] for number in stable], new, is_any=True)
-        touched = {stable[number] for number in found}
-    known = {number: before.held_out[ids[number]] for number in stable if number not in touched}
+    new = [documents[number] for number in train.new]
+    found = compare([held_out[number] for number in stable], new, is_any=True) if stable and new else {}
+    known: dict[int, KnownShared] = {}
+    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+        for index, number in enumerate(stable):
+            was = before.held_out[ids[number]]
+            old, more = _Starts.of(was.runs), _Starts.of(found[index].runs if index in found else ())
+            merged = train.merged(old, more)
+            if merged is not None:
+                has_grown = len(merged.starts) > len(old.starts)
+                ranges = (
+                    ranges_of(reader.ids_of(held_out[number]), merged.starts, MIN_DISTINCT_IDS)
+                    if has_grown
+                    else [(cut.start, cut.end) for cut in was.cuts]
+                )
+                known[number] = _known(ranges, merged, documents)
     rest = [number for number in range(len(held_out)) if number not in known]
-    if rest:
-        found = compare([held_out[number] for number in rest], train, is_any=False)
-        for index, number in enumerate(rest):
-            shared = found.get(index, Shared((), ()))
-            known[number] = KnownShared(shared.cuts, tuple(train_ids[twin] for twin in shared.twins))
-    remember(path, context.prepare_key, Compared(in_train, {ids[number]: one for number, one in known.items()}))
+    found = compare([held_out[number] for number in rest], documents, is_any=False) if rest else {}
+    known |= {number: KnownShared((), []) for number in rest}
+    known |= {rest[index]: KnownShared(shared.cuts, shared.runs) for index, shared in found.items()}
+    remember(path, context.prepare_key, _compared(train, {ids[number]: one for number, one in known.items()}))
     return {number: one.cuts for number, one in sorted(known.items()) if one.cuts}
 
 
-def _identity(document: PreparedDocument) -> bytes:
+def _known(ranges: Sequence[Range], shared: _Starts, documents: Documents) -> KnownShared:
+    twins = shared.twins[np.searchsorted(shared.starts, [start for start, _ in ranges])].tolist()
+    cuts = [Cut(start, end, documents[twin].name) for (start, end), twin in zip(ranges, twins, strict=True)]
+    return KnownShared(tuple(cuts), runs_of_starts(*shared) if len(shared.starts) else [])
+
+
+def _compared(train: _Train, known: Mapping[Identity, KnownShared]) -> Compared:
+    """With twins by their number among those that are twins of any."""
+    numbers = sorted({twin for one in known.values() for _, _, twin in one.runs})
+    place = {number: at for at, number in enumerate(numbers)}
+    twins = [Twin(train.documents[one].repo, train.documents[one].path, train.ids[one]) for one in numbers]
+    held_out = {
+        identity: KnownShared(one.cuts, [(first, last, place[twin]) for first, last, twin in one.runs])
+        for identity, one in known.items()
+    }
+    return Compared(set(train.ids), twins, held_out)
+
+
+def _identity(document: PreparedDocument) -> Identity:
     return hashlib.sha256(f"{document.repo}\0{document.path}\0{document.text_sha256}".encode()).digest()[:16]

@@ -36,7 +36,7 @@ def decontaminate(
     cuts: dict[FileKey, tuple[Cut, ...]] = {}
     if how == "train" and held_out and train:
         found = compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut="large")
-        cuts = {train[number].key: shared.cuts for number, shared in found.items()}
+        cuts = {train[number].key: shared.cuts for number, shared in found.items() if shared.cuts}
     elif how != "off" and held_out and train:
         ranges = compare_again(context, held_out, train, partial(_compare_splits, context, map_tasks))
         cuts = {held_out[number].key: own for number, own in ranges.items()}
@@ -46,7 +46,8 @@ def decontaminate(
         found = compare(texts, train, _sides(context, "benchmarks", texts, train), map_tasks, cut="large")
         for number, shared in found.items():
             key = train[number].key
-            cuts[key] = _merged((*cuts.get(key, ()), *shared.cuts))
+            if shared.cuts:
+                cuts[key] = _merged((*cuts.get(key, ()), *shared.cuts))
     kept, cut_away = _apply(context, decision, cuts, map_tasks)
     drops = [_drop(document) for document in cut_away]
     against = _benchmark_facts(benchmarks, texts, (shared.cuts for shared in found.values()))
