@@ -14,7 +14,7 @@ from gristmill.steps import compare as compare_module
 from gristmill.steps import sides as sides_module
 from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.compare import compare
-from gristmill.steps.parts import Part, write_part
+from gristmill.steps.parts import FileKeys, Part, write_part
 from gristmill.steps.sides import Sides
 
 VOCAB_SIZE = 50_000
@@ -56,7 +56,7 @@ def store(folder, name, texts):
         stored.append(StoredText(repo=name, path=str(number), num_tokens=len(ids), **place))
         blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
     anchors = anchors_of([np.array(ids, np.uint16) for ids in texts])
-    write_part(folder / f"{name}.part", Part(blocks, band_keys([]), anchors, (), (), (), ()))
+    write_part(folder / f"{name}.part", Part(blocks, band_keys([]), anchors, (), (), (), (), FileKeys()))
     return stored
 
 

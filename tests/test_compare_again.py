@@ -16,7 +16,7 @@ from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.compare import compare
 from gristmill.steps.compare_again import COMPARED, compare_again
 from gristmill.steps.context import Context
-from gristmill.steps.parts import Part, write_part
+from gristmill.steps.parts import FileKeys, Part, write_part
 from gristmill.steps.sides import Sides
 from gristmill.tokenizing.tokenizer import load_tokenizer
 from test_compare import VOCAB_SIZE, made_up
@@ -45,7 +45,7 @@ class Bench:
             stored.append(document(name, repo=side, text=str(ids), tokens=len(ids), **place))
             blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
         anchors = anchors_of([np.array(ids, np.uint16) for _, ids in sorted(texts.items())])
-        write_part(self.context.prepared / part, Part(blocks, band_keys([]), anchors, (), (), (), ()))
+        write_part(self.context.prepared / part, Part(blocks, band_keys([]), anchors, (), (), (), (), FileKeys()))
         return stored
 
     def compare(self, held_out, train, *, is_any):

@@ -43,6 +43,7 @@ from gristmill.steps.finish import Judged, Outcome, describe, machine, write_fil
 from gristmill.steps.pieces import clear_old
 from gristmill.steps.prepare import batches
 from gristmill.steps.remembering import remember
+from gristmill.steps.reusing import write_index
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace
@@ -139,6 +140,7 @@ def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFac
     else:
         work.publish()
     remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text())
+    write_index(context, judged.parts)
     work.prune(set(judged.parts), context.config.run.cache_bytes)
     return manifest
 

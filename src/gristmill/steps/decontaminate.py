@@ -18,7 +18,7 @@ from gristmill.steps.compare import Shared, compare
 from gristmill.steps.compare_again import Documents, compare_again
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
-from gristmill.steps.parts import Part, write_part
+from gristmill.steps.parts import FileKeys, Part, write_part
 from gristmill.steps.rows import measured
 from gristmill.steps.sides import Sides
 
@@ -100,7 +100,9 @@ def _tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[Stored
                 )
                 offset += len(blocks[-1])
     if texts:
-        part = Part(blocks, band_keys([]), anchors_of(ids), documents=(), facts=(), drops=(), renamed=())
+        part = Part(
+            blocks, band_keys([]), anchors_of(ids), documents=(), facts=(), drops=(), renamed=(), keys=FileKeys()
+        )
         write_part(context.prepared / BENCHMARKS, part)
     return texts
 

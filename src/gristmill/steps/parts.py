@@ -1,7 +1,7 @@
 """A batch as it was prepared, in one file: named by all that went in, closed with a digest of all that is in it.
 
     ids of each document | keys of near-duplicates | anchors of shared spans
-    documents | renamed drops | facts | drops | lengths | sha256
+    documents | renamed drops | facts | drops | keys of the files | lengths | sha256
 
 So a part that is there need not be made again, by whichever build, and one that was cut short or altered is noticed.
 """
@@ -23,11 +23,11 @@ from gristmill.layout import write_atomically
 from gristmill.records import DocumentFacts, Drop, PreparedDocument
 
 SUFFIX = ".part"
-LENGTHS = struct.Struct("<7Q")
+LENGTHS = struct.Struct("<8Q")
 DIGEST_BYTES = 32
 BYTES_AT_ONCE = 1 << 22
 
-IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS = range(7)
+IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS = range(8)
 
 
 class Part(NamedTuple):
@@ -43,11 +43,20 @@ class Part(NamedTuple):
     """In path order."""
     renamed: Sequence[Drop]
     """Those whose name held a secret, so that they are elsewhere in path order."""
+    keys: "FileKeys"
+
+
+class FileKeys(msgspec.Struct, frozen=True, array_like=True):
+    """By what each file is known again: where it is, and what is in it."""
+
+    documents: list[bytes] = []
+    drops: list[bytes] = []
 
 
 def write_part(path: Path, part: Part) -> None:
     encode = msgspec.msgpack.encode
     tables = [encode(part.documents), encode(part.renamed), encode(part.facts), encode(part.drops)]
+    tables.append(encode(part.keys))
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
     write_atomically(path, [*content, digest_of(content)])
@@ -113,6 +122,14 @@ class PartReader:
         with self._path.open("rb") as stream:
             stream.seek(-LENGTHS.size - DIGEST_BYTES, os.SEEK_END)
             self._lengths = LENGTHS.unpack(stream.read(LENGTHS.size))
+
+    def block(self, document: PreparedDocument) -> bytes:
+        with self._path.open("rb") as stream:
+            stream.seek(document.part_offset)
+            return stream.read(document.part_bytes)
+
+    def keys(self) -> FileKeys:
+        return msgspec.msgpack.decode(self._read(KEYS), type=FileKeys)
 
     def bands(self) -> Keys:
         return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)

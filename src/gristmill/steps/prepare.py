@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
+import numpy as np
 
 from gristmill.cleaning.licenses import header_license, named_license
 from gristmill.cleaning.rules import Limits
 from gristmill.config import RunConfig
 from gristmill.errors import InputError
-from gristmill.grouping.leakage import anchors_of
-from gristmill.grouping.signatures import Ids, band_keys
+from gristmill.grouping.leakage import Anchors, anchors_of
+from gristmill.grouping.signatures import NUM_BANDS, band_keys
 from gristmill.intake.reading import ReadError, document_of, read_bytes
 from gristmill.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.steps.blocks import Block, to_bytes
@@ -22,7 +23,8 @@ from gristmill.steps.clean import clean, without_secrets
 from gristmill.steps.context import Context
 from gristmill.steps.keys import key_of
 from gristmill.steps.neighbours import steady_neighbours
-from gristmill.steps.parts import SUFFIX, Part, is_whole, write_part
+from gristmill.steps.parts import SUFFIX, FileKeys, Part, is_whole, write_part
+from gristmill.steps.reusing import Ready, earlier_files
 from gristmill.steps.rows import measured
 
 
@@ -50,6 +52,10 @@ class _Read(NamedTuple):
     raw: bytes
     sha256: str
 
+    @property
+    def path(self) -> str:
+        return self.file.path
+
 
 def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
     """Neighbours in path order, up to so many bytes or files; a larger file is a batch of its own.
@@ -66,10 +72,11 @@ def prepare(context: Context, batch: Batch) -> Prepared:
     """Leaves the part in the work folder, or finds it there: it goes by what is in the files, not by their dates."""
     with Whereabouts(context.scratch, batch) as at:
         read = [_read(context, batch, at(number), file) for number, file in enumerate(batch.files)]
-        name = _part_name(context, batch.files, read)
+        keys = [_file_key(context, file, one) for file, one in zip(batch.files, read, strict=True)]
+        name = key_of(keys)[:40] + SUFFIX
         is_reused = is_whole(context.prepared / name)
         if not is_reused:
-            write_part(context.prepared / name, _part(context, read, at))
+            write_part(context.prepared / name, _part(context, read, keys, at))
     has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
     return Prepared(name, len(batch.files), is_reused, has_vanished)
 
@@ -117,50 +124,84 @@ def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Rea
     return raw if isinstance(raw, Drop) else _Read(file, raw, hashlib.sha256(raw).hexdigest())
 
 
-def _part_name(context: Context, files: Sequence[SourceFile], read: Sequence[_Read | Drop]) -> str:
-    went_in = [
-        (file.repo, file.path, file.license, one.sha256 if isinstance(one, _Read) else (one.reason, one.detail))
-        for file, one in zip(files, read, strict=True)
-    ]
-    return key_of(context.prepare_key, went_in)[:40] + SUFFIX
+def _file_key(context: Context, file: SourceFile, read: _Read | Drop) -> bytes:
+    what = read.sha256 if isinstance(read, _Read) else (read.reason, read.detail)
+    went_in = msgspec.msgpack.encode((context.prepare_key, file.repo, file.path, file.license, what))
+    return hashlib.sha256(went_in).digest()[:16]
 
 
-def _part(context: Context, read: Sequence[_Read | Drop], at: Whereabouts) -> Part:
-    config = context.config
-    limits = Limits(config.rules)
-    documents: list[PreparedDocument] = []
-    facts: list[DocumentFacts] = []
-    drops: list[Drop] = []
-    blocks: list[bytes] = []
-    ids: list[Ids] = []
-    offset = 0
-    for number, one in enumerate(read):
+def _part(context: Context, read: Sequence[_Read | Drop], keys: Sequence[bytes], at: Whereabouts) -> Part:
+    limits = Limits(context.config.rules)
+    earlier = earlier_files(context)
+    answers: list[Drop | Ready | tuple[Document, Block]] = []
+    for number, (one, key) in enumerate(zip(read, keys, strict=True)):
         at(number)
-        prepared = one if isinstance(one, Drop) else _prepare_file(context, one, limits)
-        if isinstance(prepared, Drop):
-            drops.append(prepared)
-            continue
-        document, block = prepared
-        content = to_bytes(block)
-        documents.append(_document(context, document, block, (offset, len(content), len(documents))))
-        facts.append(_facts(document))
-        blocks.append(content)
-        ids.append(block.ids)
-        offset += len(content)
-    told = [without_secrets(drop, config.secrets) for drop in drops]
-    is_renamed = [drop.path != before.path for drop, before in zip(told, drops, strict=True)]
+        if isinstance(one, Drop):
+            answers.append(without_secrets(one, context.config.secrets))
+        else:
+            answers.append(earlier.find(key) or _prepare_file(context, one, limits))
+    made = iter(_signed(context, [one for one in answers if not isinstance(one, Drop | Ready)]))
+    documents = [
+        (key, one if isinstance(one, Ready) else next(made))
+        for key, one in zip(keys, answers, strict=True)
+        if not isinstance(one, Drop)
+    ]
+    is_renamed = [isinstance(one, Drop) and one.path != of.path for one, of in zip(answers, read, strict=True)]
+    drops = [
+        (key, one, renamed)
+        for key, one, renamed in zip(keys, answers, is_renamed, strict=True)
+        if isinstance(one, Drop)
+    ]
     return Part(
-        blocks=blocks,
-        bands=band_keys(ids if config.duplicates.near != "keep" else []),
-        anchors=anchors_of(ids if config.split.looks_for_spans else []),
-        documents=documents,
-        facts=facts,
-        drops=[drop for drop, renamed in zip(told, is_renamed, strict=True) if not renamed],
-        renamed=[drop for drop, renamed in zip(told, is_renamed, strict=True) if renamed],
+        blocks=[one.block for _, one in documents],
+        bands=np.concatenate([np.zeros((0, NUM_BANDS), np.uint64), *(one.bands for _, one in documents)]),
+        anchors=Anchors(
+            np.array([len(one.keys) for _, one in documents if context.config.split.looks_for_spans], np.int64),
+            np.concatenate([np.zeros(0, np.uint32), *(one.positions for _, one in documents)]),
+            np.concatenate([np.zeros(0, np.uint32), *(one.keys for _, one in documents)]),
+        ),
+        documents=_placed([one.document for _, one in documents]),
+        facts=[one.facts for _, one in documents],
+        drops=[drop for _, drop, renamed in drops if not renamed],
+        renamed=[drop for _, drop, renamed in drops if renamed],
+        keys=FileKeys([key for key, _ in documents], [key for key, _, renamed in drops if not renamed]),
     )
 
 
+def _signed(context: Context, prepared: Sequence[tuple[Document, Block]]) -> Iterator[Ready]:
+    """With what is found out over all of them at once."""
+    config, ids = context.config, [block.ids for _, block in prepared]
+    bands = band_keys(ids if config.duplicates.near != "keep" else [])
+    anchors = anchors_of(ids if config.split.looks_for_spans else [])
+    edges = np.concatenate(([0], np.cumsum(anchors.counts)))
+    for number, (document, block) in enumerate(prepared):
+        own = slice(edges[number], edges[number + 1]) if len(anchors.counts) else slice(0)
+        content = to_bytes(block)
+        yield Ready(
+            _document(context, document, block, len(content)),
+            _facts(document),
+            content,
+            bands[number : number + 1],
+            anchors.positions[own],
+            anchors.keys[own],
+        )
+
+
+def _placed(documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
+    """One after the other, wherever they come from."""
+    offsets = np.cumsum([0, *(document.part_bytes for document in documents)]).tolist()
+    return [
+        msgspec.structs.replace(document, part="", part_offset=offset, part_row=row)
+        for row, (document, offset) in enumerate(zip(documents, offsets, strict=False))
+    ]
+
+
 def _prepare_file(context: Context, read: _Read, limits: Limits) -> tuple[Document, Block] | Drop:
+    prepared = _tokenized(context, read, limits)
+    return without_secrets(prepared, context.config.secrets) if isinstance(prepared, Drop) else prepared
+
+
+def _tokenized(context: Context, read: _Read, limits: Limits) -> tuple[Document, Block] | Drop:
     tokenizer, config = context.tokenizer, context.config
     found = document_of(read.file, read.raw, read.sha256, config.scan)
     document = found if isinstance(found, Drop) else clean(found, config, limits)
@@ -176,8 +217,8 @@ def _prepare_file(context: Context, read: _Read, limits: Limits) -> tuple[Docume
     return document, Block.of(encoded, text, tokenizer.vocab_size)
 
 
-def _document(context: Context, document: Document, block: Block, place: tuple[int, int, int]) -> PreparedDocument:
-    text, (offset, num_bytes, row) = document.text, place
+def _document(context: Context, document: Document, block: Block, num_bytes: int) -> PreparedDocument:
+    text = document.text
     prepared = PreparedDocument(
         repo=document.file.repo,
         path=document.file.path,
@@ -190,9 +231,9 @@ def _document(context: Context, document: Document, block: Block, place: tuple[i
         num_tail_tokens_dropped=0,
         num_row_bytes=0,
         part="",
-        part_offset=offset,
+        part_offset=0,
         part_bytes=num_bytes,
-        part_row=row,
+        part_row=0,
         num_newlines=len(block.newline_tokens),
         header_license=header_license(text),
         named_license=named_license(text),

@@ -1,0 +1,122 @@
+"""Files of a batch that is not there as a whole, found one by one in the parts of the last build.
+
+One changed file makes its batch a new one; the others in it have been prepared before, and lie in an earlier part.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.grouping.leakage import Anchors, BlockKeys
+from gristmill.grouping.signatures import Keys
+from gristmill.records import DocumentFacts, Drop, PreparedDocument
+from gristmill.steps.context import Context
+from gristmill.steps.parts import FileKeys, PartReader, is_whole
+from gristmill.steps.remembering import recall, remember
+
+INDEX = "files"
+LEAD_BYTES = 8
+PARTS_AT_HAND = 4
+
+
+class Ready(NamedTuple):
+    """A document with all that a part holds of it."""
+
+    document: PreparedDocument
+    facts: DocumentFacts
+    block: bytes
+    bands: Keys
+    """Its row; without one where near-duplicates are not looked for."""
+    positions: npt.NDArray[np.uint32]
+    keys: BlockKeys
+    """Its anchors."""
+
+
+class Index(msgspec.Struct, frozen=True, array_like=True):
+    """Sorted by the first bytes of the files' keys."""
+
+    leads: bytes
+    parts: bytes
+    """Of each, the number of its part."""
+    names: list[str]
+
+
+def write_index(context: Context, parts: Sequence[str]) -> None:
+    leads: list[bytes] = []
+    numbers: list[int] = []
+    for number, part in enumerate(parts):
+        keys = PartReader(context.prepared, part).keys()
+        leads += [key[:LEAD_BYTES] for key in (*keys.documents, *keys.drops)]
+        numbers += [number] * (len(keys.documents) + len(keys.drops))
+    found = np.frombuffer(b"".join(leads), np.uint64)
+    order = np.argsort(found)
+    index = Index(found[order].tobytes(), np.array(numbers, np.uint32)[order].tobytes(), list(parts))
+    remember(context.folder / INDEX, context.prepare_key, index)
+
+
+class EarlierFiles:
+    """What the last build has prepared, by the keys of the files."""
+
+    def __init__(self, path: Path, key: str, prepared: Path) -> None:
+        index = recall(path, key, Index) or Index(b"", b"", [])
+        self._folder = prepared
+        self._leads = np.frombuffer(index.leads, np.uint64)
+        self._parts = np.frombuffer(index.parts, np.uint32)
+        self._names = index.names
+        self._at_hand = lru_cache(PARTS_AT_HAND)(self._load)
+
+    def find(self, key: bytes) -> Ready | Drop | None:
+        lead = np.frombuffer(key[:LEAD_BYTES], np.uint64)[0]
+        at = int(np.searchsorted(self._leads, lead))
+        if at == len(self._leads) or self._leads[at] != lead:
+            return None
+        earlier = self._at_hand(self._names[self._parts[at]])
+        return earlier.find(key) if earlier is not None else None
+
+    def _load(self, name: str) -> "_EarlierPart | None":
+        """As with a whole batch: not believed before its digest is."""
+        return _EarlierPart(self._folder, name) if is_whole(self._folder / name) else None
+
+
+class _EarlierPart:
+    def __init__(self, folder: Path, name: str) -> None:
+        self._reader = reader = PartReader(folder, name)
+        keys: FileKeys = reader.keys()
+        self._rows = {key: row for row, key in enumerate(keys.documents)}
+        self._drops = dict(zip(keys.drops, reader.drops(), strict=True))
+        self._documents, self._facts = reader.documents(), reader.facts()
+        self._bands, self._anchors = reader.bands(), reader.anchors()
+        self._edges = np.concatenate(([0], np.cumsum(self._anchors.counts)))
+
+    def find(self, key: bytes) -> Ready | Drop | None:
+        row = self._rows.get(key)
+        if row is None:
+            return self._drops.get(key)
+        document = self._documents[row]
+        anchors: Anchors = self._anchors
+        own = slice(self._edges[row], self._edges[row + 1]) if len(anchors.counts) else slice(0)
+        return Ready(
+            document,
+            self._facts[row],
+            self._reader.block(document),
+            self._bands[row : row + 1],
+            anchors.positions[own],
+            anchors.keys[own],
+        )
+
+
+def earlier_files(context: Context) -> EarlierFiles:
+    """Once per process and build."""
+    path = context.folder / INDEX
+    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    return _opened(path, context.prepare_key, context.prepared, stamp)
+
+
+@lru_cache(1)
+def _opened(path: Path, key: str, prepared: Path, stamp: int) -> EarlierFiles:  # noqa: ARG001 - with each index anew
+    return EarlierFiles(path, key, prepared)
