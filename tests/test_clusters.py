@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.grouping import clusters as clusters_module
-from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, candidates, find_clusters
+from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters
 from gristmill.grouping.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
 
 
@@ -141,12 +141,3 @@ def test_keys_do_not_depend_on_the_neighbours_in_a_batch():
     assert all((band_keys([ids])[0] == row).all() for ids, row in zip(arrays, together, strict=True))
     assert band_keys([]).shape == (0, NUM_BANDS)
     assert (band_keys([arrays[3].astype(np.uint16)])[0] == together[3]).all()
-
-
-def test_candidates_are_the_first_of_a_bucket_with_each_of_the_others():
-    assert candidates([np.array([1, 2, 1, 1], np.uint64), np.array([5, 5, 6, 6], np.uint64)]) == {
-        (0, 2),
-        (0, 3),
-        (0, 1),
-        (2, 3),
-    }

@@ -26,7 +26,7 @@ from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.intake.unpacking import num_rows
 from gristmill.manifest import FileFacts
-from gristmill.naming import is_address
+from gristmill.naming import is_address, path_text
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument, SourceFile
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
@@ -85,6 +85,7 @@ def take_in(config: Config, benchmarks: list[Benchmark], cache: Path, leave_out:
     )
     licenses = read_license_files(sources, found, is_license_name, identify_license)
     found.warnings.extend(_large_files(found, config))
+    found.warnings.extend(_tables_as_files(sources))
     return Intake(sources, found, licenses, benchmarks)
 
 
@@ -112,6 +113,13 @@ def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) ->
     firsts = {file.repo: file for file in reversed(files)}
     probes = [probe_of(mark), *(probe_of(file.location) for _, file in sorted(firsts.items())[:SOURCES_PROBED])]
     return RayRunner(run.ray_address, probes, run.workers)
+
+
+def _tables_as_files(sources: Sequence[Source]) -> Iterator[str]:
+    for source in sources:
+        for name in source.only or ():
+            if is_table_name(name):
+                yield f"{path_text(name)} is read as one file: it has no column known to hold text (see --text-column)."
 
 
 def _large_files(found: Scan, config: Config) -> Iterator[str]:

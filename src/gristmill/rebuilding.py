@@ -13,6 +13,7 @@ from gristmill.errors import DatasetError, InputError
 from gristmill.manifest import Manifest, read_manifest
 from gristmill.pipeline import BUILT, Built, build_without
 from gristmill.progress import Progress
+from gristmill.steps.finish import digest_of
 from gristmill.steps.remembering import recall
 from gristmill.workspace import Workspace
 
@@ -24,8 +25,8 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     kept = recall(work.built, BUILT, str)
     if kept is None:
         raise DatasetError(
-            f"{str(work.folder)!r} does not say how {str(work.target)!r} was built: --cache-bytes 0 leaves nothing "
-            "to go by. Build it once more."
+            f"{str(work.folder)!r} does not say how {str(work.target)!r} was built: gristmill clean and --cache-bytes 0 "
+            "leave nothing to go by. Build it once more."
         )
     built = Built.of(kept)
     beside = tempfile.mkdtemp(prefix=f".{work.target.name}-clean-", dir=work.target.parent)
@@ -38,7 +39,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
         ) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return _differences(there, anew)
+    return _differences(work.target, there, anew)
 
 
 def _clean(built: Built, work: Workspace, beside: Path) -> Config:
@@ -52,13 +53,13 @@ def _clean(built: Built, work: Workspace, beside: Path) -> Config:
     )
 
 
-def _differences(there: Manifest, anew: Manifest) -> list[str]:
-    """Files by their digests, then the rest of the manifests but for the run."""
-    found = [
-        f"{name}: {_digest(there, name)} where a clean build gives {_digest(anew, name)}"
-        for name in sorted({*there.files, *anew.files})
-        if there.files.get(name) != anew.files.get(name)
-    ]
+def _differences(folder: Path, there: Manifest, anew: Manifest) -> list[str]:
+    """Files by the digests of what is in them now, then the manifests but for the run."""
+    found = []
+    for name in sorted({*there.files, *anew.files}):
+        is_here, is_wanted = _digest(folder / name), anew.files[name].sha256 if name in anew.files else None
+        if is_here != is_wanted:
+            found.append(f"{name}: {_told(is_here)} where a clean build gives {_told(is_wanted)}")
     others = (field.name for field in msgspec.structs.fields(Manifest) if field.name not in {"run", "files"})
     return found + [
         f"manifest.json: {name} is another in a clean build"
@@ -67,5 +68,12 @@ def _differences(there: Manifest, anew: Manifest) -> list[str]:
     ]
 
 
-def _digest(manifest: Manifest, name: str) -> str:
-    return f"sha256 {manifest.files[name].sha256[:12]}…" if name in manifest.files else "nothing"
+def _digest(path: Path) -> str | None:
+    try:
+        return digest_of(path).sha256
+    except OSError:
+        return None
+
+
+def _told(sha256: str | None) -> str:
+    return f"sha256 {sha256[:12]}…" if sha256 else "nothing"

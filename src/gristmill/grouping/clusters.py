@@ -99,11 +99,6 @@ def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, 
     return {pair: grams.jaccard(*pair) for pair in pairs}
 
 
-def candidates(bands: Iterable[Keys]) -> set[Pair]:
-    """In each band, the first of those that share a key with each of the others: most of what will be asked for."""
-    return {(members[0], other) for keys in bands for members in _same_key(keys) for other in members[1:]}
-
-
 def find_clusters(bands: Iterable[Keys], num_documents: int, similarity: Callable[[Pair], float]) -> list[Cluster]:
     """`bands`: of each, the documents' keys. Clusters of two and more, by their first."""
     sets = UnionFind(num_documents)

@@ -171,7 +171,8 @@ def _refuse_odd_names(files: Sequence[RemoteFile], origin: str) -> None:
         parts = name.split("/")
         folders = {"/".join(parts[:end]) for end in range(1, len(parts))}
         if not {"", ".", "..", ".git"}.isdisjoint(parts) or "\0" in name or folders & names:
-            raise InputError(f"{printable(origin)!r} holds {printable(name)!r}, which cannot be a file here.")
+            advice = f" Is it a repository? Try git+{printable(origin)}." if ".git" in parts else ""
+            raise InputError(f"{printable(origin)!r} holds {printable(name)!r}, which cannot be a file here.{advice}")
 
 
 def _with_own_names(tables: Sequence[Table], taken: set[str]) -> list[Table]:

@@ -84,13 +84,21 @@ class _Train:
         self.new = [number for number, one in enumerate(self.ids) if one not in before.train]
         self.numbers = np.array([number_of.get(twin.identity, NOBODY) for twin in before.twins], np.int64)
         """Of the twins that are known from before; NOBODY for one that is gone."""
+        self._numbers: list[int] = self.numbers.tolist()
         keys = [document.key for document in documents]
         self.places = np.array([bisect_right(keys, (twin.repo, twin.path)) - 1 for twin in before.twins], np.int64)
         """The last one that is not behind it."""
 
+    def followed(self, runs: Sequence[StartRun]) -> list[StartRun] | None:
+        """The same with the numbers of today; None where a twin is gone."""
+        numbers = [self._numbers[twin] for _, _, twin in runs]
+        if NOBODY in numbers:
+            return None
+        return [(first, last, number) for (first, last, _), number in zip(runs, numbers, strict=True)]
+
     def merged(self, old: _Starts, new: _Starts) -> _Starts | None:
         """Twins of `old` are known ones, of `new` they are new; None: who has a 50-gram first cannot be told."""
-        starts = np.union1d(old.starts, new.starts)
+        starts = _united(old.starts, new.starts)
         earlier, later = old.twins_at(starts), new.twins_at(starts)
         later[later != NOBODY] = np.array(self.new, np.int64)[later[later != NOBODY]]
         was_known = earlier != NOBODY
@@ -101,6 +109,13 @@ class _Train:
             return None
         first = np.where(still == NOBODY, later, np.where(later == NOBODY, still, np.minimum(still, later)))
         return _Starts(starts, first)
+
+
+def _united(some: Positions, others: Positions) -> Positions:
+    at = np.searchsorted(some, others)
+    at[at == len(some)] = 0
+    is_new = some[at] != others if len(some) else np.ones(len(others), np.bool_)
+    return np.sort(np.concatenate((some, others[is_new])), kind="stable") if is_new.any() else some
 
 
 def compare_again(
@@ -118,6 +133,10 @@ def compare_again(
     with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
         for index, number in enumerate(stable):
             was = before.held_out[ids[number]]
+            runs = train.followed(was.runs) if index not in found else None
+            if runs is not None:
+                known[number] = KnownShared(was.cuts, runs)
+                continue
             old, more = _Starts.of(was.runs), _Starts.of(found[index].runs if index in found else ())
             merged = train.merged(old, more)
             if merged is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
-from gristmill.grouping.clusters import MIN_JACCARD, Cluster, candidates, find_clusters
+from gristmill.grouping.clusters import MIN_JACCARD, Cluster
 from gristmill.grouping.duplicates import exact_duplicates
 from gristmill.grouping.signatures import NUM_BANDS, Keys
 from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
@@ -22,9 +22,9 @@ from gristmill.records import Drop, DropReason, FileKey, PreparedDocument, Split
 from gristmill.steps.context import Context
 from gristmill.steps.neighbours import neighbours, steady_neighbours
 from gristmill.steps.parts import PartReader
-from gristmill.steps.similar import similarities
+from gristmill.steps.similar import clusters_of
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 2 << 20
 """Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this."""
 
 
@@ -122,8 +122,7 @@ def _clusters(context: Context, documents: Sequence[PreparedDocument], map_tasks
     def bands() -> Iterator[Keys]:
         return (np.fromfile(path, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
 
-    similarity = similarities(context, documents, candidates(bands()), map_tasks)
-    return find_clusters(bands(), len(documents), similarity)
+    return clusters_of(context, documents, bands, map_tasks)
 
 
 def _write_columns(path: Path, context: Context, documents: Sequence[PreparedDocument]) -> None:

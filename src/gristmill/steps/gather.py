@@ -6,10 +6,12 @@ appended here, and the file is closed with its table of frames.
 
 import hashlib
 import os
+import zlib
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from gristmill.errors import OutputError
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.manifest import FileFacts
 from gristmill.steps.context import Context
@@ -80,11 +82,17 @@ class _DataFile:
         offset = self._num_bytes
         self._num_rows += shaped.num_rows
         if compressed is not None:
-            self._append(compressed.read_bytes())
+            content = compressed.read_bytes()
+            crc32 = zlib.crc32(content)
+            self._append(content)
             compressed.unlink()
             self._frames += shaped.frames or []
         else:
-            self._read_back(shaped.num_bytes)
+            crc32 = self._read_back(shaped.num_bytes)
+        if crc32 != shaped.crc32:
+            raise OutputError(
+                f"{str(self._path)!r} does not give back what was written. Check the disk, or the network."
+            )
         return offset
 
     def close(self) -> FileFacts:
@@ -102,11 +110,15 @@ class _DataFile:
         self._stream.flush()
         self._count(content)
 
-    def _read_back(self, num_bytes: int) -> None:
+    def _read_back(self, num_bytes: int) -> int:
+        crc32 = 0
         with self._path.open("rb") as stream:
             stream.seek(self._num_bytes)
             for at in range(0, num_bytes, BYTES_AT_ONCE):
-                self._count(stream.read(min(BYTES_AT_ONCE, num_bytes - at)))
+                some = stream.read(min(BYTES_AT_ONCE, num_bytes - at))
+                crc32 = zlib.crc32(some, crc32)
+                self._count(some)
+        return crc32
 
     def _count(self, content: bytes) -> None:
         self._digest.update(content)

@@ -77,15 +77,21 @@ def _anchor_bytes(anchors: Anchors) -> bytes:
     )
 
 
-def _anchors(content: bytes) -> Anchors:
+def _anchors(content: bytes, rows: Sequence[int] | None) -> Anchors:
     num_texts = int.from_bytes(content[:4], "little")
     counts = np.frombuffer(content, np.uint32, num_texts, 4).astype(np.int64)
     total = int(counts.sum())
     steps = np.frombuffer(content, np.uint8, total, 4 + 4 * num_texts)
+    keys = np.frombuffer(content[4 + 4 * num_texts + total :], np.uint32)
+    if rows is not None and len(rows) < num_texts:
+        is_wanted = np.zeros(num_texts, np.bool_)
+        is_wanted[list(rows)] = True
+        chosen = np.repeat(is_wanted, counts)
+        counts, steps, keys = counts[is_wanted], steps[chosen], keys[chosen]
     sums = np.cumsum(steps, dtype=np.uint32)
     firsts = _firsts(counts)
     before = np.repeat(sums[firsts] - steps[firsts], counts[counts > 0])
-    return Anchors(counts, sums - before, np.frombuffer(content[4 + 4 * num_texts + total :], np.uint32))
+    return Anchors(counts, sums - before, keys)
 
 
 def _firsts(counts: Positions) -> Positions:
@@ -134,8 +140,9 @@ class PartReader:
     def bands(self) -> Keys:
         return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)
 
-    def anchors(self) -> Anchors:
-        return _anchors(self._read(ANCHORS))
+    def anchors(self, rows: Sequence[int] | None = None) -> Anchors:
+        """Of all texts, or of those in these rows, ascending."""
+        return _anchors(self._read(ANCHORS), rows)
 
     def documents(self) -> list[PreparedDocument]:
         """Words that many have in common are one in memory."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
     num_bytes: int
     sha256: bytes
+    crc32: int
+    """Of the same bytes, quick to take again when they are read back."""
     is_reused: bool
     frames: list[Frame] | None = None
     """Of a compressed piece: where it goes is known only once those before it are, so it lies in a file of its own."""
@@ -33,6 +36,7 @@ def shape(context: Context, task: Task) -> ShapedPiece:
             num_rows=known.num_rows,
             num_bytes=known.num_bytes,
             sha256=known.sha256,
+            crc32=zlib.crc32(content),
             is_reused=True,
             frames=known.frames,
         )
@@ -66,7 +70,14 @@ def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
     else:
         content = b"".join(rows)
     digest = hashlib.sha256(content).digest()
-    shaped = ShapedPiece(num_rows=len(rows), num_bytes=len(content), sha256=digest, is_reused=False, frames=frames)
+    shaped = ShapedPiece(
+        num_rows=len(rows),
+        num_bytes=len(content),
+        sha256=digest,
+        crc32=zlib.crc32(content),
+        is_reused=False,
+        frames=frames,
+    )
     return content, shaped
 
 

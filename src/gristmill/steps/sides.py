@@ -76,15 +76,11 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         places = self.load(side)[run.first : run.end]
         texts, positions, keys = [], [], []
         for part, group in groupby(enumerate(places.tolist(), run.first), key=lambda item: item[1][0]):
-            anchors = PartReader(self.prepared, self.parts[part]).anchors()
-            number_of = np.full(len(anchors.counts), -1)
-            for number, place in group:
-                number_of[place[1]] = number
-            text = np.repeat(number_of, anchors.counts)
-            is_ours = text >= 0
-            texts.append(text[is_ours])
-            positions.append(anchors.positions[is_ours])
-            keys.append(anchors.keys[is_ours])
+            numbers, rows = zip(*((number, place[1]) for number, place in group), strict=True)
+            anchors = PartReader(self.prepared, self.parts[part]).anchors(rows)
+            texts.append(np.repeat(numbers, anchors.counts))
+            positions.append(anchors.positions)
+            keys.append(anchors.keys)
         return RunAnchors(np.concatenate(texts), np.concatenate(positions).astype(np.int64), np.concatenate(keys))
 
     def write_spans(self, side: SideName, run: Run, spans: Records) -> int:

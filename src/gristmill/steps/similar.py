@@ -1,9 +1,10 @@
 """How near two documents are: measured over pairs that may be near-duplicates, and remembered by their texts."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from gristmill.grouping.clusters import Pair, jaccards
+from gristmill.grouping.clusters import Cluster, GramSets, Pair, find_clusters, jaccards
+from gristmill.grouping.signatures import Keys
 from gristmill.progress import MapFunction
 from gristmill.records import PreparedDocument, StoredText
 from gristmill.steps.blocks import IdReader
@@ -14,27 +15,72 @@ from gristmill.steps.remembering import recall, remember
 SIMILAR = "similar"
 PAIR_TOKENS = 1 << 20
 """Of the documents in the pairs that one task measures."""
+ASSUMED = 1.0
+ROUNDS = 3
 
 
-def similarities(
-    context: Context, documents: Sequence[PreparedDocument], pairs: Collection[Pair], map_tasks: MapFunction
-) -> Callable[[Pair], float]:
-    """By number among the documents. Those of the pairs are measured now, others when they are asked for."""
+class _Similarities:
+    """Of pairs of documents, by number: known from before, measured now, or not yet known."""
+
+    def __init__(self, documents: Sequence[PreparedDocument], before: Mapping[bytes, float]) -> None:
+        self._documents, self._before = documents, before
+        self.known: dict[Pair, float] = {}
+        self.missing: set[Pair] = set()
+
+    def assumed(self, pair: Pair) -> float:
+        """Near, where it is not known: it is noted, and nothing else is asked for in its place."""
+        value = self._look_up(pair)
+        if value is None:
+            self.missing.add(pair)
+            return ASSUMED
+        return value
+
+    def measured(self, grams: GramSets, pair: Pair) -> float:
+        value = self._look_up(pair)
+        if value is None:
+            value = self.known[pair] = grams.jaccard(*pair)
+        return value
+
+    def to_remember(self) -> dict[bytes, float]:
+        return {self._name(pair): value for pair, value in self.known.items()}
+
+    def _look_up(self, pair: Pair) -> float | None:
+        if pair not in self.known:
+            value = self._before.get(self._name(pair))
+            if value is None:
+                return None
+            self.known[pair] = value
+        return self.known[pair]
+
+    def _name(self, pair: Pair) -> bytes:
+        return b"".join(sorted(bytes.fromhex(self._documents[number].text_sha256)[:16] for number in pair))
+
+
+def clusters_of(
+    context: Context,
+    documents: Sequence[PreparedDocument],
+    bands: Callable[[], Iterable[Keys]],
+    map_tasks: MapFunction,
+) -> list[Cluster]:
+    """In rounds: pairs that are asked for and not known count as near, and are measured all at once, over processes.
+
+    What is still asked for after a few of them, far less, is measured as it is asked for.
+    """
     path = context.folder / SIMILAR
-    before = recall(path, context.prepare_key, dict[bytes, float]) or {}
-    names = {pair: _name(documents, pair) for pair in pairs}
-    known = {pair: before[name] for pair, name in names.items() if name in before}
-    missing = sorted(pair for pair in names if pair not in known)
-    for measured in map_tasks(partial(measure, context), _tasks(documents, missing)):
-        known |= measured
-    remember(path, context.prepare_key, {names[pair]: value for pair, value in known.items()})
-
-    def similarity(pair: Pair) -> float:
-        if pair not in known:
-            known.update(measure(context, {pair: (_place(documents[pair[0]]), _place(documents[pair[1]]))}))
-        return known[pair]
-
-    return similarity
+    similar = _Similarities(documents, recall(path, context.prepare_key, dict[bytes, float]) or {})
+    for _ in range(ROUNDS):
+        clusters = find_clusters(bands(), len(documents), similar.assumed)
+        if not similar.missing:
+            break
+        for measured in map_tasks(partial(measure, context), _tasks(documents, sorted(similar.missing))):
+            similar.known |= measured
+        similar.missing.clear()
+    else:
+        with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+            grams = GramSets(lambda number: reader.ids_of(documents[number]))
+            clusters = find_clusters(bands(), len(documents), partial(similar.measured, grams))
+    remember(path, context.prepare_key, similar.to_remember())
+    return clusters
 
 
 def measure(context: Context, places: dict[Pair, tuple[StoredText, StoredText]]) -> dict[Pair, float]:
@@ -63,7 +109,3 @@ def _place(document: PreparedDocument) -> StoredText:
         part_offset=document.part_offset,
         part_row=document.part_row,
     )
-
-
-def _name(documents: Sequence[PreparedDocument], pair: Pair) -> bytes:
-    return b"".join(sorted(bytes.fromhex(documents[number].text_sha256)[:16] for number in pair))
