@@ -29,7 +29,19 @@ def test_options_in_pages_exist(page):
     known |= {"--config", "--quiet", "--json", "--help", "--version", "--source", "--row"}
     known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
     known |= {"--runs", "--only", "--expand-to", "--keep"}
-    of_others = {"--exclude-standard"}
+    known |= {"--shard", "--against-clean"}
+    of_others = {"--exclude-standard", "--bare", "--measure"}
+    of_others |= {"--head", "--port", "--address", "--num-cpus"}  # ray start
+    of_others |= {
+        "--parsable",
+        "--chdir",
+        "--cpus-per-task",
+        "--mem",
+        "--job-name",
+        "--array",
+        "--dependency",
+        "--wrap",
+    }
     used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
     assert used <= known | of_others
     assert page.name != "README.md" or known - {"--help", "--version"} <= used

@@ -25,7 +25,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     kept = recall(work.built, BUILT, str)
     if kept is None:
         raise DatasetError(
-            f"{str(work.folder)!r} does not say how {str(work.target)!r} was built: gristmill clean and --cache-bytes 0 "
+            f"{str(work.folder)!r} does not say how {str(work.target)!r} was built: clean and --cache-bytes 0 "
             "leave nothing to go by. Build it once more."
         )
     built = Built.of(kept)
