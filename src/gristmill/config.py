@@ -229,7 +229,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With runner `ray`: the cluster's head, or `auto` for the one this machine is in; default: one started here."""
     workers: int | Literal["auto"] = "auto"
     """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
-    batch_bytes: int = 2 * MIB
+    batch_bytes: int = MIB
     """Source bytes that are read and tokenized in one go, at most; a larger file goes by itself."""
     batch_files: int = 1000
     """At most this many files in one go."""

@@ -116,10 +116,12 @@ class KeyTable(NamedTuple):
 
     @classmethod
     def of(cls, keys: Iterable[AnyKeys], num_keys: int) -> "KeyTable":
-        flags = np.zeros(1 << min(MAX_TABLE_BITS, max(8, (num_keys * TABLE_SLOTS_PER_KEY).bit_length())), np.bool_)
+        num_bits = min(MAX_TABLE_BITS, max(8, (num_keys * TABLE_SLOTS_PER_KEY).bit_length()))
+        bits = np.zeros(1 << (num_bits - 3), np.uint8)
         for some in keys:
-            flags[_leading(some, len(flags).bit_length() - 1)] = True
-        return cls(np.packbits(flags, bitorder="little"))
+            slots = _leading(some, num_bits).astype(np.uint32)
+            np.bitwise_or.at(bits, slots >> 3, np.uint8(1) << (slots & 7).astype(np.uint8))
+        return cls(bits)
 
     def may_hold(self, keys: AnyKeys) -> Flags:
         """Yes for all that are among them, no for most that are not."""

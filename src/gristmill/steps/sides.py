@@ -21,7 +21,7 @@ from gristmill.steps.blocks import read_ids
 from gristmill.steps.neighbours import neighbours
 from gristmill.steps.parts import PartReader
 
-RUN_TOKENS = 1 << 21
+RUN_TOKENS = 1 << 20
 """Of the texts that one task looks at; memory per worker is some forty bytes for each, where all are shared."""
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
