@@ -189,7 +189,7 @@ def write_synthetic(context: Context, first: int) -> str:
     documents = [synthetic_document(first + row, row, len(blocks[0])) for row in range(DOCUMENTS_PER_PART)]
     bands = rng.integers(0, 1 << 63, (DOCUMENTS_PER_PART, NUM_BANDS), dtype=np.uint64)
     name = hashlib.sha256(str(first).encode()).hexdigest()[:40] + SUFFIX
-    write_part(context.prepared / name, Part(blocks, bands, anchors_of(ids), documents, (), (), ()))
+    write_part(context.prepared / name, Part(blocks, bands, anchors_of(ids), documents, (), (), (), FileKeys()))
     return name
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,12 +14,16 @@ from pathlib import Path
 import pytest
 
 import gristmill
-from gristmill.errors import InputError, MissingExtraError, OutputError
+from builds import everything, make, parts, refusal, run
+from gristmill import Config, OutputConfig, RunConfig, build, flow
+from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.errors import ConfigError, InputError, MissingExtraError, OutputError
 from gristmill.runners import probing
 from gristmill.runners.local import LocalRunner
 from gristmill.runners.probing import Sight, probe_of
 from gristmill.runners.ray import RayRunner, import_ray
 from gristmill.runners.runner import TASKS_AHEAD_PER_WORKER, TaskFailed
+from gristmill.steps.prepare import prepare
 
 ray = import_ray()
 
@@ -224,6 +229,91 @@ def test_tasks_of_a_node_that_is_removed_go_to_others(cluster, runner, tmp_path)
     removing.join()
     assert done == {number: number for number in range(24)}
     assert num_marks(tmp_path, "stuck")
+
+
+# Whole builds.
+
+
+def prepare_with_trouble(context, batch):
+    """Over one batch a worker dies, another batch never ends on a node that is told; both as long as there is a mark."""
+    folder = context.folder.parent
+    if batch.index == 3 and (folder / "die").exists():
+        (folder / "die").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    stuck_on = folder / "stuck_on"
+    if stuck_on.exists() and ray.get_runtime_context().get_node_id() == stuck_on.read_text():
+        mark(folder, "stuck")
+        time.sleep(600)
+    return prepare(context, batch)
+
+
+def ray_config(source, cluster, out, **sections):
+    run = RunConfig(runner="ray", ray_address=cluster.address, batch_bytes=30_000)
+    return Config(**{"sources": [str(source)], "out": str(out), "run": run, **sections})
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, corpus):
+    root = tmp_path_factory.mktemp("source") / "stdlib"
+    for package in ("importlib", "json", "logging"):
+        shutil.copytree(corpus / package, root / package)
+    return root
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_build_over_nodes_gives_what_a_local_one_gives(cluster, runner, source, tmp_path, compress):
+    output = OutputConfig(compress=compress, shard_bytes=300_000)
+    manifest = build(ray_config(source, cluster, tmp_path / "out", output=output))
+    assert manifest.run.workers == NUM_NODES
+    make(source, tmp_path / "local", output=output)
+    assert everything(tmp_path / "out") == everything(tmp_path / "local")
+    (source / "new.py").write_text("x = 1\n" * 30)
+    there = parts(tmp_path / "out")
+    build(ray_config(source, cluster, tmp_path / "out", output=output))
+    (source / "new.py").unlink()
+    assert 0 < len(parts(tmp_path / "out").items() - there.items()) <= 3
+    assert parts(tmp_path / "out").items() > there.items()
+
+
+def test_a_build_lives_through_the_end_of_a_worker_and_of_a_node(cluster, runner, source, tmp_path, monkeypatch):
+    make(source, tmp_path / "local")
+    node = cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    (tmp_path / "die").touch()
+    (tmp_path / "stuck_on").write_text(node.node_id)
+
+    def remove():
+        deadline = time.monotonic() + 30
+        while not num_marks(tmp_path, "stuck") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        cluster.remove_node(node, allow_graceful=False)
+
+    removing = threading.Thread(target=remove)
+    removing.start()
+    monkeypatch.setattr(flow, "prepare", prepare_with_trouble)
+    build(ray_config(source, cluster, tmp_path / "out"))
+    removing.join()
+    assert not (tmp_path / "die").exists()
+    assert num_marks(tmp_path, "stuck")
+    assert everything(tmp_path / "out") == everything(tmp_path / "local")
+
+
+def test_the_steps_by_hand_may_each_run_over_nodes(cluster, runner, source, tmp_path):
+    config = ray_config(source, cluster, tmp_path / "out")
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    make(source, tmp_path / "local")
+    assert everything(tmp_path / "out") == everything(tmp_path / "local")
+
+
+def test_an_address_without_the_runner_it_is_for_is_refused(source, tmp_path):
+    with pytest.raises(ConfigError, match=r"^--ray-address needs --runner ray\.$"):
+        RunConfig(ray_address="auto")
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", "--ray-address", "127.0.0.1:6379"))
+    assert (code, line) == (2, "--ray-address needs --runner ray.")
+    assert not any(tmp_path.iterdir())
 
 
 def test_every_process_looks_for_the_probes_before_its_first_task(runner, shared, monkeypatch):

@@ -168,7 +168,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
             num_rows=intake.found.num_rows,
             known=[task.known for task in tasks],
         )
-        desk.keep("decided", desk.context.prepare_key, decided)
+        desk.keep("decided", _decide_key(desk), decided)
         desk.work.keep_previous(previous_file(config))
         return len(tasks)
 
@@ -204,7 +204,7 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
 
 
 def _decided(desk: Desk) -> Decided:
-    decided = recall(desk.folder / "decided", desk.context.prepare_key, Decided)
+    decided = recall(desk.folder / "decided", _decide_key(desk), Decided)
     if decided is None:
         raise DatasetError("nothing is decided yet, or with other settings. Run gristmill decide first.")
     for document in decided.decision.kept:
@@ -222,6 +222,11 @@ def _tasks(desk: Desk, decided: Decided) -> list[Task]:
     return [
         Task(piece, piece_key(desk.context, piece), known) for piece, known in zip(pieces, decided.known, strict=True)
     ]
+
+
+def _decide_key(desk: Desk) -> str:
+    """All settings that the manifest will tell, also those that only step 2 goes by: splits, duplicates, licences."""
+    return key_of(desk.context.prepare_key, desk.context.config.settings())
 
 
 def _layout_key(tasks: Sequence[Task]) -> str:

@@ -29,6 +29,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
             "leave nothing to go by. Build it once more."
         )
     built = Built.of(kept)
+    found = _found(there, work.target)
     beside = tempfile.mkdtemp(prefix=f".{work.target.name}-clean-", dir=work.target.parent)
     try:
         with chdir(built.folder):
@@ -39,7 +40,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
         ) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return _differences(work.target, there, anew)
+    return _differences(there, found, anew)
 
 
 def _clean(built: Built, work: Workspace, beside: Path) -> Config:
@@ -53,27 +54,26 @@ def _clean(built: Built, work: Workspace, beside: Path) -> Config:
     )
 
 
-def _differences(folder: Path, there: Manifest, anew: Manifest) -> list[str]:
-    """Files by the digests of what is in them now, then the manifests but for the run."""
-    found = []
-    for name in sorted({*there.files, *anew.files}):
-        is_here, is_wanted = _digest(folder / name), anew.files[name].sha256 if name in anew.files else None
-        if is_here != is_wanted:
-            found.append(f"{name}: {_told(is_here)} where a clean build gives {_told(is_wanted)}")
-    others = (field.name for field in msgspec.structs.fields(Manifest) if field.name not in {"run", "files"})
-    return found + [
-        f"manifest.json: {name} is another in a clean build"
-        for name in others
-        if getattr(there, name) != getattr(anew, name)
+def _found(manifest: Manifest, folder: Path) -> dict[str, str]:
+    """The digests of its files as they are: what it says of them may not be so any more."""
+    return {name: digest_of(folder / name).sha256 for name in manifest.files if (folder / name).is_file()}
+
+
+def _differences(there: Manifest, found: dict[str, str], anew: Manifest) -> list[str]:
+    """Files by their digests, then the manifests but for the run."""
+    wanted = {name: facts.sha256 for name, facts in anew.files.items()}
+    files = [
+        f"{name}: {_digest(found.get(name))} where a clean build gives {_digest(wanted.get(name))}"
+        for name in sorted({*there.files, *wanted})
+        if found.get(name) != wanted.get(name)
+    ]
+    told = {"run", "files"} if files else {"run"}
+    return files + [
+        f"manifest.json: {field.name} is another in a clean build"
+        for field in msgspec.structs.fields(Manifest)
+        if field.name not in told and getattr(there, field.name) != getattr(anew, field.name)
     ]
 
 
-def _digest(path: Path) -> str | None:
-    try:
-        return digest_of(path).sha256
-    except OSError:
-        return None
-
-
-def _told(sha256: str | None) -> str:
+def _digest(sha256: str | None) -> str:
     return f"sha256 {sha256[:12]}…" if sha256 else "nothing"

@@ -1,0 +1,138 @@
+"""Builds in processes of their own, as a user starts them or with something wrong in them; and what they leave."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from gristmill import Config, build
+
+KILLED = -signal.SIGKILL
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "gristmill", *map(str, words)]
+
+
+def run(*words: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=120, check=False)
+
+
+def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
+    """The exit code, and the one line that says why."""
+    assert not done.stdout
+    (line,) = done.stderr.splitlines()
+    return done.returncode, line.removeprefix("gristmill: ")
+
+
+def everything(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """A digest of every file but the manifest, and the manifest but for how the build went."""
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    manifest = json.loads(files.pop("manifest.json"))
+    manifest.pop("run")
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}, manifest
+
+
+def files_table(folder: Path) -> dict[str, dict[str, Any]]:
+    rows = (json.loads(line) for line in (folder / "files.jsonl").read_bytes().splitlines())
+    return {row["path"]: row for row in rows}
+
+
+def make(source: Path, out: Path, **sections: Any) -> Any:
+    return build(Config(sources=[str(source)], out=str(out), **sections))
+
+
+def work_of(out: Path) -> Path:
+    return out.with_name(out.name + ".work")
+
+
+def copy_with_work(out: Path, to: Path) -> Path:
+    """A dataset and its work folder, or those of the two that are there."""
+    for folder, place in ((out, to), (work_of(out), work_of(to))):
+        if folder.is_dir():
+            shutil.copytree(folder, place)
+    return to
+
+
+def parts(out: Path) -> Mapping[str, tuple[int, int]]:
+    """Those in the work folder: which file each is, and of when."""
+    found = (work_of(out) / "prepared").glob("*.part")
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.01)
+
+
+def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function gives or raises. No other thread runs there, so that workers are forked, with all it patches."""
+    code, answer = _ended(function, arguments)
+    assert code == 0
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def killed(function: Callable[..., Any], *arguments: Any) -> None:
+    """For a function that kills its process."""
+    assert _ended(function, arguments) == (KILLED, None)
+
+
+@contextmanager
+def started(function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+    """The process, which is killed at the end at the latest."""
+    process = _clean_processes().Process(target=function, args=arguments)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join(60)
+
+
+def _ended(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int | None, Any]:
+    near, far = _clean_processes().Pipe(duplex=False)
+    process = _clean_processes().Process(target=_answer, args=(far, function, arguments))
+    process.start()
+    far.close()
+    with near:
+        try:
+            answer = near.recv()
+        except EOFError:
+            answer = None
+    process.join(60)
+    return process.exitcode, answer
+
+
+@cache
+def _clean_processes() -> Any:
+    """Forked from one that has loaded everything and does nothing: at once there, whatever threads run in this one."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["pytest", "hypothesis", "gristmill.pipeline", "gristmill.byhand"])
+    return processes
+
+
+def _answer(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        answer = function(*arguments)
+    except Exception as error:  # noqa: BLE001 - it is raised again
+        answer = error
+    pipe.send(answer)
+
+
+def kill_here(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
