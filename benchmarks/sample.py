@@ -26,7 +26,7 @@ from gristmill.records import PreparedDocument, SourceFile, Split
 from gristmill.runners.local import LocalRunner
 from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.context import Context
-from gristmill.steps.parts import SUFFIX, Part, PartReader, write_part
+from gristmill.steps.parts import SUFFIX, FileKeys, Part, PartReader, write_part
 from gristmill.steps.prepare import batches
 from gristmill.workspace import Workspace
 

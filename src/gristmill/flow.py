@@ -168,6 +168,10 @@ def in_order(parts: Mapping[int, str]) -> list[str]:
     return [part for _, part in sorted(parts.items())]
 
 
+def _has_large_rows(task: Task) -> bool:
+    return task.piece.num_bytes > LARGE_BYTES
+
+
 def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
     """Step 2: who is in, where, with what cut out; and who is not, and why."""
     config = context.config
@@ -230,6 +234,8 @@ def shape_tasks(
 ) -> Iterator[tuple[Task, ShapedPiece]]:
     total = sum(document.num_windows for task in tasks for document in task.piece.documents)
     with progress.phase("shape", total=total, unit="windows") as step:
-        for task, shaped in zip(tasks, runner.map(partial(shape, context), tasks), strict=True):
+        for task, shaped in zip(
+            tasks, runner.map(partial(shape, context), tasks, is_alone=_has_large_rows), strict=True
+        ):
             yield task, shaped
             step.advance(shaped.num_rows)

@@ -67,12 +67,18 @@ class Runner(ABC):
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         """(number of the task, its result), in the order in which they get done; tasks are drawn as they are needed."""
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+    def map(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        *,
+        is_alone: Callable[[Task], bool] | None = None,
+    ) -> Iterator[Result]:
         """One slow task does not stall the others: results are kept until it is their turn."""
         under_way: dict[int, Task] = {}
         done: dict[int, Result] = {}
         next_number = 0
-        with closing(self.as_done(function, _noting(tasks, under_way))) as answers:
+        with closing(self.as_done(function, _noting(tasks, under_way), is_alone=is_alone)) as answers:
             for number, result in answers:
                 task = under_way.pop(number)
                 if isinstance(result, TaskFailed):
