@@ -455,11 +455,24 @@ def test_no_more_parts_stay_than_wanted_and_of_those_that_were_used(small, tmp_p
     used = {path.name for path in (tmp_path / "other.work/prepared").iterdir()}
     both = {path.name for path in folder.iterdir()}
     assert both > used
+    others = size_of(tmp_path / "out.work") - size_of(folder) + 1000  # what is remembered, and the tokenizer
     for max_bytes in (size_of(folder) - 1, size_of(tmp_path / "other.work/prepared"), 200_000):
-        make(after, tmp_path / "out", run=msgspec.structs.replace(run, cache_bytes=max_bytes))
+        make(after, tmp_path / "out", run=msgspec.structs.replace(run, cache_bytes=max_bytes + others))
         left = {path.name for path in folder.iterdir()}
-        assert 0 < size_of(folder) <= max_bytes
+        assert 0 < size_of(folder) <= max_bytes + 1000
+        assert size_of(tmp_path / "out.work") <= max_bytes + others
         assert left <= both if left > used else left <= used
+
+
+def test_a_part_under_the_name_of_another_is_not_believed(small, tmp_path):
+    run = RunConfig(workers=1, batch_bytes=15_000)
+    make(small[0], tmp_path / "out", run=run)
+    before = everything(tmp_path / "out")[0]
+    parts = sorted((tmp_path / "out.work/prepared").iterdir())
+    shutil.copyfile(parts[0], parts[1])
+    (tmp_path / "out.work/files").unlink(missing_ok=True)
+    make(small[0], tmp_path / "out", run=msgspec.structs.replace(run, workers=2))
+    assert everything(tmp_path / "out")[0] == before
 
 
 def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):

@@ -169,7 +169,7 @@ class Workspace:
             self._take_lock()
             try:
                 self._clear_leftovers()
-                num_bytes = sum(entry.stat().st_size for entry in self.folder.rglob("*") if entry.is_file())
+                num_bytes = _size_of(self.folder)
                 self._remove()
             except OSError as error:
                 raise OutputError(f"cannot delete {str(self.folder)!r}: {error.strerror}.") from None
@@ -178,15 +178,16 @@ class Workspace:
         return num_bytes
 
     def prune(self, used: set[str], max_bytes: int) -> None:
-        """Leave no more than so many bytes of parts: those of this build first, then those used last."""
+        """Leave no more than so many bytes: of the parts those of this build first, then those used last."""
+        left = max_bytes - sum(_size_of(entry) for entry in self.folder.iterdir() if entry != self.prepared)
+        if left < 0:
+            left += _size_of(self.fetched)
+            shutil.rmtree(self.fetched, ignore_errors=True)
         parts = [(entry.name in used, entry.stat().st_mtime_ns, entry) for entry in self.prepared.iterdir()]
-        left = max_bytes
         for _, _, entry in sorted(parts, reverse=True):
             left -= entry.stat().st_size
             if left < 0:
                 entry.unlink()
-        if not max_bytes:
-            self.pieces.unlink(missing_ok=True)
 
     def require_space(self, num_bytes: int) -> None:
         """Say so before writing, not after: how large the output will be is known by then."""
@@ -337,6 +338,12 @@ def refuse_foreign_folder(target: Path) -> None:
                 ) from None
     elif os.path.lexists(target):
         raise DatasetError(f"{str(target)!r} exists and is not a folder. Name a new folder with --out.")
+
+
+def _size_of(path: Path) -> int:
+    if not path.is_dir():
+        return path.stat().st_size if path.exists() else 0
+    return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
 
 
 def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:

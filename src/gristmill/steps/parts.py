@@ -1,4 +1,4 @@
-"""A batch as it was prepared, in one file: named by all that went in, closed with a digest of all that is in it.
+"""A batch as it was prepared, in one file: named by all that went in, closed with a digest of name and content.
 
     ids of each document | keys of near-duplicates | anchors of shared spans
     documents | renamed drops | facts | drops | keys of the files | lengths | sha256
@@ -59,7 +59,7 @@ def write_part(path: Path, part: Part) -> None:
     tables.append(encode(part.keys))
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
-    write_atomically(path, [*content, digest_of(content)])
+    write_atomically(path, [*content, digest_of([path.name.encode(), *content])])
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
@@ -108,7 +108,7 @@ def digest_of(content: Iterable[bytes]) -> bytes:
 
 def is_whole(path: Path) -> bool:
     """Whether there is such a part, and every byte of it is as it was written."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(path.name.encode())
     try:
         with path.open("rb") as stream:
             left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
