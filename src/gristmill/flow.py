@@ -42,6 +42,7 @@ from gristmill.steps.license import LicenseFiles, license_documents
 from gristmill.steps.parts import PartReader
 from gristmill.steps.pieces import Task, tasks_of
 from gristmill.steps.prepare import Batch, prepare
+from gristmill.steps.reusing import StampLog
 from gristmill.steps.shape import ShapedPiece, shape
 from gristmill.workspace import Workspace
 
@@ -138,6 +139,7 @@ def prepare_all(
     """Step 1: the part of each batch, by its index."""
     waiting = list(tasks)
     anchors = Anchors(sources)
+    stamps = StampLog()
     parts: dict[int, str] = {}
     with progress.phase("prepare", total=sum(len(batch.files) for batch in waiting)) as step:
         while waiting:
@@ -151,8 +153,10 @@ def prepare_all(
                 if answer.has_vanished:
                     anchors.refuse_vanished()
                 parts[waiting[number].index] = answer.part
+                stamps.add(waiting[number].files, answer.keys)
                 step.advance(answer.num_files)
             waiting = failed
+    stamps.write(context)
     return parts
 
 

@@ -109,6 +109,9 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Inside the file at `location`; None: all of it."""
     license: str | None = None
     """An SPDX expression or NOASSERTION, as a table says; None where nothing was said."""
+    stamp: int | None = None
+    """Of its inode, size and times: the same stamp, the same content. None where nothing is known, or it is so new that
+    the clock might not show another change."""
 
 
 class Redaction(msgspec.Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@
 
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from gristmill.layout import is_dataset_folder
 from gristmill.naming import path_text
 from gristmill.records import Drop, DropReason, SourceFile
 
+NANOSECONDS_TO_SETTLE = 3_000_000_000
+"""More than the coarsest clock of a file system is off."""
 KINDS = {
     stat.S_IFDIR: "a submodule that is not checked out",
     stat.S_IFIFO: "a FIFO",
@@ -86,6 +89,7 @@ class _Scanner:
 
     def __init__(self, source: Source, paths: PathFilter, hidden: tuple[str, ...], result: Scan) -> None:
         self._source, self._paths, self._hidden, self._result = source, paths, hidden, result
+        self._started_at = time.time_ns()
         self._is_straight: dict[str, bool] = {}
         self._is_dataset: dict[str, bool] = {}
 
@@ -134,8 +138,16 @@ class _Scanner:
             return drop(DropReason.EXCLUDED, "a dataset of gristmill")
         status = _status(location)
         if isinstance(status, os.stat_result):
-            return SourceFile(repo=self._source.repo, path=path, location=location, size=status.st_size)
+            return SourceFile(
+                repo=self._source.repo, path=path, location=location, size=status.st_size, stamp=self._stamp(status)
+            )
         return drop(*status)
+
+    def _stamp(self, status: os.stat_result) -> int | None:
+        """As git does it: a file that was changed just now may be changed again without its time showing it."""
+        if max(status.st_ctime_ns, status.st_mtime_ns) > self._started_at - NANOSECONDS_TO_SETTLE:
+            return None
+        return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
     def _is_in_dataset(self, location: str) -> bool:
         """An earlier build's output is not source, also when this build goes elsewhere."""

@@ -24,7 +24,7 @@ from gristmill.steps.context import Context
 from gristmill.steps.keys import key_of
 from gristmill.steps.neighbours import steady_neighbours
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, is_whole, write_part
-from gristmill.steps.reusing import Ready, earlier_files
+from gristmill.steps.reusing import NOT_READ, Ready, earlier_files, known_stamps
 from gristmill.steps.rows import measured
 
 
@@ -45,16 +45,14 @@ class Prepared(NamedTuple):
     is_reused: bool
     has_vanished: bool
     """A file that was listed was not there."""
+    keys: bytes
+    """Of what is in the files, one after the other; NOT_READ for one that was not read."""
 
 
 class _Read(NamedTuple):
     file: SourceFile
     raw: bytes
     sha256: str
-
-    @property
-    def path(self) -> str:
-        return self.file.path
 
 
 def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
@@ -69,16 +67,38 @@ def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
 
 
 def prepare(context: Context, batch: Batch) -> Prepared:
-    """Leaves the part in the work folder, or finds it there: it goes by what is in the files, not by their dates."""
+    """Leaves the part in the work folder, or finds it there: it goes by what is in the files.
+
+    Files that have not been touched since the last build are not read, unless one of them turns out to be needed.
+    """
     with Whereabouts(context.scratch, batch) as at:
-        read = [_read(context, batch, at(number), file) for number, file in enumerate(batch.files)]
-        keys = [_file_key(context, file, one) for file, one in zip(batch.files, read, strict=True)]
-        name = key_of(keys)[:40] + SUFFIX
-        is_reused = is_whole(context.prepared / name)
-        if not is_reused:
-            write_part(context.prepared / name, _part(context, read, keys, at))
+        stamps = known_stamps(context)
+        known = [
+            stamps.key_of(file) if number not in batch.given_up else None for number, file in enumerate(batch.files)
+        ]
+        prepared = _prepare(context, batch, at, known) if any(known) else None
+        prepared = prepared or _prepare(context, batch, at, [None] * len(batch.files))
+        assert prepared is not None, "all of it was read"
+        return prepared
+
+
+def _prepare(context: Context, batch: Batch, at: "Whereabouts", known: Sequence[bytes | None]) -> Prepared | None:
+    """None where a file that is known by its stamp would have to be read."""
+    read = [
+        _read(context, batch, at(number), file) if key is None else None
+        for number, (file, key) in enumerate(zip(batch.files, known, strict=True))
+    ]
+    keys = [key or _file_key(context, file, one) for file, key, one in zip(batch.files, known, read, strict=True)]
+    name = key_of(keys)[:40] + SUFFIX
+    is_reused = is_whole(context.prepared / name)
+    if not is_reused:
+        part = _part(context, batch, read, keys, at)
+        if part is None:
+            return None
+        write_part(context.prepared / name, part)
     has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
-    return Prepared(name, len(batch.files), is_reused, has_vanished)
+    contents = (NOT_READ if isinstance(one, Drop) else key for key, one in zip(keys, read, strict=True))
+    return Prepared(name, len(batch.files), is_reused, has_vanished, b"".join(contents))
 
 
 class Whereabouts:
@@ -124,29 +144,37 @@ def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Rea
     return raw if isinstance(raw, Drop) else _Read(file, raw, hashlib.sha256(raw).hexdigest())
 
 
-def _file_key(context: Context, file: SourceFile, read: _Read | Drop) -> bytes:
+def _file_key(context: Context, file: SourceFile, read: _Read | Drop | None) -> bytes:
+    assert read is not None
     what = read.sha256 if isinstance(read, _Read) else (read.reason, read.detail)
     went_in = msgspec.msgpack.encode((context.prepare_key, file.repo, file.path, file.license, what))
     return hashlib.sha256(went_in).digest()[:16]
 
 
-def _part(context: Context, read: Sequence[_Read | Drop], keys: Sequence[bytes], at: Whereabouts) -> Part:
+def _part(
+    context: Context, batch: Batch, read: Sequence[_Read | Drop | None], keys: Sequence[bytes], at: Whereabouts
+) -> Part | None:
     limits = Limits(context.config.rules)
     earlier = earlier_files(context)
     answers: list[Drop | Ready | tuple[Document, Block]] = []
     for number, (one, key) in enumerate(zip(read, keys, strict=True)):
         at(number)
-        if isinstance(one, Drop):
-            answers.append(without_secrets(one, context.config.secrets))
+        found = earlier.find(key) if not isinstance(one, Drop) else without_secrets(one, context.config.secrets)
+        if found is not None:
+            answers.append(found)
+        elif isinstance(one, _Read):
+            answers.append(_prepare_file(context, one, limits))
         else:
-            answers.append(earlier.find(key) or _prepare_file(context, one, limits))
+            return None
     made = iter(_signed(context, [one for one in answers if not isinstance(one, Drop | Ready)]))
     documents = [
         (key, one if isinstance(one, Ready) else next(made))
         for key, one in zip(keys, answers, strict=True)
         if not isinstance(one, Drop)
     ]
-    is_renamed = [isinstance(one, Drop) and one.path != of.path for one, of in zip(answers, read, strict=True)]
+    is_renamed = [
+        isinstance(one, Drop) and one.path != file.path for one, file in zip(answers, batch.files, strict=True)
+    ]
     drops = [
         (key, one, renamed)
         for key, one, renamed in zip(keys, answers, is_renamed, strict=True)

@@ -1,8 +1,10 @@
-"""Files of a batch that is not there as a whole, found one by one in the parts of the last build.
+"""What the last build knows of files: by their stamps what is in them, unread; by what is in them, where they lie.
 
-One changed file makes its batch a new one; the others in it have been prepared before, and lie in an earlier part.
+A file that has not been touched since need not be read. One changed file makes its batch a new one; the others in it
+have been prepared before, and are found one by one in the earlier parts.
 """
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,13 +16,16 @@ import numpy.typing as npt
 
 from gristmill.grouping.leakage import Anchors, BlockKeys
 from gristmill.grouping.signatures import Keys
-from gristmill.records import DocumentFacts, Drop, PreparedDocument
+from gristmill.records import DocumentFacts, Drop, PreparedDocument, SourceFile
 from gristmill.steps.context import Context
 from gristmill.steps.parts import FileKeys, PartReader, is_whole
 from gristmill.steps.remembering import recall, remember
 
 INDEX = "files"
+STAMPS = "stamps"
+KEY_BYTES = 16
 LEAD_BYTES = 8
+NOT_READ = bytes(KEY_BYTES)
 PARTS_AT_HAND = 4
 
 
@@ -110,11 +115,72 @@ class _EarlierPart:
         )
 
 
+class Stamps(msgspec.Struct, frozen=True, array_like=True):
+    """Sorted by what a file is called and its stamp: the key of what was in it."""
+
+    leads: bytes
+    keys: bytes
+
+
+class StampLog:
+    """Stamps of the files of a build, as their batches come in."""
+
+    def __init__(self) -> None:
+        self._leads, self._keys = bytearray(), bytearray()
+
+    def add(self, files: Sequence[SourceFile], keys: bytes) -> None:
+        for number, file in enumerate(files):
+            key = keys[KEY_BYTES * number : KEY_BYTES * (number + 1)]
+            if file.stamp is not None and key != NOT_READ:
+                self._leads += _stamp_lead(file)
+                self._keys += key
+
+    def write(self, context: Context) -> None:
+        leads = np.frombuffer(bytes(self._leads), np.uint64)
+        keys = np.frombuffer(bytes(self._keys), f"V{KEY_BYTES}")
+        order = np.argsort(leads)
+        stamps = Stamps(leads[order].tobytes(), keys[order].tobytes())
+        remember(context.folder / STAMPS, context.prepare_key, stamps)
+
+
+class KnownStamps:
+    def __init__(self, path: Path, key: str) -> None:
+        stamps = recall(path, key, Stamps) or Stamps(b"", b"")
+        self._leads, self._keys = np.frombuffer(stamps.leads, np.uint64), stamps.keys
+
+    def key_of(self, file: SourceFile) -> bytes | None:
+        if file.stamp is None:
+            return None
+        lead = np.frombuffer(_stamp_lead(file), np.uint64)[0]
+        at = int(np.searchsorted(self._leads, lead))
+        if at == len(self._leads) or self._leads[at] != lead:
+            return None
+        return self._keys[KEY_BYTES * at : KEY_BYTES * (at + 1)]
+
+
+def _stamp_lead(file: SourceFile) -> bytes:
+    what = f"{file.repo}\0{file.path}\0{file.license}\0{file.stamp}".encode()
+    return hashlib.blake2b(what, digest_size=LEAD_BYTES).digest()
+
+
+def known_stamps(context: Context) -> KnownStamps:
+    path = context.folder / STAMPS
+    return _opened_stamps(path, context.prepare_key, _stamp_of(path))
+
+
+@lru_cache(1)
+def _opened_stamps(path: Path, key: str, stamp: int) -> KnownStamps:  # noqa: ARG001 - with each file anew
+    return KnownStamps(path, key)
+
+
+def _stamp_of(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.is_file() else 0
+
+
 def earlier_files(context: Context) -> EarlierFiles:
     """Once per process and build."""
     path = context.folder / INDEX
-    stamp = path.stat().st_mtime_ns if path.is_file() else 0
-    return _opened(path, context.prepare_key, context.prepared, stamp)
+    return _opened(path, context.prepare_key, context.prepared, _stamp_of(path))
 
 
 @lru_cache(1)
