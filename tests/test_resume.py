@@ -532,3 +532,8 @@ def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, 
         assert b"set.work" not in git(source, "status", "--porcelain", "-uall")
     build(inside)
     assert set(files_table(source / "data/set")) == expected
+
+
+def test_how_it_was_built_is_for_nobody_elses_eyes(small, tmp_path):
+    make(small[0], tmp_path / "out")
+    assert (tmp_path / "out.work/built").stat().st_mode & 0o777 == 0o600

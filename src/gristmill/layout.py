@@ -33,11 +33,12 @@ def is_dataset_folder(folder: Path) -> bool:
         return False
 
 
-def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
+def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int = 0o666) -> None:
     """Whoever else writes the same at the same time, on this machine or another, does so under another name."""
     beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        with beside.open("wb") as stream:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with open(descriptor, "wb") as stream:
             stream.writelines([content] if isinstance(content, bytes) else content)
         os.replace(beside, path)
     except OSError:

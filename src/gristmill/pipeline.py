@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -139,9 +140,10 @@ def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFac
         work.end_upload()
     else:
         work.publish()
-    remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text())
-    write_index(context, judged.parts)
-    work.prune(set(judged.parts), context.config.run.cache_bytes)
+    with suppress(OSError):  # the dataset is in its place: what is not kept for the next build only costs it time
+        remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
+        write_index(context, judged.parts)
+        work.prune(set(judged.parts), context.config.run.cache_bytes)
     return manifest
 
 
