@@ -54,22 +54,22 @@ OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
 Runs = dict[SideName, list[Run]]
 
 
-StartRun = tuple[int, int, int]
-"""50-grams that begin one after the other, from the first to the last, and the first text on the other side that has
-each of them."""
+StartRuns = bytes
+"""Rows of three int32: 50-grams that begin one after the other, from the first to the last, and the number of the first
+text on the other side that has each of them. There are millions, so they stay packed."""
 
 
 class Found(NamedTuple):
     text: int
     ranges: list[tuple[int, int, int]]
     """Start, end, and the number of a text on the other side that has it."""
-    runs: list[StartRun]
+    runs: StartRuns
 
 
 class Shared(NamedTuple):
     cuts: tuple[Cut, ...]
     """In order."""
-    runs: list[StartRun]
+    runs: StartRuns
     """All shared 50-grams, also in ranges that do not count."""
 
 
@@ -113,7 +113,9 @@ def _write_spans(sides: Sides, runs: Runs, map_tasks: MapFunction) -> int:
         num_spans += count
     if not num_spans:
         return 0
-    sides.save("hits", is_hit)
+    hits = keys[is_hit]
+    sides.save("hits", hits)
+    sides.save("hit_table", KeyTable.of([hits], len(hits)).bits)
     return num_spans + sum(map_tasks(partial(mark, sides), runs["small"]))
 
 
@@ -134,17 +136,16 @@ def note(sides: Sides, run: Run) -> BlockKeys:
 
 def probe(sides: Sides, run: Run) -> tuple[Positions, int]:
     """Writes down the 50-grams that may be shared; answers which of the noted anchors are there, and how many."""
-    keys, anchors = sides.load("keys"), sides.anchors("large", run)
-    found = np.flatnonzero(KeyTable(sides.load("table")).may_hold(anchors.keys))
-    numbers, is_there = _places_among(keys, anchors.keys[found])
-    num_spans = sides.write_spans("large", run, _spans(sides, "large", anchors, found[is_there]))
+    anchors = sides.anchors("large", run, KeyTable(sides.load("table")))
+    numbers, is_there = _places_among(sides.load("keys"), anchors.keys)
+    num_spans = sides.write_spans("large", run, _spans(sides, "large", anchors, np.flatnonzero(is_there)))
     return np.flatnonzero(np.bincount(numbers[is_there])), num_spans
 
 
 def mark(sides: Sides, run: Run) -> int:
-    keys, anchors = sides.load("keys"), sides.anchors("small", run)
-    found = np.flatnonzero(sides.load("hits")[np.searchsorted(keys, anchors.keys)])
-    return sides.write_spans("small", run, _spans(sides, "small", anchors, found))
+    anchors = sides.anchors("small", run, KeyTable(sides.load("hit_table")))
+    _, is_hit = _places_among(sides.load("hits"), anchors.keys)
+    return sides.write_spans("small", run, _spans(sides, "small", anchors, np.flatnonzero(is_hit)))
 
 
 def _spans(sides: Sides, side: SideName, anchors: RunAnchors, found: Positions) -> Records:
@@ -218,14 +219,14 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
     return found
 
 
-def _runs(matches: Records) -> list[StartRun]:
+def _runs(matches: Records) -> StartRuns:
     return runs_of_starts(matches["start"].astype(np.int64), matches["twin"].astype(np.int64))
 
 
-def runs_of_starts(starts: Positions, twins: Positions) -> list[StartRun]:
+def runs_of_starts(starts: Positions, twins: Positions) -> StartRuns:
     edges = np.flatnonzero((np.diff(starts) != 1) | (np.diff(twins) != 0)) + 1
     firsts, lasts = np.concatenate(([0], edges)), np.concatenate((edges - 1, [len(starts) - 1]))
-    return list(zip(starts[firsts].tolist(), starts[lasts].tolist(), twins[firsts].tolist(), strict=True))
+    return np.stack((starts[firsts], starts[lasts], twins[firsts]), axis=1).astype(np.int32).tobytes()
 
 
 def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:

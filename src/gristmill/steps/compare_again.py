@@ -17,7 +17,7 @@ import numpy as np
 from gristmill.grouping.leakage import MIN_DISTINCT_IDS, Positions, counted_from, ranges_of
 from gristmill.records import Cut, PreparedDocument, Range
 from gristmill.steps.blocks import IdReader
-from gristmill.steps.compare import Shared, StartRun, runs_of_starts
+from gristmill.steps.compare import Shared, StartRuns, runs_of_starts
 from gristmill.steps.context import Context
 from gristmill.steps.remembering import recall, remember
 
@@ -46,7 +46,7 @@ class Twin(msgspec.Struct, frozen=True, array_like=True):
 
 class KnownShared(msgspec.Struct, frozen=True, array_like=True):
     cuts: tuple[Cut, ...]
-    runs: list[StartRun]
+    runs: StartRuns
     """Twins by their number among all."""
 
 
@@ -63,8 +63,8 @@ class _Starts(NamedTuple):
     twins: Positions
 
     @classmethod
-    def of(cls, runs: Sequence[StartRun]) -> "_Starts":
-        first, last, twin = np.array(runs, np.int64).reshape(-1, 3).T
+    def of(cls, runs: StartRuns) -> "_Starts":
+        first, last, twin = _rows(runs).T
         counts = last - first + 1
         return cls(counted_from(first, counts), np.repeat(twin, counts))
 
@@ -84,17 +84,15 @@ class _Train:
         self.new = [number for number, one in enumerate(self.ids) if one not in before.train]
         self.numbers = np.array([number_of.get(twin.identity, NOBODY) for twin in before.twins], np.int64)
         """Of the twins that are known from before; NOBODY for one that is gone."""
-        self._numbers: list[int] = self.numbers.tolist()
         keys = [document.key for document in documents]
         self.places = np.array([bisect_right(keys, (twin.repo, twin.path)) - 1 for twin in before.twins], np.int64)
         """The last one that is not behind it."""
 
-    def followed(self, runs: Sequence[StartRun]) -> list[StartRun] | None:
+    def followed(self, runs: StartRuns) -> StartRuns | None:
         """The same with the numbers of today; None where a twin is gone."""
-        numbers = [self._numbers[twin] for _, _, twin in runs]
-        if NOBODY in numbers:
-            return None
-        return [(first, last, number) for (first, last, _), number in zip(runs, numbers, strict=True)]
+        rows = _rows(runs)
+        numbers = self.numbers[rows[:, 2]]
+        return None if np.any(numbers == NOBODY) else _with_twins(rows, numbers)
 
     def merged(self, old: _Starts, new: _Starts) -> _Starts | None:
         """Twins of `old` are known ones, of `new` they are new; None: who has a 50-gram first cannot be told."""
@@ -137,7 +135,7 @@ def compare_again(
             if runs is not None:
                 known[number] = KnownShared(was.cuts, runs)
                 continue
-            old, more = _Starts.of(was.runs), _Starts.of(found[index].runs if index in found else ())
+            old, more = _Starts.of(was.runs), _Starts.of(found[index].runs if index in found else b"")
             merged = train.merged(old, more)
             if merged is not None:
                 has_grown = len(merged.starts) > len(old.starts)
@@ -149,7 +147,7 @@ def compare_again(
                 known[number] = _known(ranges, merged, documents)
     rest = [number for number in range(len(held_out)) if number not in known]
     found = compare([held_out[number] for number in rest], documents, is_any=False) if rest else {}
-    known |= {number: KnownShared((), []) for number in rest}
+    known |= {number: KnownShared((), b"") for number in rest}
     known |= {rest[index]: KnownShared(shared.cuts, shared.runs) for index, shared in found.items()}
     remember(path, context.prepare_key, _compared(train, {ids[number]: one for number, one in known.items()}))
     return {number: one.cuts for number, one in sorted(known.items()) if one.cuts}
@@ -158,19 +156,30 @@ def compare_again(
 def _known(ranges: Sequence[Range], shared: _Starts, documents: Documents) -> KnownShared:
     twins = shared.twins[np.searchsorted(shared.starts, [start for start, _ in ranges])].tolist()
     cuts = [Cut(start, end, documents[twin].name) for (start, end), twin in zip(ranges, twins, strict=True)]
-    return KnownShared(tuple(cuts), runs_of_starts(*shared) if len(shared.starts) else [])
+    return KnownShared(tuple(cuts), runs_of_starts(*shared) if len(shared.starts) else b"")
 
 
 def _compared(train: _Train, known: Mapping[Identity, KnownShared]) -> Compared:
     """With twins by their number among those that are twins of any."""
-    numbers = sorted({twin for one in known.values() for _, _, twin in one.runs})
-    place = {number: at for at, number in enumerate(numbers)}
+    is_twin = np.zeros(len(train.ids), np.bool_)
+    for one in known.values():
+        is_twin[_rows(one.runs)[:, 2]] = True
+    places = np.cumsum(is_twin) - 1
+    numbers = np.flatnonzero(is_twin).tolist()
     twins = [Twin(train.documents[one].repo, train.documents[one].path, train.ids[one]) for one in numbers]
     held_out = {
-        identity: KnownShared(one.cuts, [(first, last, place[twin]) for first, last, twin in one.runs])
+        identity: KnownShared(one.cuts, _with_twins(rows := _rows(one.runs), places[rows[:, 2]]))
         for identity, one in known.items()
     }
     return Compared(set(train.ids), twins, held_out)
+
+
+def _rows(runs: StartRuns) -> Positions:
+    return np.frombuffer(runs, np.int32).reshape(-1, 3).astype(np.int64)
+
+
+def _with_twins(rows: Positions, twins: Positions) -> StartRuns:
+    return np.column_stack((rows[:, :2], twins)).astype(np.int32).tobytes()
 
 
 def _identity(document: PreparedDocument) -> Identity:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from gristmill.grouping.leakage import Anchors, Positions
+from gristmill.grouping.leakage import Anchors, KeyTable, Positions
 from gristmill.grouping.signatures import NUM_BANDS, Keys
 from gristmill.layout import write_atomically
 from gristmill.records import DocumentFacts, Drop, PreparedDocument
@@ -77,7 +77,7 @@ def _anchor_bytes(anchors: Anchors) -> bytes:
     )
 
 
-def _anchors(content: bytes, rows: Sequence[int] | None) -> Anchors:
+def _anchors(content: bytes, rows: Sequence[int] | None, table: KeyTable | None) -> Anchors:
     num_texts = int.from_bytes(content[:4], "little")
     counts = np.frombuffer(content, np.uint32, num_texts, 4).astype(np.int64)
     total = int(counts.sum())
@@ -88,10 +88,16 @@ def _anchors(content: bytes, rows: Sequence[int] | None) -> Anchors:
         is_wanted[list(rows)] = True
         chosen = np.repeat(is_wanted, counts)
         counts, steps, keys = counts[is_wanted], steps[chosen], keys[chosen]
+    found = table.may_hold(keys) if table is not None else None
+    if found is not None and not found.any():  # most parts, where little has changed
+        return Anchors(np.zeros_like(counts), np.zeros(0, np.uint32), keys[:0])
     sums = np.cumsum(steps, dtype=np.uint32)
     firsts = _firsts(counts)
-    before = np.repeat(sums[firsts] - steps[firsts], counts[counts > 0])
-    return Anchors(counts, sums - before, keys)
+    positions = sums - np.repeat(sums[firsts] - steps[firsts], counts[counts > 0])
+    if found is None:
+        return Anchors(counts, positions, keys)
+    texts = np.repeat(np.arange(len(counts)), counts)[found]
+    return Anchors(np.bincount(texts, minlength=len(counts)), positions[found], keys[found])
 
 
 def _firsts(counts: Positions) -> Positions:
@@ -140,9 +146,9 @@ class PartReader:
     def bands(self) -> Keys:
         return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)
 
-    def anchors(self, rows: Sequence[int] | None = None) -> Anchors:
-        """Of all texts, or of those in these rows, ascending."""
-        return _anchors(self._read(ANCHORS), rows)
+    def anchors(self, rows: Sequence[int] | None = None, table: KeyTable | None = None) -> Anchors:
+        """Of all texts, or of those in these rows, ascending; with a table, only those that it may hold."""
+        return _anchors(self._read(ANCHORS), rows, table)
 
     def documents(self) -> list[PreparedDocument]:
         """Words that many have in common are one in memory."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.grouping.leakage import MIN_DISTINCT_IDS, BlockKeys, Positions, span_keys, stretches_around
+from gristmill.grouping.leakage import MIN_DISTINCT_IDS, BlockKeys, KeyTable, Positions, span_keys, stretches_around
 from gristmill.grouping.signatures import Ids
 from gristmill.layout import write_atomically
 from gristmill.records import StoredText
@@ -71,13 +71,13 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return read_ids(self.prepared, stored, self.vocab_size)
 
-    def anchors(self, side: SideName, run: Run) -> "RunAnchors":
-        """Read from the parts, which the texts of a run share with their neighbours."""
+    def anchors(self, side: SideName, run: Run, table: KeyTable | None = None) -> "RunAnchors":
+        """Read from the parts, which the texts of a run share with their neighbours; those that a table may hold."""
         places = self.load(side)[run.first : run.end]
         texts, positions, keys = [], [], []
         for part, group in groupby(enumerate(places.tolist(), run.first), key=lambda item: item[1][0]):
             numbers, rows = zip(*((number, place[1]) for number, place in group), strict=True)
-            anchors = PartReader(self.prepared, self.parts[part]).anchors(rows)
+            anchors = PartReader(self.prepared, self.parts[part]).anchors(rows, table)
             texts.append(np.repeat(numbers, anchors.counts))
             positions.append(anchors.positions)
             keys.append(anchors.keys)
