@@ -244,6 +244,9 @@ def prepare_with_trouble(context, batch):
     if stuck_on.exists() and ray.get_runtime_context().get_node_id() == stuck_on.read_text():
         mark(folder, "stuck")
         time.sleep(600)
+    deadline = time.monotonic() + 20
+    while stuck_on.exists() and not num_marks(folder, "stuck") and time.monotonic() < deadline:
+        time.sleep(0.05)  # until that node has one too
     return prepare(context, batch)
 
 
