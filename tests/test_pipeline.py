@@ -511,6 +511,7 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
     ]
     codes = []
     for delay in (0.05, 0.3, 0.5, 0.7, 0.9, 1.2):
+        shutil.rmtree(tmp_path / "out.work", ignore_errors=True)  # else the next one is done before it is interrupted
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             time.sleep(delay)
             process.send_signal(kind)
@@ -529,7 +530,7 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
         if out.exists():
             assert sum(len(rows) for rows in open_dataset(out).values()) > 0
             shutil.rmtree(out)
-    assert not codes or 130 in codes
+    assert codes in ([], [-kind]) or 130 in codes
     make(corpus, out)
     make(corpus, tmp_path / "undisturbed")
     assert contents(out) == contents(tmp_path / "undisturbed")
