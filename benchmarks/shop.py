@@ -68,8 +68,8 @@ def simulate(tasks: Tasks, pool: Pool) -> Flow:
     number = max(1, round(tasks.number))
     drawn = min(number, max(MIN_DRAWN, DRAWN_PER_WORKER * pool.workers))
     rng = random.Random(SEED)
-    todo = [tasks.seconds * one for one in rng.choices(tasks.spread, k=drawn)]
-    shop = Shop(pool, todo, tasks.driver_seconds, number / drawn, rng)
+    waiting = [tasks.seconds * one for one in rng.choices(tasks.spread, k=drawn)]
+    shop = Shop(pool, waiting, tasks.driver_seconds, number / drawn, rng)
     done_at = shop.run()
     quarter, rest = drawn // 4, number - drawn
     middle = done_at[3 * quarter] - done_at[quarter] if rest else 1.0
@@ -81,10 +81,10 @@ class Shop:
     """Workers, each with a task and one ahead; a driver; machines that die and come back."""
 
     def __init__(
-        self, pool: Pool, todo: list[float], driver_seconds: float, times_as_many: float, rng: random.Random
+        self, pool: Pool, waiting: list[float], driver_seconds: float, times_as_many: float, rng: random.Random
     ) -> None:
         setting = pool.setting
-        self.cores, self.rng, self.todo, self.driver_seconds = setting.cores, rng, todo, driver_seconds
+        self.cores, self.rng, self.waiting, self.driver_seconds = setting.cores, rng, waiting, driver_seconds
         self.death_rate = setting.deaths_per_day / 86_400 * times_as_many
         self.replaced_seconds = setting.replaced_seconds / times_as_many
         self.speed = [
@@ -103,7 +103,7 @@ class Shop:
 
     def run(self) -> list[float]:
         """When each task got done."""
-        total, done_at = len(self.todo), list[float]()
+        total, done_at = len(self.waiting), list[float]()
         for machine in range(len(self.lives)):
             self.start_machine(0.0, machine)
         while len(done_at) < total:
@@ -125,7 +125,7 @@ class Shop:
         self.lives[machine] += 1
         for worker in self.workers_of(machine):
             self.num_lost += bool(self.at[worker])
-            self.todo += self.at[worker]
+            self.waiting += self.at[worker]
             self.at[worker].clear()
             self.idle.discard(worker)
         heappush(self.events, (now + self.replaced_seconds, next(self.order), -machine - 1, -1))
@@ -145,7 +145,7 @@ class Shop:
 
     def hand(self, now: float, worker: int) -> None:
         """One task more, once the driver comes to it."""
-        if not self.todo:
+        if not self.waiting:
             if not self.at[worker]:
                 self.idle.add(worker)
                 self.first_idle_at = min(self.first_idle_at, now)
@@ -153,7 +153,7 @@ class Shop:
         self.idle.discard(worker)
         self.driver_at = max(self.driver_at, now) + self.driver_seconds
         self.arrived[worker] = self.driver_at
-        self.at[worker].append(self.todo.pop())
+        self.at[worker].append(self.waiting.pop())
         if len(self.at[worker]) == 1:
             self.begin(now, worker)
 

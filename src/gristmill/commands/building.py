@@ -1,9 +1,10 @@
 """gristmill build"""
 
+import importlib
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import parse_settings, parser_for, print_notes, signals_held
+from gristmill.commands.parsing import parse_settings, parser_for, print_summary, signals_held
 from gristmill.configuring import load_config
 
 
@@ -15,11 +16,7 @@ def build(arguments: Sequence[str]) -> int:
     given, values = parse_settings(parser, arguments, "the summary")
     config = load_config(values, given.config)
     with signals_held("gristmill.pipeline"):
-        from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
+        importlib.import_module("gristmill.summary")
     manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
-    if given.json:
-        print(summary_json(manifest, config.out))
-    elif not given.quiet:
-        print(summary_text(manifest, config.out))
-    print_notes(manifest.warnings, quiet=given.quiet)
+    print_summary(manifest, config.out, given)
     return 0

@@ -8,11 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from gristmill.errors import ConfigError
 from gristmill.naming import printable
 from gristmill.options import add_options, all_options
+
+if TYPE_CHECKING:
+    from gristmill.manifest import Manifest
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,6 +66,16 @@ def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Nam
 def add_output_options(parser: "Parser", what: str) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
+
+
+def print_summary(manifest: "Manifest", out: str, given: argparse.Namespace) -> None:
+    from gristmill.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
+
+    if given.json:
+        print(summary_json(manifest, out))
+    elif not given.quiet:
+        print(summary_text(manifest, out))
+    print_notes(manifest.warnings, quiet=given.quiet)
 
 
 def print_notes(warnings: Sequence[str], *, quiet: bool) -> None:

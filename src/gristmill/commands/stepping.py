@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gristmill
-from gristmill.commands.parsing import parse_settings, parser_for, print_notes, signals_held
+from gristmill.commands.parsing import parse_settings, parser_for, print_summary, signals_held
 from gristmill.configuring import load_config
 from gristmill.errors import ConfigError
 
@@ -49,13 +49,8 @@ def finish(arguments: Sequence[str]) -> int:
     given, config = _parsed("finish", "Step 4 of 4, once: digests, files.jsonl, the manifest.", arguments)
     with signals_held("gristmill.byhand"):
         from gristmill.byhand import finish_all  # noqa: PLC0415
-        from gristmill.summary import summary_json, summary_text  # noqa: PLC0415
     manifest = finish_all(config, _progress(given))
-    if given.json:
-        print(summary_json(manifest, config.out))
-    elif not given.quiet:
-        print(summary_text(manifest, config.out))
-    print_notes(manifest.warnings, quiet=given.quiet)
+    print_summary(manifest, config.out, given)
     return 0
 
 

@@ -59,7 +59,7 @@ def write_part(path: Path, part: Part) -> None:
     tables.append(encode(part.keys))
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
-    write_atomically(path, [*content, digest_of([path.name.encode(), *content])])
+    write_atomically(path, [*content, _digest([path.name.encode(), *content])])
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:
@@ -105,7 +105,7 @@ def _firsts(counts: Positions) -> Positions:
     return (np.cumsum(counts) - counts)[counts > 0]
 
 
-def digest_of(content: Iterable[bytes]) -> bytes:
+def _digest(content: Iterable[bytes]) -> bytes:
     digest = hashlib.sha256()
     for some in content:
         digest.update(some)

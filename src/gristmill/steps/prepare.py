@@ -42,7 +42,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class Prepared(NamedTuple):
     part: str
     num_files: int
-    is_reused: bool
     has_vanished: bool
     """A file that was listed was not there."""
     keys: bytes
@@ -90,15 +89,14 @@ def _prepare(context: Context, batch: Batch, at: "Whereabouts", known: Sequence[
     ]
     keys = [key or _file_key(context, file, one) for file, key, one in zip(batch.files, known, read, strict=True)]
     name = key_of(keys)[:40] + SUFFIX
-    is_reused = is_whole(context.prepared / name)
-    if not is_reused:
+    if not is_whole(context.prepared / name):
         part = _part(context, batch, read, keys, at)
         if part is None:
             return None
         write_part(context.prepared / name, part)
     has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
     contents = (NOT_READ if isinstance(one, Drop) else key for key, one in zip(keys, read, strict=True))
-    return Prepared(name, len(batch.files), is_reused, has_vanished, b"".join(contents))
+    return Prepared(name, len(batch.files), has_vanished, b"".join(contents))
 
 
 class Whereabouts:

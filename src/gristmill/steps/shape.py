@@ -22,22 +22,22 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     sha256: bytes
     crc32: int
     """Of the same bytes, quick to take again when they are read back."""
-    is_reused: bool
     frames: list[Frame] | None = None
     """Of a compressed piece: where it goes is known only once those before it are, so it lies in a file of its own."""
 
 
 def shape(context: Context, task: Task) -> ShapedPiece:
     """Written to its place; one that an earlier build has written is taken from there."""
-    piece, known = task.piece, task.known
+    piece, known, place = task.piece, task.known, context.dataset / task.piece.file
     content = known.read() if known is not None else None
+    is_in_place = False
     if known is not None and content is not None:
+        is_in_place = known.lies_at(place, piece.offset)
         shaped = ShapedPiece(
             num_rows=known.num_rows,
             num_bytes=known.num_bytes,
             sha256=known.sha256,
             crc32=zlib.crc32(content),
-            is_reused=True,
             frames=known.frames,
         )
     else:
@@ -49,8 +49,7 @@ def shape(context: Context, task: Task) -> ShapedPiece:
         raise GristmillError(
             f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced."
         )
-    place = context.dataset / piece.file
-    if not (shaped.is_reused and known is not None and known.lies_at(place, piece.offset)):
+    if not is_in_place:
         _write_at(place, content, piece.offset)
     return shaped
 
@@ -75,7 +74,6 @@ def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
         num_bytes=len(content),
         sha256=digest,
         crc32=zlib.crc32(content),
-        is_reused=False,
         frames=frames,
     )
     return content, shaped
