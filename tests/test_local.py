@@ -228,9 +228,12 @@ def test_a_task_alone_has_a_process_of_its_own_that_ends(workers):
 
 def test_the_others_go_on_beside_a_task_alone(tmp_path):
     with LocalRunner(2) as runner:
-        tasks = [Task(0, tmp_path, wait_for="19"), *(Task(number, tmp_path) for number in range(1, 20))]
-        done = list(runner.as_done(do, tasks, is_alone=lambda task: task.number == 0))
-    assert done[-1] == (0, 0)
+        tasks = [Task(0, tmp_path, wait_for="the others"), *(Task(number, tmp_path) for number in range(1, 20))]
+        results = runner.as_done(do, tasks, is_alone=is_first)
+        others = [next(results) for _ in range(19)]
+        assert sorted(others) == [(number, number) for number in range(1, 20)]
+        (tmp_path / "the others").touch()
+        assert list(results) == [(0, 0)]
 
 
 def test_tasks_alone_run_one_at_a_time(tmp_path):
