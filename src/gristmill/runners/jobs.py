@@ -8,7 +8,7 @@ tasks ──► next_job ──► a worker ──► done
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from gristmill.runners.runner import ATTEMPTS, SECONDS_PER_TASK, TaskFailed
@@ -34,6 +34,11 @@ class Run:
         self.error: Exception | None = None
         self.is_drawn_up = False
         self.is_given_up = False
+
+    @cached_property
+    def packed_function(self) -> bytes:
+        """For other processes. It may carry a lot, so each is told once, and not with every task."""
+        return pickle.dumps(self.function)
 
     def draw(self) -> "Job | None":
         for number, task in self._tasks:
@@ -62,8 +67,8 @@ class Job:
 
     @cached_property
     def message(self) -> bytes:
-        """To a worker process."""
-        return pickle.dumps((self.run.function, self.task))
+        """To a worker process that has the function."""
+        return pickle.dumps(self.task)
 
     def answer(self, result: Any, error: Exception | None) -> None:
         if error is None:
@@ -82,3 +87,10 @@ class Job:
         """To be handed out next."""
         if not self.run.is_given_up:
             (self.run.alone if self.is_alone else self.run.waiting).appendleft(self)
+
+
+@lru_cache(1)
+def unpacked(function: bytes) -> Callable[[Any], Any]:
+    """At the other end."""
+    unpacked: Callable[[Any], Any] = pickle.loads(function)  # noqa: S301 - from the process that started this one
+    return unpacked

@@ -121,9 +121,9 @@ class LocalRunner(Runner):
     def _hand_out(self, run: Run) -> None:
         while self._pool:
             worker = min(self._pool, key=lambda worker: len(worker.jobs))
-            if not worker.has_room(TASKS_AHEAD_PER_WORKER, 0) or (job := run.next_job()) is None:
+            if not worker.has_room(TASKS_AHEAD_PER_WORKER) or (job := run.next_job()) is None:
                 break
-            if not worker.has_room(TASKS_AHEAD_PER_WORKER, len(job.message)):
+            if not worker.has_room_for(job):
                 job.hand_back()
                 break
             worker.hand(job)

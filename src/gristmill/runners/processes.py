@@ -20,12 +20,14 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 
 from gristmill.errors import GristmillError
-from gristmill.runners.jobs import Job
+from gristmill.runners.jobs import Job, Run, unpacked
 
 SECONDS_TO_END = 5.0
 LAST_MESSAGE = b""
+FUNCTION, TASK = b"f", b"t"
+"""What a message begins with: what is to be done from now on, or to what."""
 MAX_QUEUED_BYTES = 1 << 16
-"""Of a task that is sent to a worker at work. What is larger could fill the pipe, and the parent would have to wait
+"""Of what is sent to a worker at work. What is larger could fill the pipe, and the parent would have to wait
 until the worker reads, which one that computes without letting go of the interpreter does not."""
 
 
@@ -41,6 +43,8 @@ class Worker:
         self.process, self.pipe, self._start_method = process, pipe, start_method
         self.jobs: deque[Job] = deque()
         """Handed out and not answered yet; the worker is at the first."""
+        self._run: Run | None = None
+        """Whose function it was told last."""
         self._first_job_at = 0.0
         self._has_answered = False
 
@@ -74,15 +78,23 @@ class Worker:
         """After its end: a script without a main guard ends a spawned process while that imports it."""
         return self._start_method == "spawn" and self.process.exitcode == 1 and not self._has_answered
 
-    def has_room(self, num_ahead: int, num_bytes: int) -> bool:
-        return len(self.jobs) < (num_ahead if num_bytes <= MAX_QUEUED_BYTES else 1)
+    def has_room(self, num_ahead: int) -> bool:
+        return len(self.jobs) < num_ahead
+
+    def has_room_for(self, job: Job) -> bool:
+        """Beside those that it has."""
+        num_bytes = len(job.message) + (len(job.run.packed_function) if job.run is not self._run else 0)
+        return not self.jobs or num_bytes <= MAX_QUEUED_BYTES
 
     def hand(self, job: Job) -> None:
         if not self.jobs:
             self._first_job_at = time.monotonic()
         self.jobs.append(job)
         with suppress(OSError):  # it died: whatever it still answered comes first, then the end of file
-            self.pipe.send_bytes(job.message)
+            if job.run is not self._run:
+                self.pipe.send_bytes(FUNCTION + job.run.packed_function)
+                self._run = job.run
+            self.pipe.send_bytes(TASK + job.message)
 
     def receive(self) -> tuple[Job, Answer]:
         """EOFError or OSError where it died."""
@@ -118,19 +130,23 @@ def _work(pipe: Connection) -> None:
     # Tasks are taken in by a thread of their own: were both sides to wait for the other to read, neither would.
     messages: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_take_in, args=(pipe, messages), daemon=True).start()
+    function = b""
     while message := messages.get():
-        answer = _answer_to(message)
+        if message.startswith(FUNCTION):
+            function = message[1:]
+            continue
+        answer = _answer_to(function, message[1:])
         try:
             pipe.send_bytes(answer)
         except OSError:
             return
 
 
-def _answer_to(message: bytes) -> bytes:
+def _answer_to(function: bytes, task: bytes) -> bytes:
     """What the function makes of the task, or the error that it raised, pickled."""
     try:
-        function, task = pickle.loads(message)  # noqa: S301 - from the process that started this one
-        return pickle.dumps(Answer(function(task), None))
+        result = unpacked(function)(pickle.loads(task))  # noqa: S301 - from the process that started this one
+        return pickle.dumps(Answer(result, None))
     except Exception as error:  # noqa: BLE001 - it is raised again in the parent
         return pickle.dumps(Answer(None, to_be_raised_again(error)))
 

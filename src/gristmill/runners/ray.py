@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gristmill.errors import InputError, MissingExtraError, OutputError
-from gristmill.runners.jobs import Job, Run
+from gristmill.runners.jobs import Job, Run, unpacked
 from gristmill.runners.local import num_cores
 from gristmill.runners.probing import Probe, Sight, look, refuse, refuse_unseen
 from gristmill.runners.processes import SECONDS_TO_END, Answer, to_be_raised_again
@@ -94,7 +94,7 @@ class RayRunner(Runner):
         is_alone: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         run = Run(function, tasks, seconds_for, is_alone)
-        flight = _Flight(self._ray, self._ray.put((function, self._probes)))
+        flight = _Flight(self._ray, self._ray.put((run.packed_function, self._probes)))
         try:
             while True:
                 while flight.num_jobs < self._max_in_flight() and (job := run.next_job()) is not None:
@@ -260,13 +260,13 @@ class _Flight:
             self._ray.wait(streams, num_returns=len(streams), timeout=SECONDS_TO_END)
 
 
-def _do(shared: tuple[Callable[[Any], Any], tuple[Probe, ...]], task: Any) -> Iterator[Answer | None]:
+def _do(shared: tuple[bytes, tuple[Probe, ...]], task: Any) -> Iterator[Answer | None]:
     """On a node: says that it starts, then what came of it."""
     yield None
     function, probes = shared
     try:
         refuse_unseen(probes, _address_here)
-        answer = Answer(function(task), None)
+        answer = Answer(unpacked(function)(task), None)
     except Exception as error:  # noqa: BLE001 - it is raised again in the driver
         answer = Answer(None, to_be_raised_again(error))
     yield answer

@@ -87,11 +87,11 @@ def compare(
     if not num_spans:
         return {}
     sides = msgspec.structs.replace(sides, num_partition_bits=num_partition_bits(num_spans))
-    found = _shared_ranges(sides, runs, "small", map_tasks)
-    if cut == "large":
+    if cut == "large" and sides.min_distinct > 1:  # else all of it counts
+        found = _shared_ranges(sides, runs, "small", map_tasks)
         for _ in map_tasks(partial(narrow, sides), zip(runs["small"], found, strict=True)):
             pass
-        found = _shared_ranges(sides, runs, "large", map_tasks)
+    found = _shared_ranges(sides, runs, cut, map_tasks)
     twins = texts[OTHER_SIDE[cut]]
     return {
         text: Shared(tuple(Cut(start, end, twins[twin].name) for start, end, twin in ranges), runs)

@@ -61,9 +61,16 @@ def decontaminate(
 def _compare_splits(
     context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
 ) -> dict[int, Shared]:
-    sides = _sides(context, "any" if is_any else "splits", held_out, train)
-    sides = msgspec.structs.replace(sides, min_distinct=1) if is_any else sides
+    if not is_any:
+        return compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut="small")
+    sides = msgspec.structs.replace(_sides(context, "any", held_out, train), min_distinct=1)
+    if _num_tokens(train) < _num_tokens(held_out):  # either may be the small side where all that is shared counts
+        return compare(train, held_out, sides, map_tasks, cut="large")
     return compare(held_out, train, sides, map_tasks, cut="small")
+
+
+def _num_tokens(documents: Documents) -> int:
+    return sum(document.num_tokens for document in documents)
 
 
 def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:

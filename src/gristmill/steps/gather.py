@@ -17,7 +17,7 @@ from gristmill.manifest import FileFacts
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
 from gristmill.steps.pieces import KnownPiece, PieceLog, Task
-from gristmill.steps.shape import ShapedPiece, compressed_file
+from gristmill.steps.shape import ShapedPiece, take_compressed
 
 BYTES_AT_ONCE = 1 << 22
 
@@ -47,7 +47,7 @@ class DataFiles:
         if self._open is None or self._open.name != piece.file:
             self._close_file()
             self._open = _DataFile(self._context.dataset, piece)
-        compressed = compressed_file(self._context, task) if shaped.frames is not None else None
+        compressed = take_compressed(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._open.add(shaped, compressed)
         self._log.add(
             KnownPiece(
@@ -77,15 +77,13 @@ class _DataFile:
         self._num_rows = 0
         self._frames: list[Frame] = []
 
-    def add(self, shaped: ShapedPiece, compressed: Path | None) -> int:
+    def add(self, shaped: ShapedPiece, compressed: bytes | None) -> int:
         """Where it begins."""
         offset = self._num_bytes
         self._num_rows += shaped.num_rows
         if compressed is not None:
-            content = compressed.read_bytes()
-            crc32 = zlib.crc32(content)
-            self._append(content)
-            compressed.unlink()
+            crc32 = zlib.crc32(compressed)
+            self._append(compressed)
             self._frames += shaped.frames or []
         else:
             crc32 = self._read_back(shaped.num_bytes)

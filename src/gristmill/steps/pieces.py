@@ -44,14 +44,17 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def read(self) -> bytes | None:
         """Its bytes, if they are what they were."""
         try:
-            descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+            content = self.read_as_it_is()
         except OSError:
             return None
+        return content if hashlib.sha256(content).digest() == self.sha256 else None
+
+    def read_as_it_is(self) -> bytes:
+        descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            content = read_at(descriptor, self.num_bytes, self.offset)
+            return read_at(descriptor, self.num_bytes, self.offset)
         finally:
             os.close(descriptor)
-        return content if hashlib.sha256(content).digest() == self.sha256 else None
 
 
 class Task(NamedTuple):

@@ -23,11 +23,13 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     crc32: int
     """Of the same bytes, quick to take again when they are read back."""
     frames: list[Frame] | None = None
-    """Of a compressed piece: where it goes is known only once those before it are, so it lies in a file of its own."""
+    """Of a compressed piece: where it goes is known only once those before it are, so it is copied there later."""
+    is_taken_over: bool = False
+    """It lies where an earlier build has written it."""
 
 
 def shape(context: Context, task: Task) -> ShapedPiece:
-    """Written to its place; one that an earlier build has written is taken from there."""
+    """Written to its place, unless it is there already; one that an earlier build has written is taken from there."""
     piece, known, place = task.piece, task.known, context.dataset / task.piece.file
     content = known.read() if known is not None else None
     is_in_place = False
@@ -39,11 +41,13 @@ def shape(context: Context, task: Task) -> ShapedPiece:
             sha256=known.sha256,
             crc32=zlib.crc32(content),
             frames=known.frames,
+            is_taken_over=True,
         )
     else:
         content, shaped = _shaped(context, task)
     if shaped.frames is not None:
-        write_atomically(compressed_file(context, task), content)
+        if not shaped.is_taken_over:
+            write_atomically(_compressed_file(context, task), content)
         return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(
@@ -54,7 +58,17 @@ def shape(context: Context, task: Task) -> ShapedPiece:
     return shaped
 
 
-def compressed_file(context: Context, task: Task) -> Path:
+def take_compressed(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
+    """From where it lies; what was only on its way is removed."""
+    if shaped.is_taken_over and task.known is not None:
+        return task.known.read_as_it_is()
+    path = _compressed_file(context, task)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def _compressed_file(context: Context, task: Task) -> Path:
     return context.scratch / f"{task.key}.zst"
 
 
