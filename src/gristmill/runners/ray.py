@@ -94,7 +94,7 @@ class RayRunner(Runner):
         is_alone: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         run = Run(function, tasks, seconds_for, is_alone)
-        flight = _Flight(self._ray, self._ray.put((run.packed_function, self._probes)))
+        flight = _Flight(self._ray, self._ray.put((self._ray.cloudpickle.dumps(function), self._probes)))
         try:
             while True:
                 while flight.num_jobs < self._max_in_flight() and (job := run.next_job()) is not None:
