@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.grouping import clusters as clusters_module
-from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters
+from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters, groups_of
 from gristmill.grouping.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
 
 
@@ -24,7 +24,7 @@ def jaccard(one, other):
 
 def clusters_by(keys, ids_of):
     grams = GramSets(ids_of)
-    return find_clusters(keys.T, len(keys), cache(lambda pair: grams.jaccard(*pair)))
+    return find_clusters(groups_of(keys.T), len(keys), cache(lambda pair: grams.jaccard(*pair)))
 
 
 def clusters_of(documents):

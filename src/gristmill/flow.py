@@ -153,7 +153,7 @@ def prepare_all(
                 if answer.has_vanished:
                     anchors.refuse_vanished()
                 parts[waiting[number].index] = answer.part
-                stamps.add(waiting[number].files, answer.keys)
+                stamps.add(answer.stamps, answer.keys)
                 step.advance(answer.num_files)
             waiting = failed
     stamps.write(context)

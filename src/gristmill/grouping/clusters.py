@@ -20,6 +20,8 @@ CACHE_BYTES = 32 << 20
 
 Pair = tuple[int, int]
 """Numbers of documents, the smaller one first."""
+Group = bytes
+"""Numbers of documents that share a key, ascending, as int32: there may be millions."""
 
 
 class UnionFind:
@@ -99,22 +101,26 @@ def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, 
     return {pair: grams.jaccard(*pair) for pair in pairs}
 
 
-def find_clusters(bands: Iterable[Keys], num_documents: int, similarity: Callable[[Pair], float]) -> list[Cluster]:
-    """`bands`: of each, the documents' keys. Clusters of two and more, by their first."""
+def groups_of(bands: Iterable[Keys]) -> list[Group]:
+    """`bands`: of each, the documents' keys. The same few share many keys, and are looked at once."""
+    return list(dict.fromkeys(group for keys in bands for group in _same_key(keys)))
+
+
+def find_clusters(groups: Iterable[Group], num_documents: int, similarity: Callable[[Pair], float]) -> list[Cluster]:
+    """Clusters of two and more, by their first."""
     sets = UnionFind(num_documents)
-    for keys in bands:
-        for members in _same_key(keys):
-            representatives: list[int] = []
-            for member in members:
-                if any(sets.find(member) == sets.find(one) for one in representatives):
-                    continue
-                for one in representatives:
-                    if similarity((one, member)) >= MIN_JACCARD:
-                        sets.join(one, member)
-                        break
-                else:
-                    if len(representatives) < MAX_REPRESENTATIVES:
-                        representatives.append(member)
+    for group in groups:
+        representatives: list[int] = []
+        for member in np.frombuffer(group, np.int32).tolist():
+            if any(sets.find(member) == sets.find(one) for one in representatives):
+                continue
+            for one in representatives:
+                if similarity((one, member)) >= MIN_JACCARD:
+                    sets.join(one, member)
+                    break
+            else:
+                if len(representatives) < MAX_REPRESENTATIVES:
+                    representatives.append(member)
     return [_cluster(members, similarity) for members in sets.sets() if len(members) > 1]
 
 
@@ -123,10 +129,10 @@ def _cluster(members: Sequence[int], similarity: Callable[[Pair], float]) -> Clu
     return Cluster(first, tuple(Twin(member, similarity((first, member))) for member in others))
 
 
-def _same_key(keys: Keys) -> Iterator[list[int]]:
-    """Numbers of the documents that share a key, ascending."""
-    order = np.argsort(keys, kind="stable")
+def _same_key(keys: Keys) -> Iterator[Group]:
+    order = np.argsort(keys, kind="stable").astype(np.int32)
     is_new = np.concatenate(([True], keys[order][1:] != keys[order][:-1], [True]))
     edges = np.flatnonzero(is_new)
-    for run in np.flatnonzero(np.diff(edges) > 1).tolist():
-        yield order[edges[run] : edges[run + 1]].tolist()
+    runs = np.flatnonzero(np.diff(edges) > 1)
+    for first, end in zip(edges[runs].tolist(), edges[runs + 1].tolist(), strict=True):
+        yield order[first:end].tobytes()

@@ -14,7 +14,7 @@ from gristmill.config import Config, OutputConfig
 from gristmill.errors import InputError
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster
 from gristmill.grouping.duplicates import exact_duplicates
-from gristmill.grouping.signatures import NUM_BANDS, Keys
+from gristmill.grouping.signatures import NUM_BANDS
 from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
@@ -127,10 +127,7 @@ def _clusters(context: Context, documents: Sequence[PreparedDocument], map_tasks
     """Near-duplicates, by their number among the documents."""
     path = context.scratch / "bands"
     _write_columns(path, context, documents)
-
-    def bands() -> Iterator[Keys]:
-        return (np.fromfile(path, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
-
+    bands = (np.fromfile(path, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
     return clusters_of(context, documents, bands, map_tasks)
 
 

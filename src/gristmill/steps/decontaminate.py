@@ -13,16 +13,15 @@ from gristmill.intake.benchmarks import Benchmark
 from gristmill.manifest import BenchmarkFacts, Decontamination
 from gristmill.progress import MapFunction
 from gristmill.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
-from gristmill.steps.blocks import ids_bytes, read_blocks
+from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.compare import Shared, compare
 from gristmill.steps.compare_again import Documents, compare_again
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
+from gristmill.steps.measuring import measure_cut
 from gristmill.steps.parts import FileKeys, Part, write_part
-from gristmill.steps.rows import measured
 from gristmill.steps.sides import Sides
 
-DOCUMENTS_AT_ONCE = 64
 BENCHMARKS = "../scratch/benchmarks.part"
 """As a part goes by its place from the folder of parts."""
 
@@ -138,8 +137,7 @@ def _apply(
         for document in decision.kept
         if document.key in cuts
     ]
-    runs = [changed[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(changed), DOCUMENTS_AT_ONCE)]
-    again = {document.key: document for run in map_tasks(partial(measure_again, context), runs) for document in run}
+    again = {document.key: document for document in measure_cut(context, changed, map_tasks)}
     documents = [again.get(before.key, before) for before in decision.kept]
     kept = [document for document in documents if document.num_windows]
     return kept, [document for document in documents if not document.num_windows]
@@ -148,11 +146,6 @@ def _apply(
 def _drop(document: PreparedDocument) -> Drop:
     detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
     return Drop.of(document, DropReason.CONTAMINATED, detail)
-
-
-def measure_again(context: Context, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
-    blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
-    return [measured(context, document, block) for document, block in blocks]
 
 
 def _facts(

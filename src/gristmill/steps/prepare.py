@@ -24,7 +24,7 @@ from gristmill.steps.context import Context
 from gristmill.steps.keys import key_of
 from gristmill.steps.neighbours import steady_neighbours
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, is_whole, write_part
-from gristmill.steps.reusing import NOT_READ, Ready, earlier_files, known_stamps
+from gristmill.steps.reusing import NOT_READ, Ready, earlier_files, known_stamps, stamp_leads
 from gristmill.steps.rows import measured
 
 
@@ -44,8 +44,10 @@ class Prepared(NamedTuple):
     num_files: int
     has_vanished: bool
     """A file that was listed was not there."""
+    stamps: bytes
+    """Of its files, one after the other."""
     keys: bytes
-    """Of what is in the files, one after the other; NOT_READ for one that was not read."""
+    """Of what is in them; NOT_READ for one that was not read."""
 
 
 class _Read(NamedTuple):
@@ -71,17 +73,19 @@ def prepare(context: Context, batch: Batch) -> Prepared:
     Files that have not been touched since the last build are not read, unless one of them turns out to be needed.
     """
     with Whereabouts(context.scratch, batch) as at:
-        stamps = known_stamps(context)
-        known = [
-            stamps.key_of(file) if number not in batch.given_up else None for number, file in enumerate(batch.files)
-        ]
-        prepared = _prepare(context, batch, at, known) if any(known) else None
-        prepared = prepared or _prepare(context, batch, at, [None] * len(batch.files))
+        stamps = stamp_leads(batch.files)
+        known = known_stamps(context).keys_of(stamps)
+        for number in batch.given_up:
+            known[number] = None
+        prepared = _prepare(context, batch, at, stamps, known) if any(known) else None
+        prepared = prepared or _prepare(context, batch, at, stamps, [None] * len(batch.files))
         assert prepared is not None, "all of it was read"
         return prepared
 
 
-def _prepare(context: Context, batch: Batch, at: "Whereabouts", known: Sequence[bytes | None]) -> Prepared | None:
+def _prepare(
+    context: Context, batch: Batch, at: "Whereabouts", stamps: bytes, known: Sequence[bytes | None]
+) -> Prepared | None:
     """None where a file that is known by its stamp would have to be read."""
     read = [
         _read(context, batch, at(number), file) if key is None else None
@@ -96,7 +100,7 @@ def _prepare(context: Context, batch: Batch, at: "Whereabouts", known: Sequence[
         write_part(context.prepared / name, part)
     has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
     contents = (NOT_READ if isinstance(one, Drop) else key for key, one in zip(keys, read, strict=True))
-    return Prepared(name, len(batch.files), has_vanished, b"".join(contents))
+    return Prepared(name, len(batch.files), has_vanished, stamps, b"".join(contents))
 
 
 class Whereabouts:
@@ -104,19 +108,22 @@ class Whereabouts:
 
     def __init__(self, scratch: Path, batch: Batch) -> None:
         self._path = scratch / f"{batch.index:08d}.at"
+        self._descriptor: int | None = None
 
     def __enter__(self) -> Self:
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
         if error is None:
             self._path.unlink(missing_ok=True)
 
     def __call__(self, number: int) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
         return number
 

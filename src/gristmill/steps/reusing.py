@@ -5,7 +5,7 @@ have been prepared before, and are found one by one in the earlier parts.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,7 @@ INDEX = "files"
 STAMPS = "stamps"
 KEY_BYTES = 16
 LEAD_BYTES = 8
+NO_LEAD = 0
 NOT_READ = bytes(KEY_BYTES)
 PARTS_AT_HAND = 4
 
@@ -128,17 +129,15 @@ class StampLog:
     def __init__(self) -> None:
         self._leads, self._keys = bytearray(), bytearray()
 
-    def add(self, files: Sequence[SourceFile], keys: bytes) -> None:
-        for number, file in enumerate(files):
-            key = keys[KEY_BYTES * number : KEY_BYTES * (number + 1)]
-            if file.stamp is not None and key != NOT_READ:
-                self._leads += _stamp_lead(file)
-                self._keys += key
+    def add(self, leads: bytes, keys: bytes) -> None:
+        self._leads += leads
+        self._keys += keys
 
     def write(self, context: Context) -> None:
         leads = np.frombuffer(bytes(self._leads), np.uint64)
         keys = np.frombuffer(bytes(self._keys), f"V{KEY_BYTES}")
-        order = np.argsort(leads)
+        is_of_use = (leads != NO_LEAD) & (keys != np.void(NOT_READ))
+        order = np.flatnonzero(is_of_use)[np.argsort(leads[is_of_use])]
         stamps = Stamps(leads[order].tobytes(), keys[order].tobytes())
         remember(context.folder / STAMPS, context.prepare_key, stamps)
 
@@ -148,17 +147,27 @@ class KnownStamps:
         stamps = recall(path, key, Stamps) or Stamps(b"", b"")
         self._leads, self._keys = np.frombuffer(stamps.leads, np.uint64), stamps.keys
 
-    def key_of(self, file: SourceFile) -> bytes | None:
-        if file.stamp is None:
-            return None
-        lead = np.frombuffer(_stamp_lead(file), np.uint64)[0]
-        at = int(np.searchsorted(self._leads, lead))
-        if at == len(self._leads) or self._leads[at] != lead:
-            return None
-        return self._keys[KEY_BYTES * at : KEY_BYTES * (at + 1)]
+    def keys_of(self, leads: bytes) -> list[bytes | None]:
+        wanted = np.frombuffer(leads, np.uint64)
+        if not len(self._leads):
+            return [None] * len(wanted)
+        at = np.searchsorted(self._leads, wanted)
+        at[at == len(self._leads)] = 0
+        is_known = (self._leads[at] == wanted) & (wanted != NO_LEAD)
+        return [
+            self._keys[KEY_BYTES * place : KEY_BYTES * (place + 1)] if known else None
+            for place, known in zip(at.tolist(), is_known.tolist(), strict=True)
+        ]
+
+
+def stamp_leads(files: Iterable[SourceFile]) -> bytes:
+    """Of what each is called and its stamp, one after the other; NO_LEAD for one that has none."""
+    return b"".join(map(_stamp_lead, files))
 
 
 def _stamp_lead(file: SourceFile) -> bytes:
+    if file.stamp is None:
+        return bytes(LEAD_BYTES)
     what = f"{file.repo}\0{file.path}\0{file.license}\0{file.stamp}".encode()
     return hashlib.blake2b(what, digest_size=LEAD_BYTES).digest()
 

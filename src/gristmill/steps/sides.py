@@ -3,7 +3,6 @@
 Texts go by their number on their side, so that a task is a few numbers and the table of places is read where needed.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -32,6 +31,15 @@ BUCKET_BITS = 10
 """Partitions of the keys are made of these: how many there should be is known only once all are written."""
 
 SideName = Literal["small", "large"]
+TableName = Literal["small", "large", "keys", "table", "hits", "hit_table"]
+TABLES: dict[TableName, npt.DTypeLike] = {
+    "small": PLACE,
+    "large": PLACE,
+    "keys": np.uint32,
+    "table": np.uint8,
+    "hits": np.uint32,
+    "hit_table": np.uint8,
+}
 Records = npt.NDArray[Any]
 
 
@@ -54,14 +62,13 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that a range on the small side must have to count."""
     num_partition_bits: int = 0
 
-    def save(self, name: str, array: Records) -> None:
-        content = io.BytesIO()
-        np.save(content, array)  # not to the file: on a full disk numpy's own writing does not say so
-        (self.folder / f"{name}.npy").write_bytes(content.getbuffer())
+    def save(self, name: TableName, array: Records) -> None:
+        (self.folder / name).write_bytes(array.view(np.uint8).data)  # numpy's own writing says nothing of a full disk
 
-    def load(self, name: str) -> Records:
+    def load(self, name: TableName) -> Records:
         """Mapped: processes share it, and only what is looked at is read."""
-        return np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="r"))
+        path = self.folder / name
+        return np.asarray(np.memmap(path, TABLES[name], "r")) if path.stat().st_size else np.zeros(0, TABLES[name])
 
     def texts(self, side: SideName, numbers: npt.ArrayLike) -> Iterator[Ids]:
         places = self.load(side)[np.asarray(numbers, np.int64)]

@@ -1,9 +1,9 @@
 """How near two documents are: measured over pairs that may be near-duplicates, and remembered by their texts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from gristmill.grouping.clusters import Cluster, GramSets, Pair, find_clusters, jaccards
+from gristmill.grouping.clusters import Cluster, GramSets, Pair, find_clusters, groups_of, jaccards
 from gristmill.grouping.signatures import Keys
 from gristmill.progress import MapFunction
 from gristmill.records import PreparedDocument, StoredText
@@ -59,7 +59,7 @@ class _Similarities:
 def clusters_of(
     context: Context,
     documents: Sequence[PreparedDocument],
-    bands: Callable[[], Iterable[Keys]],
+    bands: Iterable[Keys],
     map_tasks: MapFunction,
 ) -> list[Cluster]:
     """In rounds: pairs that are asked for and not known count as near, and are measured all at once, over processes.
@@ -68,8 +68,9 @@ def clusters_of(
     """
     path = context.folder / SIMILAR
     similar = _Similarities(documents, recall(path, context.prepare_key, dict[bytes, float]) or {})
+    groups = groups_of(bands)
     for _ in range(ROUNDS):
-        clusters = find_clusters(bands(), len(documents), similar.assumed)
+        clusters = find_clusters(groups, len(documents), similar.assumed)
         if not similar.missing:
             break
         for measured in map_tasks(partial(measure, context), _tasks(documents, sorted(similar.missing))):
@@ -78,7 +79,7 @@ def clusters_of(
     else:
         with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
             grams = GramSets(lambda number: reader.ids_of(documents[number]))
-            clusters = find_clusters(bands(), len(documents), partial(similar.measured, grams))
+            clusters = find_clusters(groups, len(documents), partial(similar.measured, grams))
     remember(path, context.prepare_key, similar.to_remember())
     return clusters
 
