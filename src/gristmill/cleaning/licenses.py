@@ -151,6 +151,8 @@ def _id_by_digest() -> dict[str, str]:
 
 
 def is_license_name(name: str) -> bool:
+    if not FILE_STEM.search(name.lower()):
+        return False
     words, others = _words_of(name)
     if len(others) == len(words):
         return False

@@ -13,12 +13,16 @@ NAMES = (".ignore", ".gitignore")
 MAX_STARS = 3
 """In one part of a path. Past that a pattern can take minutes for a name made to be slow; nobody's own has more."""
 
+NOTHING = "(?!)"
+
 
 class IgnoreFile(NamedTuple):
     name: str
     prefix: str
     """Its patterns are relative to the folder it lies in."""
     spec: GitIgnoreSpec
+    any_of_them: re.Pattern[str]
+    """Finds what any of its patterns finds: most paths none does, and that is told by one look instead of fifty."""
 
 
 def ignore_files(folder: str, prefix: str, entries: Sequence[os.DirEntry[str]]) -> Iterator[IgnoreFile]:
@@ -28,7 +32,8 @@ def ignore_files(folder: str, prefix: str, entries: Sequence[os.DirEntry[str]]) 
                 content = Path(folder, entry.name).read_bytes()
             except OSError:
                 continue  # one that cannot be read ignores nothing, as with git
-            yield IgnoreFile(entry.name, prefix, spec_of(content))
+            spec = spec_of(content)
+            yield IgnoreFile(entry.name, prefix, spec, _any_of(spec))
 
 
 def spec_of(content: bytes) -> GitIgnoreSpec:
@@ -45,6 +50,11 @@ def is_usable(pattern: str) -> bool:
     except (ValueError, re.error):
         return False
     return True
+
+
+def _any_of(spec: GitIgnoreSpec) -> re.Pattern[str]:
+    named = (pattern.regex.pattern for pattern in spec.patterns if pattern.regex is not None)
+    return re.compile("|".join(f"(?:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', one)})" for one in named) or NOTHING)
 
 
 def verdict_of(spec: GitIgnoreSpec, path: str) -> tuple[bool, str] | None:
@@ -72,7 +82,8 @@ def is_ignored(path: str, ignores: Sequence[IgnoreFile]) -> bool:
     for name in NAMES:
         for ignore in ignores:
             if ignore.name == name:
-                verdict = verdict_of(ignore.spec, path[len(ignore.prefix) :])
+                inside = path[len(ignore.prefix) :]
+                verdict = verdict_of(ignore.spec, inside) if ignore.any_of_them.search(inside) else None
                 if verdict is not None:
                     return verdict[0]
     return False

@@ -21,7 +21,7 @@ from gristmill.intake import git
 from gristmill.intake.excluding import PathFilter
 from gristmill.intake.ignoring import IgnoreFile, ignore_files, is_ignored
 from gristmill.intake.sources import Source, resolved
-from gristmill.layout import is_dataset_folder
+from gristmill.layout import MANIFEST, is_dataset_folder
 from gristmill.naming import path_text
 from gristmill.records import Drop, DropReason, SourceFile
 
@@ -89,6 +89,8 @@ class _Scanner:
 
     def __init__(self, source: Source, paths: PathFilter, hidden: tuple[str, ...], result: Scan) -> None:
         self._source, self._paths, self._hidden, self._result = source, paths, hidden, result
+        self._root = os.path.join(source.root, "")
+        self._inside_hidden = tuple(os.path.join(folder, "") for folder in hidden)
         self._started_at = time.time_ns()
         self._is_straight: dict[str, bool] = {}
         self._is_dataset: dict[str, bool] = {}
@@ -97,7 +99,7 @@ class _Scanner:
         self._result.commits[self._source.repo] = None
         for entry in self._entries():
             location = self._location(entry.path)
-            if any(location == folder or location.startswith(folder + os.sep) for folder in self._hidden):
+            if location in self._hidden or location.startswith(self._inside_hidden):
                 continue
             judged = self._judge(entry, location)
             if isinstance(judged, Drop):
@@ -153,7 +155,8 @@ class _Scanner:
         """An earlier build's output is not source, also when this build goes elsewhere."""
         folder = os.path.dirname(location)
         if folder not in self._is_dataset:
-            self._is_dataset[folder] = self._source.only is None and is_dataset_folder(Path(folder))
+            may_be = self._source.only is None and os.path.lexists(os.path.join(folder, MANIFEST))
+            self._is_dataset[folder] = may_be and is_dataset_folder(Path(folder))
         return self._is_dataset[folder]
 
     def _git_listing(self, folder: _Folder) -> git.Listing | None:
@@ -214,7 +217,7 @@ class _Scanner:
             yield _Folder(path + "/", () if is_repository else ignores, is_repository, folder.is_below_git)
 
     def _location(self, path: str) -> str:
-        return os.path.join(self._source.root, path)
+        return self._root + path
 
     def _has_straight_way(self, path: str) -> bool:
         """No folder on it is a link. A repository's index may hold `a/b` where `a` has become one since."""
