@@ -67,7 +67,8 @@ class Intake(NamedTuple):
 def benchmarks_of(config: Config) -> list[Benchmark]:
     """Read before any work is done; names in other settings that nothing goes by are refused here too."""
     check_languages((*config.scan.languages, *config.rules.languages))
-    read_previous_splits(config)
+    if config.split.previous is not None:
+        read_previous_splits(config)
     AllowList.of(config.licenses.allow)
     return read_benchmarks(config.split.against)
 

@@ -25,7 +25,7 @@ from gristmill.steps.neighbours import neighbours, steady_neighbours
 from gristmill.steps.parts import PartReader
 from gristmill.steps.similar import clusters_of
 
-PIECE_BYTES = 2 << 20
+PIECE_BYTES = 1 << 20
 """Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this."""
 
 
