@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import merge
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -237,10 +238,12 @@ def shape_all(
 def shape_tasks(
     context: Context, tasks: Sequence[Task], runner: Runner, progress: Progress
 ) -> Iterator[tuple[Task, ShapedPiece]]:
+    """In order. What is known and compressed is small: to ask a worker about it costs more than to look."""
     total = sum(document.num_windows for task in tasks for document in task.piece.documents)
+    is_for_worker = [task.known is None or task.known.frames is None for task in tasks]
     with progress.phase("shape", total=total, unit="windows") as step:
-        for task, shaped in zip(
-            tasks, runner.map(partial(shape, context), tasks, is_alone=_has_large_rows), strict=True
-        ):
+        made = runner.map(partial(shape, context), compress(tasks, is_for_worker), is_alone=_has_large_rows)
+        for task, from_worker in zip(tasks, is_for_worker, strict=True):
+            shaped = next(made) if from_worker else shape(context, task)
             yield task, shaped
             step.advance(shaped.num_rows)

@@ -30,32 +30,37 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 def shape(context: Context, task: Task) -> ShapedPiece:
     """Written to its place, unless it is there already; one that an earlier build has written is taken from there."""
-    piece, known, place = task.piece, task.known, context.dataset / task.piece.file
-    content = known.read() if known is not None else None
-    is_in_place = False
-    if known is not None and content is not None:
-        is_in_place = known.lies_at(place, piece.offset)
-        shaped = ShapedPiece(
-            num_rows=known.num_rows,
-            num_bytes=known.num_bytes,
-            sha256=known.sha256,
-            crc32=zlib.crc32(content),
-            frames=known.frames,
-            is_taken_over=True,
-        )
-    else:
-        content, shaped = _shaped(context, task)
+    known = take_over(task)
+    content, shaped = known or _shaped(context, task)
     if shaped.frames is not None:
-        if not shaped.is_taken_over:
+        if known is None:
             write_atomically(_compressed_file(context, task), content)
         return shaped
+    piece, place = task.piece, context.dataset / task.piece.file
     if len(content) != piece.num_bytes:
         raise GristmillError(
             f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced."
         )
-    if not is_in_place:
+    if known is None or task.known is None or not task.known.lies_at(place, piece.offset):
         _write_at(place, content, piece.offset)
     return shaped
+
+
+def take_over(task: Task) -> tuple[bytes, ShapedPiece] | None:
+    """What an earlier build has written, if it is there."""
+    known = task.known
+    content = known.read() if known is not None else None
+    if known is None or content is None:
+        return None
+    shaped = ShapedPiece(
+        num_rows=known.num_rows,
+        num_bytes=known.num_bytes,
+        sha256=known.sha256,
+        crc32=zlib.crc32(content),
+        frames=known.frames,
+        is_taken_over=True,
+    )
+    return content, shaped
 
 
 def take_compressed(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
