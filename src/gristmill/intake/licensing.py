@@ -21,10 +21,11 @@ def read_license_files(
 ) -> dict[str, dict[str, str | None]]:
     """By source, then by path; None for one that is not known or cannot be read."""
     roots = {source.repo: source.root for source in sources}
-    found = {(file.repo, file.path): file for file in scan.files}
+    found = {(file.repo, file.path): file for file in scan.files if is_license_name(_name(file.path))}
 
     def add(repo: str, path: str, location: str) -> None:
-        found.setdefault((repo, path), SourceFile(repo=repo, path=path, location=location, size=0))
+        if is_license_name(_name(path)):
+            found.setdefault((repo, path), SourceFile(repo=repo, path=path, location=location, size=0))
 
     for drop in scan.drops:
         # The row of a table has no source and no place: its path is only a name.
@@ -36,10 +37,13 @@ def read_license_files(
                 add(source.repo, path_text(name), os.path.join(source.root, name))
     licenses: dict[str, dict[str, str | None]] = defaultdict(dict)
     for (repo, path), file in sorted(found.items(), key=lambda item: item[0]):
-        if is_license_name(path.rpartition("/")[2]):
-            text = _read(file)
-            licenses[repo][path] = identify(text) if text is not None else None
+        text = _read(file)
+        licenses[repo][path] = identify(text) if text is not None else None
     return dict(licenses)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _names_in(folder: str) -> list[str]:

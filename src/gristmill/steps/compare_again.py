@@ -81,24 +81,32 @@ class _Train:
         self.documents = documents
         self.ids = [_identity(document) for document in documents]
         number_of = {one: number for number, one in enumerate(self.ids)}
-        self.new = [number for number, one in enumerate(self.ids) if one not in before.train]
+        self.new = np.array([number for number, one in enumerate(self.ids) if one not in before.train], np.int64)
         self.numbers = np.array([number_of.get(twin.identity, NOBODY) for twin in before.twins], np.int64)
         """Of the twins that are known from before; NOBODY for one that is gone."""
         keys = [document.key for document in documents]
         self.places = np.array([bisect_right(keys, (twin.repo, twin.path)) - 1 for twin in before.twins], np.int64)
         """The last one that is not behind it."""
 
-    def followed(self, runs: StartRuns) -> StartRuns | None:
-        """The same with the numbers of today; None where a twin is gone."""
-        rows = _rows(runs)
+    def followed(self, old: StartRuns, new: StartRuns) -> StartRuns | None:
+        """The old ones with the numbers of today, if the new ones change nothing; None where they may."""
+        rows = _rows(old)
         numbers = self.numbers[rows[:, 2]]
-        return None if np.any(numbers == NOBODY) else _with_twins(rows, numbers)
+        if np.any(numbers == NOBODY):  # a twin is gone
+            return None
+        first, last, twins = _rows(new).T
+        if len(first):
+            at = np.searchsorted(rows[:, 0], first, "right") - 1
+            is_inside = (at >= 0) & (rows[at, 1] >= last) if len(rows) else np.zeros(1, np.bool_)
+            if not is_inside.all() or np.any(numbers[at] > self.new[twins]):
+                return None
+        return _with_twins(rows, numbers)
 
     def merged(self, old: _Starts, new: _Starts) -> _Starts | None:
         """Twins of `old` are known ones, of `new` they are new; None: who has a 50-gram first cannot be told."""
         starts = _united(old.starts, new.starts)
         earlier, later = old.twins_at(starts), new.twins_at(starts)
-        later[later != NOBODY] = np.array(self.new, np.int64)[later[later != NOBODY]]
+        later[later != NOBODY] = self.new[later[later != NOBODY]]
         was_known = earlier != NOBODY
         still = np.full(len(starts), NOBODY)
         still[was_known] = self.numbers[earlier[was_known]]
@@ -125,18 +133,18 @@ def compare_again(
     train = _Train(documents, before)
     ids = [_identity(document) for document in held_out]
     stable = [number for number, one in enumerate(ids) if one in before.held_out]
-    new = [documents[number] for number in train.new]
+    new = [documents[number] for number in train.new.tolist()]
     found = compare([held_out[number] for number in stable], new, is_any=True) if stable and new else {}
     known: dict[int, KnownShared] = {}
     with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
         for index, number in enumerate(stable):
-            was = before.held_out[ids[number]]
-            runs = train.followed(was.runs) if index not in found else None
+            was, more = before.held_out[ids[number]], found[index].runs if index in found else b""
+            runs = train.followed(was.runs, more)
             if runs is not None:
                 known[number] = KnownShared(was.cuts, runs)
                 continue
-            old, more = _Starts.of(was.runs), _Starts.of(found[index].runs if index in found else b"")
-            merged = train.merged(old, more)
+            old = _Starts.of(was.runs)
+            merged = train.merged(old, _Starts.of(more))
             if merged is not None:
                 has_grown = len(merged.starts) > len(old.starts)
                 ranges = (
