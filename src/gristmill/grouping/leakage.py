@@ -194,6 +194,8 @@ def ranges_of(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
     first = starts[np.concatenate(([True], is_apart))]
     last = starts[np.concatenate((is_apart, [True]))]
     ranges = zip(first.tolist(), (last + SPAN_TOKENS).tolist(), strict=True)
+    if min_distinct <= 1:
+        return list(ranges)
     return [(start, end) for start, end in ranges if len(np.unique(ids[start:end])) >= min_distinct]
 
 

@@ -91,7 +91,8 @@ class EarlierFiles:
 
 class _EarlierPart:
     def __init__(self, folder: Path, name: str) -> None:
-        self._reader = reader = PartReader(folder, name)
+        reader = PartReader(folder, name)
+        self._content = np.memmap(folder / name, np.uint8, "r")
         keys: FileKeys = reader.keys()
         self._rows = {key: row for row, key in enumerate(keys.documents)}
         self._drops = dict(zip(keys.drops, reader.drops(), strict=True))
@@ -109,7 +110,7 @@ class _EarlierPart:
         return Ready(
             document,
             self._facts[row],
-            self._reader.block(document),
+            self._content[document.part_offset : document.part_offset + document.part_bytes].tobytes(),
             self._bands[row : row + 1],
             anchors.positions[own],
             anchors.keys[own],
