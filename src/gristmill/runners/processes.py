@@ -4,6 +4,7 @@ Each worker has a pipe of its own, whose far end only it holds: one that dies is
 middle of a message. (In `concurrent.futures` all workers share one, and one killed while it writes hangs the rest.)
 """
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -134,12 +135,20 @@ def _work(pipe: Connection) -> None:
     while message := messages.get():
         if message.startswith(FUNCTION):
             function = message[1:]
+            _give_memory_back()
             continue
         answer = _answer_to(function, message[1:])
         try:
             pipe.send_bytes(answer)
         except OSError:
             return
+
+
+def _give_memory_back() -> None:
+    """What the last function has freed, which the C library would keep for the next."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library has no such call
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _answer_to(function: bytes, task: bytes) -> bytes:

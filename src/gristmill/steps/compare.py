@@ -198,7 +198,7 @@ def _matched(ours: Records, theirs: Records) -> Records:
     matches = np.empty(len(ours), MATCH)
     matches["text"], matches["start"] = ours["text"], ours["start"]
     matches["twin"], matches["twin_start"] = twins["text"], twins["start"]
-    return matches[np.argsort(matches["text"], kind="stable")]
+    return matches
 
 
 def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
@@ -246,12 +246,8 @@ def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
 
 
 def _matches_of(sides: Sides, side: SideName, run: Run) -> Records:
-    parts = []
-    for partition in range(1 << sides.num_partition_bits):
-        matches = sides.matches(side, partition)
-        start, end = np.searchsorted(matches["text"], [run.first, run.end])
-        parts.append(matches[start:end])
-    matches = np.concatenate(parts)
+    partitions = range(1 << sides.num_partition_bits)
+    matches = np.concatenate([sides.matches(side, partition, run) for partition in partitions])
     return matches[np.lexsort((matches["start"], matches["text"]))]
 
 

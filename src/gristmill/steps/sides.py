@@ -3,6 +3,8 @@
 Texts go by their number on their side, so that a task is a few numbers and the table of places is read where needed.
 """
 
+import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -29,6 +31,8 @@ PLACE = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64)
 
 BUCKET_BITS = 10
 """Partitions of the keys are made of these: how many there should be is known only once all are written."""
+
+NUMBER, NUMBERS = struct.Struct("<q"), struct.Struct("<qq")
 
 SideName = Literal["small", "large"]
 TableName = Literal["small", "large", "keys", "table", "hits", "hit_table"]
@@ -111,19 +115,32 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         return np.fromfile(path, SPAN, end - start, offset=edges.nbytes + start * SPAN.itemsize)
 
     def write_matches(self, side: SideName, partition: int, matches: Iterable[Records]) -> None:
-        """Some at a time; a task that is done a second time begins anew."""
-        write_atomically(self._matches_file(side, partition), (some.tobytes() for some in matches))
+        """Of one run after the other, with where each begins behind them; a task that is done again begins anew."""
+        write_atomically(self._matches_file(side, partition), _with_edges(matches))
 
-    def matches(self, side: SideName, partition: int) -> Records:
-        """By text."""
-        path = self._matches_file(side, partition)
-        return np.asarray(np.memmap(path, MATCH, "r")) if path.stat().st_size else np.zeros(0, MATCH)
+    def matches(self, side: SideName, partition: int, run: Run) -> Records:
+        """Read, not mapped: what is looked at of a mapped file counts as memory, with its neighbourhood."""
+        with self._matches_file(side, partition).open("rb") as stream:
+            stream.seek(-NUMBER.size, os.SEEK_END)
+            (num_edges,) = NUMBER.unpack(stream.read())
+            stream.seek(NUMBER.size * (run.number - num_edges - 1), os.SEEK_END)
+            start, end = NUMBERS.unpack(stream.read(NUMBERS.size))
+            stream.seek(start * MATCH.itemsize)
+            return np.frombuffer(stream.read((end - start) * MATCH.itemsize), MATCH)
 
     def _matches_file(self, side: SideName, partition: int) -> Path:
         return self.folder / f"{side}-{partition:05d}.matches"
 
     def _spans_file(self, side: SideName, run: Run) -> Path:
         return self.folder / f"{side}-{run.number:06d}.spans"
+
+
+def _with_edges(matches: Iterable[Records]) -> Iterator[bytes]:
+    edges = [0]
+    for some in matches:
+        edges.append(edges[-1] + len(some))
+        yield some.tobytes()
+    yield from map(NUMBER.pack, (*edges, len(edges)))
 
 
 class RunAnchors(NamedTuple):
