@@ -8,11 +8,12 @@ import subprocess
 import msgspec
 import pytest
 
-from builds import command, copy_with_work, everything, make, parts, refusal, run, work_of
+from builds import command, copy_with_work, everything, kill_here, killed, make, parts, refusal, run, work_of
 from conftest import write_tree
 from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.rebuilding import against_clean
+from gristmill.steps.gather import DataFiles
 
 SMALL = RunConfig(workers=1, batch_bytes=30_000)
 
@@ -55,6 +56,32 @@ def test_any_number_of_shards_gives_what_a_build_gives(source, expected, tmp_pat
     all_steps(config_for(source, tmp_path / "out", compress), *counts)
     assert everything(tmp_path / "out") == expected[compress]
     assert against_clean(tmp_path / "out") == []
+
+
+def killed_over_a_piece(config):
+    add = DataFiles.add
+    num_added = 0
+
+    def add_some(self, task, shaped):
+        nonlocal num_added
+        num_added += 1
+        if num_added == 3:
+            kill_here()
+        add(self, task, shaped)
+
+    DataFiles.add = add_some
+    finish_all(config)
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_finish_that_was_killed_is_run_again(source, expected, tmp_path, compress):
+    config = config_for(source, tmp_path / "out", compress)
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    killed(killed_over_a_piece, config)
+    finish_all(config)
+    assert everything(tmp_path / "out") == expected[compress]
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
