@@ -56,8 +56,9 @@ def make_groups(
     """
     sets = UnionFind(len(documents))
     first_of_unit: dict[str, int] = {}
-    for number, document in enumerate(documents):
-        sets.join(first_of_unit.setdefault(_unit(document, by), number), number)
+    if by != "file":
+        for number, document in enumerate(documents):
+            sets.join(first_of_unit.setdefault(_unit(document, by), number), number)
     for members in clusters:
         for member in members[1:]:
             sets.join(members[0], member)

@@ -16,7 +16,7 @@ SIMILAR = "similar"
 PAIR_TOKENS = 1 << 20
 """Of the documents in the pairs that one task measures."""
 ASSUMED = 1.0
-ROUNDS = 3
+ROUNDS = 2
 
 
 class _Similarities:
@@ -64,19 +64,21 @@ def clusters_of(
 ) -> list[Cluster]:
     """In rounds: pairs that are asked for and not known count as near, and are measured all at once, over processes.
 
-    What is still asked for after a few of them, far less, is measured as it is asked for.
+    What is still asked for after a few of them, or is little, is measured as it is asked for.
     """
     path = context.folder / SIMILAR
     similar = _Similarities(documents, recall(path, context.prepare_key, dict[bytes, float]) or {})
     groups = groups_of(bands)
+    clusters = find_clusters(groups, len(documents), similar.assumed)
     for _ in range(ROUNDS):
-        clusters = find_clusters(groups, len(documents), similar.assumed)
-        if not similar.missing:
+        tasks = list(_tasks(documents, sorted(similar.missing)))
+        if len(tasks) <= 1:
             break
-        for measured in map_tasks(partial(measure, context), _tasks(documents, sorted(similar.missing))):
+        for measured in map_tasks(partial(measure, context), tasks):
             similar.known |= measured
         similar.missing.clear()
-    else:
+        clusters = find_clusters(groups, len(documents), similar.assumed)
+    if similar.missing:
         with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
             grams = GramSets(lambda number: reader.ids_of(documents[number]))
             clusters = find_clusters(groups, len(documents), partial(similar.measured, grams))
