@@ -117,8 +117,8 @@ def main() -> None:
 
 
 def linear(corpus: str, tenth: str, folder: Path) -> dict[str, Built]:
-    print("## Flat memory, linear time\n")
-    print("Memory is that of a build more, as looking at it costs time.\n")
+    print("## Time and memory as the source grows\n")
+    print("Memory is that of one more build, as looking at it costs time.\n")
     print("| rows | source | seconds | ms per MB | peak memory, all processes | seconds by phase |")
     print("| --- | --- | --- | --- | --- | --- |")
     scratch = {}
@@ -152,7 +152,7 @@ def incremental(corpus: str, folder: Path, scratch: dict[str, Built]) -> None:
         print(f"| {NAMES[rows]} | again | {again.seconds:.1f} | {faster:.1f} | | {again.phases} |")
         with one_percent_changed(corpus) as count:
             changed = build([corpus], out, "--compress", rows)
-            same = "the same" if is_as_clean(out) else "OTHERS"
+            same = "the same" if is_as_clean(out) else "OTHER BYTES"
         faster = scratch[rows].seconds / changed.seconds
         print(
             f"| {NAMES[rows]} | {count:,} files changed | {changed.seconds:.1f} | {faster:.1f} | {same} "

@@ -14,6 +14,7 @@ from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.rebuilding import against_clean
 from gristmill.steps.gather import DataFiles
+from gristmill.workspace import Workspace
 
 SMALL = RunConfig(workers=1, batch_bytes=30_000)
 
@@ -81,6 +82,45 @@ def test_a_finish_that_was_killed_is_run_again(source, expected, tmp_path, compr
     shape_shard(config, Shard(1, 1))
     killed(killed_over_a_piece, config)
     finish_all(config)
+    assert everything(tmp_path / "out") == expected[compress]
+
+
+def killed_before_the_earlier_one_is_retired(config):
+    Workspace._retire = kill_here
+    finish_all(config)
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_finish_that_was_killed_in_the_exchange_loses_nothing(source, tmp_path, compress):
+    out = tmp_path / "out"
+    changed = shutil.copytree(source, tmp_path / "stdlib")
+    config = config_for(changed, out, compress)
+    build(config)
+    (out / "notes.txt").write_text("mine")
+    (changed / "json/new.py").write_text("new = 1\n" * 50)
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    killed(killed_before_the_earlier_one_is_retired, config)
+    assert (work_of(out) / "dataset" / "notes.txt").exists()
+    prepare_shard(config, Shard(1, 1))
+    assert (out / "notes.txt").read_text() == "mine"
+    if compress == "none":  # compressed pieces may be where they were
+        with pytest.raises(DatasetError, match="Run gristmill decide, shape and finish again"):
+            finish_all(config)
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    assert against_clean(out) == []
+    assert not (work_of(out) / "scratch").exists()
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_dataset_that_was_moved_away_is_shaped_anew(source, expected, tmp_path, compress):
+    config = config_for(source, tmp_path / "out", compress)
+    build(config)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    build(config)
     assert everything(tmp_path / "out") == expected[compress]
 
 

@@ -1,8 +1,10 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gristmill.intake.ignoring import is_usable, spec_of, verdict_of
+from gristmill.intake.ignoring import any_of, is_usable, spec_of, verdict_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +50,18 @@ def test_patterns_that_people_write_are_used(pattern):
 def test_a_pattern_speaks_of_the_entry_itself(patterns, path, expected):
     verdict = verdict_of(spec_of("\n".join(patterns).encode()), path)
     assert (verdict and verdict[0]) is expected
+
+
+@pytest.mark.parametrize("pattern", ["x[(?P<a>]", "x[(?P<ps_d>]", "a|b", "(?:", "x[(?P<ps_d>/)]", "[!/]x"])
+@pytest.mark.parametrize("path", ["xa", "x(", "x", "a|b", "a", "(?:", "xs", "d/xP", "bx/"])
+def test_one_look_at_all_patterns_finds_what_each_finds(pattern, path):
+    spec = spec_of(f"{pattern}\n*.never\n!nobody/\n".encode())
+    assert verdict_of(spec, path) is None or any_of(spec).search(path)
+
+
+@given(
+    st.lists(st.text("ab*?[]!/(P<>.x", min_size=1, max_size=8), max_size=4), st.text("ab/x.(P", min_size=1, max_size=6)
+)
+def test_one_look_at_all_patterns_misses_nothing(patterns, path):
+    spec = spec_of("\n".join(patterns).encode())
+    assert verdict_of(spec, path) is None or any_of(spec).search(path)

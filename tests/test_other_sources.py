@@ -3,11 +3,12 @@
 import json
 import subprocess
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gristmill import LicensesConfig, RunConfig, SplitConfig, build, open_dataset
+from gristmill import LicensesConfig, OutputConfig, RunConfig, SplitConfig, build, open_dataset
 from gristmill.config import Config
 from gristmill.errors import OutputError
 from gristmill.records import DropReason
@@ -39,6 +40,11 @@ def rows_of(out):
 
 def files_of(out):
     return [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
+
+
+def names_at(prefix):
+    storage = fsspec.filesystem("s3", use_listings_cache=False)
+    return {name.rpartition("/")[2] for name in storage.ls(prefix, refresh=True)}
 
 
 def test_a_table_is_a_source_by_its_columns(tmp_path):
@@ -130,3 +136,15 @@ def test_an_upload_that_was_broken_off_is_gone_on_with(s3, proxy, tmp_path, monk
     proxy.refused = []
     there = make([table], "s3://bucket/sets/two")
     assert there.files == make([table], "here").files
+
+
+def test_an_upload_that_was_broken_off_leaves_nothing_beside_the_next(s3, proxy, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    table = the_stack(tmp_path / "x.parquet", TEXTS)
+    proxy.refused = [b"/sets/three/validation.jsonl"] * 99
+    with pytest.raises(OutputError, match="cannot upload"):
+        make([table], "s3://bucket/sets/three")
+    proxy.refused = []
+    assert "train.jsonl" in names_at("bucket/sets/three")
+    there = make([table], "s3://bucket/sets/three", output=OutputConfig(compress="zstd"))
+    assert names_at("bucket/sets/three") == {*there.files, "manifest.json"}

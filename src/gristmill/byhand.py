@@ -193,14 +193,29 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
         shards = desk.all_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
         shaped = {key: one for shard in shards for key, one in shard.items()}
         gather = desk.progress.phase("gather", total=len(tasks), unit="pieces")
-        with gather as step, DataFiles(desk.context, desk.work.log) as files:
+        with gather as step, DataFiles(desk.context, desk.work.log, keeps_compressed=True) as files:
             for task in tasks:
-                files.add(task, shaped[task.key])
+                _add(files, task, shaped[task.key])
                 step.advance(1)
         found = Scan([], [], decided.commits, decided.warnings, decided.num_rows)
         manifest = seal(desk, found, decided.judged, files.facts, clock)
         shutil.rmtree(desk.folder)
         return manifest
+
+
+def _add(files: DataFiles, task: Task, shaped: ShapedPiece) -> None:
+    """What was shaped, or was to be taken over, may be gone, if a step 4 before this one was killed near its end."""
+    lies_elsewhere = shaped.is_taken_over and shaped.frames is not None
+    is_lost = lies_elsewhere and (task.known is None or task.known.read() is None)
+    try:
+        if not is_lost:
+            files.add(task, shaped)
+    except FileNotFoundError:
+        is_lost = True
+    if is_lost:
+        raise DatasetError(
+            f"{task.told} are not where they were. Run gristmill decide, shape and finish again: what is done is kept."
+        )
 
 
 def _decided(desk: Desk) -> Decided:

@@ -66,7 +66,10 @@ class Intake(NamedTuple):
 
 
 def benchmarks_of(config: Config) -> list[Benchmark]:
-    """Read before any work is done; names in other settings that nothing goes by are refused here too."""
+    """Read before any work is done; names in other settings that nothing goes by are refused here too.
+
+    So are earlier splits, if they are named; those of the dataset that is replaced are read where they are needed.
+    """
     check_languages((*config.scan.languages, *config.rules.languages))
     if config.split.previous is not None:
         read_previous_splits(config)

@@ -135,11 +135,12 @@ def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFac
     manifest = describe(context, Outcome(tokenizer, found, judged, tally, data_files), run)
     write_manifest(manifest, context.dataset)
     if is_address(context.config.out):
-        work.note_upload(context.config.out)
-        upload_dataset(work.dataset, context.config.out)
+        stale = work.note_upload(context.config.out, manifest.files)
+        upload_dataset(work.dataset, context.config.out, stale)
         work.end_upload()
     else:
         work.publish()
+    work.clear_scratch()
     with suppress(OSError):  # the dataset is in its place: what is not kept for the next build only costs it time
         remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
         write_index(context, judged.parts)

@@ -5,7 +5,8 @@
     OUT.work/fetched/     clones, downloads and the rows of tables
     OUT.work/scratch/     of no use once a build is over
     OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
-    OUT.work/built, previous.jsonl, compared, similar    what the last build was made with, and what it found out
+    OUT.work/built, previous.jsonl    what the last build was made with
+    OUT.work/compared, similar, measured, files, stamps    what it found out
     OUT.work/pieces       the log of the pieces in OUT: the next build takes over those that are to be the same
     OUT.work/half.pieces  that of a dataset whose build was killed, and is gone on with
 
@@ -17,12 +18,13 @@ was killed at that point had begun.
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -108,7 +110,9 @@ class Workspace:
             with _undisturbed():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._take_lock(is_shared=is_shared)
-            self._lay_out()
+            with self.alone_at("lay-out"):
+                self._end_exchange()
+                self._lay_out()
         except OSError as error:
             raise OutputError(f"cannot write beside {str(self.target)!r}: {error.strerror}.") from None
         try:
@@ -214,15 +218,26 @@ class Workspace:
         except OSError as error:
             raise OutputError(f"cannot put the dataset in its place {str(self.target)!r}: {error.strerror}.") from None
 
+    def clear_scratch(self) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
     def uploading_to(self) -> str | None:
         """Where the dataset was being brought to when its build was killed."""
-        try:
-            return self._upload.read_text(encoding="utf-8")
-        except OSError:
-            return None
+        return self._noted_upload()[0]
 
-    def note_upload(self, address: str) -> None:
-        self._upload.write_text(address, encoding="utf-8")
+    def note_upload(self, address: str, names: Collection[str]) -> set[str]:
+        """-> names that an upload to there which was killed may have left, and that are not among these."""
+        earlier = self._noted_upload()
+        stale = set(earlier[1] if earlier[0] == address else ()) - set(names)
+        self._upload.write_text(json.dumps([address, sorted({*names, *stale})]), encoding="utf-8")
+        return stale
+
+    def _noted_upload(self) -> tuple[str | None, list[str]]:
+        try:
+            address, names = json.loads(self._upload.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None, []
+        return address, names
 
     def end_upload(self) -> None:
         """What lies elsewhere now is not kept here as well."""
@@ -245,19 +260,24 @@ class Workspace:
         shutil.rmtree(self.dataset)
 
     def _clear_leftovers(self) -> None:
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self.clear_scratch()
         if self.prepared.is_dir():
             for entry in self.prepared.iterdir():
                 if entry.name.endswith(UNFINISHED):
                     entry.unlink(missing_ok=True)
-        if self._earlier.is_dir():  # killed between two renames of an exchange
+        self._end_exchange()
+        if self.dataset.is_dir() and not any(
+            log.is_file() and log.stat().st_size for log in (self.log, self.half_pieces)
+        ):
+            shutil.rmtree(self.dataset)
+
+    def _end_exchange(self) -> None:
+        """After a kill in the middle of it: then `dataset` is the earlier one, with what is not its own."""
+        if self._earlier.is_dir():  # between two renames
             os.rename(self._earlier, self.dataset if self.target.exists() else self.target)
-        if not self.dataset.is_dir():
+        if not self.dataset.is_dir() or not any(self.dataset.iterdir()):
             return
-        is_ours = (self.dataset / GROWING).exists() or not any(self.dataset.iterdir()) or not self.target.exists()
-        if is_ours:
-            if not any(log.is_file() and log.stat().st_size for log in (self.log, self.half_pieces)):
-                shutil.rmtree(self.dataset)
+        if (self.dataset / GROWING).exists() or not self.target.exists():
             return
         try:
             self._retire()

@@ -43,7 +43,12 @@ def parser_for(usage: str, text: str) -> Parser:
 
 def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tuple[argparse.Namespace, dict[str, Any]]:
     """What `build` and `plan` take: all that was given, and by name those settings that were."""
-    parser.add_argument("sources", metavar="SOURCE", nargs="*", help="folders, git work trees or single files")
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="*",
+        help="folders, git work trees, files, tables, git URLs, s3://…",
+    )
     add_options(parser)
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"

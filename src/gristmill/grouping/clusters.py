@@ -14,7 +14,7 @@ from gristmill.grouping.signatures import Ids, Keys, distinct, grams_of
 
 MIN_JACCARD = 0.7
 MAX_REPRESENTATIVES = 16
-"""Per key. What is missed by it has 31 more keys to be found by."""
+"""Per key. What is missed by it has other keys to be found by."""
 CACHE_BYTES = 32 << 20
 
 

@@ -56,7 +56,7 @@ def make_groups(
     """
     sets = UnionFind(len(documents))
     first_of_unit: dict[str, int] = {}
-    if by != "file":
+    if by != "file":  # else each is a unit of its own
         for number, document in enumerate(documents):
             sets.join(first_of_unit.setdefault(_unit(document, by), number), number)
     for members in clusters:

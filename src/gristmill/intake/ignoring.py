@@ -14,6 +14,7 @@ MAX_STARS = 3
 """In one part of a path. Past that a pattern can take minutes for a name made to be slow; nobody's own has more."""
 
 NOTHING = "(?!)"
+NAMED_SLASH = "(?P<ps_d>/)"
 
 
 class IgnoreFile(NamedTuple):
@@ -33,7 +34,7 @@ def ignore_files(folder: str, prefix: str, entries: Sequence[os.DirEntry[str]]) 
             except OSError:
                 continue  # one that cannot be read ignores nothing, as with git
             spec = spec_of(content)
-            yield IgnoreFile(entry.name, prefix, spec, _any_of(spec))
+            yield IgnoreFile(entry.name, prefix, spec, any_of(spec))
 
 
 def spec_of(content: bytes) -> GitIgnoreSpec:
@@ -52,9 +53,10 @@ def is_usable(pattern: str) -> bool:
     return True
 
 
-def _any_of(spec: GitIgnoreSpec) -> re.Pattern[str]:
-    named = (pattern.regex.pattern for pattern in spec.patterns if pattern.regex is not None)
-    return re.compile("|".join(f"(?:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', one)})" for one in named) or NOTHING)
+def any_of(spec: GitIgnoreSpec) -> re.Pattern[str]:
+    """pathspec's own expressions, without the one name that they all use; no pattern of a user has a slash in it."""
+    own = (pattern.regex.pattern.replace(NAMED_SLASH, "/") for pattern in spec.patterns if pattern.regex is not None)
+    return re.compile("|".join(f"(?:{one})" for one in own) or NOTHING)
 
 
 def verdict_of(spec: GitIgnoreSpec, path: str) -> tuple[bool, str] | None:

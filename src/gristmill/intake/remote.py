@@ -10,8 +10,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -96,9 +96,15 @@ def download(file: RemoteFile, target: Path, read_seconds: float = READ_SECONDS)
         os.replace(part, target)
 
 
-def upload_dataset(folder: Path, address: str) -> None:
-    """All that the manifest names, and the manifest last: there, too, its presence means complete."""
+def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> None:
+    """All that the manifest names, and the manifest last: there, too, its presence means complete.
+
+    `stale`: names that an upload which broke off may have left.
+    """
     system = _open(address)
+    for name in stale:
+        with _told(f"{address.rstrip('/')}/{name}", OutputError, "delete"):
+            _retried(partial(_delete, system, f"{system.path.rstrip('/')}/{name}"))
     for name in (*sorted(read_manifest(folder).files), MANIFEST):
         with _told(f"{address.rstrip('/')}/{name}", OutputError, "upload"):
             _retried(partial(_upload, system, folder / name, f"{system.path.rstrip('/')}/{name}"))
@@ -226,6 +232,11 @@ def _upload(system: _System, source: Path, path: str) -> None:
     arrived = system.call("info", path)["size"]
     if arrived != size:
         raise OSError(f"{arrived} of {size} bytes arrived")
+
+
+def _delete(system: _System, path: str) -> None:
+    with suppress(FileNotFoundError):
+        system.call("rm_file", path, seconds=LIST_SECONDS)
 
 
 def _held(system: _System) -> list[str]:

@@ -153,7 +153,7 @@ class _Scanner:
 
     def _is_in_dataset(self, location: str) -> bool:
         """An earlier build's output is not source, also when this build goes elsewhere."""
-        folder = location.rpartition(os.sep)[0]
+        folder = location.rpartition(os.sep)[0] or os.sep
         if folder not in self._is_dataset:
             may_be = self._source.only is None and os.path.lexists(os.path.join(folder, MANIFEST))
             self._is_dataset[folder] = may_be and is_dataset_folder(Path(folder))

@@ -90,7 +90,7 @@ class Job:
 
 
 @lru_cache(1)
-def unpacked(function: bytes) -> Callable[[Any], Any]:
-    """At the other end."""
-    unpacked: Callable[[Any], Any] = pickle.loads(function)  # noqa: S301 - from the process that started this one
-    return unpacked
+def unpacked(packed: bytes) -> Callable[[Any], Any]:
+    """At the other end, where one function follows the other: unpacking the settings takes longer than many a task."""
+    function: Callable[[Any], Any] = pickle.loads(packed)  # noqa: S301 - from the process that started this one
+    return function

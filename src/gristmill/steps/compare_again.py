@@ -94,13 +94,15 @@ class _Train:
         numbers = self.numbers[rows[:, 2]]
         if np.any(numbers == NOBODY):  # a twin is gone
             return None
+        if not new:
+            return _with_twins(rows, numbers)
+        if not old:
+            return None
         first, last, twins = _rows(new).T
-        if len(first):
-            at = np.searchsorted(rows[:, 0], first, "right") - 1
-            is_inside = (at >= 0) & (rows[at, 1] >= last) if len(rows) else np.zeros(1, np.bool_)
-            if not is_inside.all() or np.any(numbers[at] > self.new[twins]):
-                return None
-        return _with_twins(rows, numbers)
+        at = np.searchsorted(rows[:, 0], first, "right") - 1
+        is_inside = (at >= 0) & (rows[at, 1] >= last)
+        is_behind = numbers[at] <= self.new[twins]
+        return _with_twins(rows, numbers) if is_inside.all() and is_behind.all() else None
 
     def merged(self, old: _Starts, new: _Starts) -> _Starts | None:
         """Twins of `old` are known ones, of `new` they are new; None: who has a 50-gram first cannot be told."""
@@ -138,7 +140,8 @@ def compare_again(
     known: dict[int, KnownShared] = {}
     with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
         for index, number in enumerate(stable):
-            was, more = before.held_out[ids[number]], found[index].runs if index in found else b""
+            was = before.held_out[ids[number]]
+            more = found[index].runs if index in found else b""
             runs = train.followed(was.runs, more)
             if runs is not None:
                 known[number] = KnownShared(was.cuts, runs)

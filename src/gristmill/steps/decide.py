@@ -26,7 +26,9 @@ from gristmill.steps.parts import PartReader
 from gristmill.steps.similar import clusters_of
 
 PIECE_BYTES = 1 << 20
-"""Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this."""
+"""Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this.
+
+Twice as much makes compressed rows 0.25 % smaller (268 MB of benchmarks/gather.py), and more to do after a change."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):

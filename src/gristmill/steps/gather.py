@@ -17,7 +17,7 @@ from gristmill.manifest import FileFacts
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
 from gristmill.steps.pieces import KnownPiece, PieceLog, Task
-from gristmill.steps.shape import ShapedPiece, take_compressed
+from gristmill.steps.shape import ShapedPiece, compressed_content, forget_compressed
 
 BYTES_AT_ONCE = 1 << 22
 
@@ -25,8 +25,9 @@ BYTES_AT_ONCE = 1 << 22
 class DataFiles:
     """The data files of a dataset as their pieces come in, file after file; and the log of these pieces."""
 
-    def __init__(self, context: Context, log: Path) -> None:
-        self._context = context
+    def __init__(self, context: Context, log: Path, *, keeps_compressed: bool = False) -> None:
+        """`keeps_compressed`: pieces stay where they lay, for whoever is killed over this and begins again."""
+        self._context, self._keeps_compressed = context, keeps_compressed
         self._log = PieceLog(log)
         self._open: _DataFile | None = None
         self.facts: dict[str, FileFacts] = {}
@@ -47,8 +48,10 @@ class DataFiles:
         if self._open is None or self._open.name != piece.file:
             self._close_file()
             self._open = _DataFile(self._context.dataset, piece)
-        compressed = take_compressed(self._context, task, shaped) if shaped.frames is not None else None
+        compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._open.add(shaped, compressed)
+        if compressed is not None and not self._keeps_compressed:
+            forget_compressed(self._context, task)
         self._log.add(
             KnownPiece(
                 key=task.key,

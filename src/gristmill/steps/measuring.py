@@ -1,4 +1,4 @@
-"""Documents out of which something was cut -> its lines, and what is left to show. Remembered by text and cuts."""
+"""Documents out of which something was cut -> the lines of it, what is left to show. Remembered by text and cuts."""
 
 import hashlib
 from collections.abc import Sequence

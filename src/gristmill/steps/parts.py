@@ -135,11 +135,6 @@ class PartReader:
             stream.seek(-LENGTHS.size - DIGEST_BYTES, os.SEEK_END)
             self._lengths = LENGTHS.unpack(stream.read(LENGTHS.size))
 
-    def block(self, document: PreparedDocument) -> bytes:
-        with self._path.open("rb") as stream:
-            stream.seek(document.part_offset)
-            return stream.read(document.part_bytes)
-
     def keys(self) -> FileKeys:
         return msgspec.msgpack.decode(self._read(KEYS), type=FileKeys)
 

@@ -38,18 +38,15 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     sha256: bytes
     frames: list[Frame] | None
 
-    def lies_at(self, path: Path, offset: int) -> bool:
-        return (self.file, self.offset) == (str(path), offset)
-
     def read(self) -> bytes | None:
         """Its bytes, if they are what they were."""
         try:
-            content = self.read_as_it_is()
+            content = self.read_unchecked()
         except OSError:
             return None
         return content if hashlib.sha256(content).digest() == self.sha256 else None
 
-    def read_as_it_is(self) -> bytes:
+    def read_unchecked(self) -> bytes:
         descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return read_at(descriptor, self.num_bytes, self.offset)
@@ -76,7 +73,18 @@ def tasks_of(context: Context, pieces: Sequence[Piece], work: Workspace) -> list
 
 
 def _placed(folder: Path, log: Path) -> dict[str, KnownPiece]:
-    return {one.key: msgspec.structs.replace(one, file=str(folder / one.file)) for one in _read_log(log)}
+    """Those that can be there: a dataset may have been moved away, or be cut short."""
+    known = list(_read_log(log))
+    sizes = {name: _size_of(folder / name) for name in {one.file for one in known}}
+    return {
+        one.key: msgspec.structs.replace(one, file=str(folder / one.file))
+        for one in known
+        if one.offset + one.num_bytes <= sizes[one.file]
+    }
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _go_on(context: Context, work: Workspace) -> Path:

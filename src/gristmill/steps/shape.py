@@ -12,7 +12,7 @@ from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.layout import write_atomically
 from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
-from gristmill.steps.pieces import Task
+from gristmill.steps.pieces import KnownPiece, Task
 from gristmill.steps.rows import rows_of
 
 
@@ -30,27 +30,29 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 def shape(context: Context, task: Task) -> ShapedPiece:
     """Written to its place, unless it is there already; one that an earlier build has written is taken from there."""
-    known = take_over(task)
-    content, shaped = known or _shaped(context, task)
+    piece, place = task.piece, context.dataset / task.piece.file
+    taken_over = _take_over(task.known) if task.known is not None else None
+    content, shaped = taken_over or _shaped(context, task)
     if shaped.frames is not None:
-        if known is None:
+        if taken_over is None:
             write_atomically(_compressed_file(context, task), content)
         return shaped
-    piece, place = task.piece, context.dataset / task.piece.file
     if len(content) != piece.num_bytes:
         raise GristmillError(
             f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced."
         )
-    if known is None or task.known is None or not task.known.lies_at(place, piece.offset):
+    if taken_over is None or not _lies_at(task.known, place, piece.offset):
         _write_at(place, content, piece.offset)
     return shaped
 
 
-def take_over(task: Task) -> tuple[bytes, ShapedPiece] | None:
-    """What an earlier build has written, if it is there."""
-    known = task.known
-    content = known.read() if known is not None else None
-    if known is None or content is None:
+def _lies_at(known: KnownPiece | None, place: Path, offset: int) -> bool:
+    return known is not None and (known.file, known.offset) == (str(place), offset)
+
+
+def _take_over(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
+    content = known.read()
+    if content is None:
         return None
     shaped = ShapedPiece(
         num_rows=known.num_rows,
@@ -63,11 +65,17 @@ def take_over(task: Task) -> tuple[bytes, ShapedPiece] | None:
     return content, shaped
 
 
-def take_compressed(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
-    """From where it lies, and stays: whoever puts the pieces together may be killed over it and begin again."""
-    if shaped.is_taken_over and task.known is not None:
-        return task.known.read_as_it_is()
+def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
+    """From where it lies."""
+    if shaped.is_taken_over:
+        assert task.known is not None, "or it would not have been taken over"
+        return task.known.read_unchecked()
     return _compressed_file(context, task).read_bytes()
+
+
+def forget_compressed(context: Context, task: Task) -> None:
+    """Once it has been copied to its place, by a build that does not go on from there if it is killed."""
+    _compressed_file(context, task).unlink(missing_ok=True)
 
 
 def _compressed_file(context: Context, task: Task) -> Path:

@@ -32,7 +32,7 @@ PLACE = np.dtype([("part", np.uint32), ("row", np.uint32), ("offset", np.uint64)
 BUCKET_BITS = 10
 """Partitions of the keys are made of these: how many there should be is known only once all are written."""
 
-NUMBER, NUMBERS = struct.Struct("<q"), struct.Struct("<qq")
+EDGE, TWO_EDGES = struct.Struct("<q"), struct.Struct("<qq")
 
 SideName = Literal["small", "large"]
 TableName = Literal["small", "large", "keys", "table", "hits", "hit_table"]
@@ -121,10 +121,10 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self, side: SideName, partition: int, run: Run) -> Records:
         """Read, not mapped: what is looked at of a mapped file counts as memory, with its neighbourhood."""
         with self._matches_file(side, partition).open("rb") as stream:
-            stream.seek(-NUMBER.size, os.SEEK_END)
-            (num_edges,) = NUMBER.unpack(stream.read())
-            stream.seek(NUMBER.size * (run.number - num_edges - 1), os.SEEK_END)
-            start, end = NUMBERS.unpack(stream.read(NUMBERS.size))
+            stream.seek(-EDGE.size, os.SEEK_END)
+            (num_edges,) = EDGE.unpack(stream.read())
+            stream.seek(EDGE.size * (run.number - num_edges - 1), os.SEEK_END)
+            start, end = TWO_EDGES.unpack(stream.read(TWO_EDGES.size))
             stream.seek(start * MATCH.itemsize)
             return np.frombuffer(stream.read((end - start) * MATCH.itemsize), MATCH)
 
@@ -140,7 +140,7 @@ def _with_edges(matches: Iterable[Records]) -> Iterator[bytes]:
     for some in matches:
         edges.append(edges[-1] + len(some))
         yield some.tobytes()
-    yield from map(NUMBER.pack, (*edges, len(edges)))
+    yield from map(EDGE.pack, (*edges, len(edges)))
 
 
 class RunAnchors(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 
 from gristmill.grouping.clusters import Cluster, GramSets, Pair, find_clusters, groups_of, jaccards
 from gristmill.grouping.signatures import Keys
@@ -71,10 +72,11 @@ def clusters_of(
     groups = groups_of(bands)
     clusters = find_clusters(groups, len(documents), similar.assumed)
     for _ in range(ROUNDS):
-        tasks = list(_tasks(documents, sorted(similar.missing)))
-        if len(tasks) <= 1:
+        tasks = _tasks(documents, sorted(similar.missing))
+        first_two = list(islice(tasks, 2))
+        if len(first_two) <= 1:
             break
-        for measured in map_tasks(partial(measure, context), tasks):
+        for measured in map_tasks(partial(measure, context), chain(first_two, tasks)):
             similar.known |= measured
         similar.missing.clear()
         clusters = find_clusters(groups, len(documents), similar.assumed)
