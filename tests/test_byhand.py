@@ -85,6 +85,56 @@ def test_a_finish_that_was_killed_is_run_again(source, expected, tmp_path, compr
     assert everything(tmp_path / "out") == expected[compress]
 
 
+def steps_of(config):
+    """Each with the shard files that it leaves, if it leaves any."""
+    return [
+        (lambda: [prepare_shard(config, Shard(number, 2)) for number in (1, 2)], "prepared"),
+        (lambda: decide_all(config), None),
+        (lambda: [shape_shard(config, Shard(number, 2)) for number in (1, 2)], "shaped"),
+        (lambda: finish_all(config), None),
+    ]
+
+
+@pytest.mark.parametrize("step", ["prepared", "shaped"])
+def test_one_shard_in_the_place_of_another_is_refused(source, tmp_path, step):
+    config = config_for(source, tmp_path / "out")
+    folder = work_of(tmp_path / "out") / "steps"
+    with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is not there"):
+        for do, leaves in steps_of(config):
+            do()
+            if leaves == step:
+                shutil.copyfile(folder / f"{step}-1-of-2", folder / f"{step}-2-of-2")
+
+
+def test_what_a_kill_leaves_of_a_shard_is_passed_over(source, expected, tmp_path):
+    for do, leaves in steps_of(config_for(source, tmp_path / "out")):
+        do()
+        if leaves:
+            (work_of(tmp_path / "out") / "steps" / f"{leaves}-1-of-9.123-2d4a4674.tmp").touch()
+    assert everything(tmp_path / "out") == expected["none"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_a_part_that_was_damaged_between_the_steps_is_refused_and_made_again(
+    source, expected, tmp_path, number, damage
+):
+    steps = [do for do, _ in steps_of(config_for(source, tmp_path / "out"))]
+    for do in steps[: number + 1]:
+        do()
+    part = min((work_of(tmp_path / "out") / "prepared").iterdir())
+    content = part.read_bytes()
+    part.write_bytes({"flipped": bytes([content[0] ^ 1]) + content[1:]}.get(damage, content[: len(content) // 2]))
+    if damage == "gone":
+        part.unlink()
+    with pytest.raises(DatasetError, match=r"is damaged or gone\. Run gristmill prepare again"):
+        for do in steps[number + 1 :]:
+            do()
+    for do in (steps[0], *steps[number + 1 :]):
+        do()
+    assert everything(tmp_path / "out") == expected["none"]
+
+
 def killed_before_the_earlier_one_is_retired(config):
     Workspace._retire = kill_here
     finish_all(config)

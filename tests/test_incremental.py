@@ -28,6 +28,7 @@ from gristmill import (
     WindowConfig,
     build,
 )
+from gristmill.errors import OutputError
 from gristmill.rebuilding import against_clean
 from gristmill.steps.neighbours import neighbours, steady_neighbours
 
@@ -386,3 +387,15 @@ def test_against_clean_does_not_take_the_dataset_for_a_source(source):
     build(Config(sources=[str(source)], out=str(source / "data"), run=SMALL))
     build(Config(sources=[str(source)], out=str(source / "data"), run=SMALL))
     assert against_clean(source / "data") == []
+
+
+def test_a_folder_by_the_name_of_a_data_file_is_not_the_datasets(tmp_path):
+    write_tree(tmp_path / "source", {"a.py": "a = 1\n" * 100})
+    out = tmp_path / "out"
+    make(tmp_path / "source", out)
+    (out / "train.jsonl").unlink()
+    (out / "train.jsonl").mkdir()
+    (out / "train.jsonl" / "mine").touch()
+    with pytest.raises(OutputError, match="stands in its way"):
+        make(tmp_path / "source", out)
+    assert (out / "train.jsonl" / "mine").exists()

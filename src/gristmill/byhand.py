@@ -9,7 +9,7 @@ finish    once, when all shards are there                        the dataset in 
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -31,6 +31,7 @@ from gristmill.flow import (
     take_in,
 )
 from gristmill.intake.trees import Scan
+from gristmill.layout import UNFINISHED
 from gristmill.manifest import Decontamination, Manifest
 from gristmill.pipeline import Clock, Job, load, opened, seal
 from gristmill.progress import Progress
@@ -39,6 +40,7 @@ from gristmill.steps.decide import Decision, lay_out, previous_file
 from gristmill.steps.finish import Judged
 from gristmill.steps.gather import DataFiles
 from gristmill.steps.keys import key_of
+from gristmill.steps.parts import is_whole
 from gristmill.steps.pieces import KnownPiece, Task, piece_key
 from gristmill.steps.prepare import Batch, batches
 from gristmill.steps.remembering import recall, remember
@@ -90,18 +92,25 @@ class Desk(Job):
         return self.work.folder / "steps"
 
     def keep(self, name: str, key: str, value: Any) -> None:
+        """Under its name as well: one file in another's place is not believed."""
         self.folder.mkdir(exist_ok=True)
-        remember(self.folder / name, key, value)
+        remember(self.folder / name, key_of(key, name), value)
+
+    def recall(self, name: str, key: str, kind: type[Kept]) -> Kept | None:
+        return recall(self.folder / name, key_of(key, name), kind)
 
     def all_shards(self, step: str, command: str, key: str, kind: type[Kept]) -> list[Kept]:
         """Of the newest N; each must be there, and of the same inputs."""
-        found = sorted(self.folder.glob(f"{step}-*-of-*"), key=lambda path: path.stat().st_mtime_ns)
+        found = sorted(
+            (path for path in self.folder.glob(f"{step}-*-of-*") if path.suffix != UNFINISHED),
+            key=lambda path: path.stat().st_mtime_ns,
+        )
         if not found:
             raise DatasetError(f"nothing is there to go on from. Run gristmill {command} --shard 1/1 first.")
         count = int(found[-1].name.rpartition("-")[2])
         kept: list[Kept] = []
         for number in range(1, count + 1):
-            value = recall(self.folder / Shard(number, count).file(step), key, kind)
+            value = self.recall(Shard(number, count).file(step), key, kind)
             if value is None:
                 raise DatasetError(
                     f"shard {number}/{count} of {command} is not there, or was made with other settings or sources. "
@@ -109,6 +118,15 @@ class Desk(Job):
                 )
             kept.append(value)
         return kept
+
+    def refuse_damaged(self, parts: Iterable[str]) -> None:
+        """Between the steps, anything may have become of them."""
+        for part in parts:
+            if not is_whole(self.context.prepared / part):
+                raise DatasetError(
+                    f"{str(self.context.prepared / part)!r} is damaged or gone. Run gristmill prepare again for every "
+                    "shard, then this: what is done is kept."
+                )
 
 
 @contextmanager
@@ -154,6 +172,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
         key, _ = _all_batches(desk, intake.found)
         shards = desk.all_shards("prepared", "prepare", key, dict[int, str])
         parts = in_order({index: part for shard in shards for index, part in shard.items()})
+        desk.refuse_damaged(parts)
         with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
             judged = judge(desk.context, intake, parts, runner, desk.progress)
         tasks = piece_tasks(desk.context, judged, desk.work)
@@ -178,6 +197,7 @@ def shape_shard(config: Config, shard: Shard, progress: Progress | None = None) 
     with _at_desk(config, progress or Progress(), is_shared=True) as desk:
         tasks = _tasks(desk, _decided(desk))
         own = tasks[shard.number - 1 :: shard.total]
+        desk.refuse_damaged(sorted({document.part for task in own for document in task.piece.documents}))
         with runner_for(desk.context, (), sum(task.piece.num_bytes for task in own)) as runner:
             shaped = {task.key: one for task, one in shape_tasks(desk.context, own, runner, desk.progress)}
         desk.keep(shard.file("shaped"), _layout_key(tasks), shaped)
@@ -192,6 +212,7 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
         tasks = _tasks(desk, decided)
         shards = desk.all_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
         shaped = {key: one for shard in shards for key, one in shard.items()}
+        desk.refuse_damaged(decided.parts)
         gather = desk.progress.phase("gather", total=len(tasks), unit="pieces")
         with gather as step, DataFiles(desk.context, desk.work.log, keeps_compressed=True) as files:
             for task in tasks:
@@ -219,7 +240,7 @@ def _add(files: DataFiles, task: Task, shaped: ShapedPiece) -> None:
 
 
 def _decided(desk: Desk) -> Decided:
-    decided = recall(desk.folder / "decided", _decide_key(desk), Decided)
+    decided = desk.recall("decided", _decide_key(desk), Decided)
     if decided is None:
         raise DatasetError("nothing is decided yet, or with other settings. Run gristmill decide first.")
     for document in decided.decision.kept:

@@ -235,7 +235,7 @@ class Workspace:
     def _noted_upload(self) -> tuple[str | None, list[str]]:
         try:
             address, names = json.loads(self._upload.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):
             return None, []
         return address, names
 
@@ -375,4 +375,4 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
 def foreign_names(folder: Path) -> list[str]:
     """What lies in a dataset's folder and is not the dataset's."""
     known = {MANIFEST, CHECK, GROWING, PIECES, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
-    return sorted({entry.name for entry in folder.iterdir()} - known)
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in known or entry.is_dir())
