@@ -52,7 +52,9 @@ def test_a_pattern_speaks_of_the_entry_itself(patterns, path, expected):
     assert (verdict and verdict[0]) is expected
 
 
-@pytest.mark.parametrize("pattern", ["x[(?P<a>]", "x[(?P<ps_d>]", "a|b", "(?:", "x[(?P<ps_d>/)]", "[!/]x"])
+@pytest.mark.parametrize(
+    "pattern", ["x[(?P<a>]", "x[(?P<ps_d>]", "a|b", "(?:", "x[(?P<ps_d>/)]", "[!/]x", "[[]", "[a--b]"]
+)
 @pytest.mark.parametrize("path", ["xa", "x(", "x", "a|b", "a", "(?:", "xs", "d/xP", "bx/"])
 def test_one_look_at_all_patterns_finds_what_each_finds(pattern, path):
     spec = spec_of(f"{pattern}\n*.never\n!nobody/\n".encode())

@@ -2,7 +2,9 @@
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +41,9 @@ def ignore_files(folder: str, prefix: str, entries: Sequence[os.DirEntry[str]]) 
 
 def spec_of(content: bytes) -> GitIgnoreSpec:
     lines = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")
-    return GitIgnoreSpec.from_lines(line for line in (line.removesuffix("\r") for line in lines) if is_usable(line))
+    usable = [line for line in (line.removesuffix("\r") for line in lines) if is_usable(line)]
+    with _no_warnings():
+        return GitIgnoreSpec.from_lines(usable)
 
 
 def is_usable(pattern: str) -> bool:
@@ -47,16 +51,26 @@ def is_usable(pattern: str) -> bool:
     if any(part.count("*") > MAX_STARS for part in pattern.split("/")):
         return False
     try:
-        GitIgnoreSpec.from_lines([pattern])
+        with _no_warnings():
+            GitIgnoreSpec.from_lines([pattern])
     except (ValueError, re.error):
         return False
     return True
 
 
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Of Python's, about what a set like `[[]` may mean one day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
 def any_of(spec: GitIgnoreSpec) -> re.Pattern[str]:
     """pathspec's own expressions, without the one name that they all use; no pattern of a user has a slash in it."""
     own = (pattern.regex.pattern.replace(NAMED_SLASH, "/") for pattern in spec.patterns if pattern.regex is not None)
-    return re.compile("|".join(f"(?:{one})" for one in own) or NOTHING)
+    with _no_warnings():
+        return re.compile("|".join(f"(?:{one})" for one in own) or NOTHING)
 
 
 def verdict_of(spec: GitIgnoreSpec, path: str) -> tuple[bool, str] | None:

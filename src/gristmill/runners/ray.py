@@ -116,7 +116,9 @@ class RayRunner(Runner):
     def _max_in_flight(self) -> int:
         """All CPUs are kept busy from a queue as long as they are; fewer workers are as many tasks, and no queue."""
         num_cpus = self._count_cpus()
-        return self.workers if self.workers < num_cpus else TASKS_AHEAD_PER_WORKER * max(1, num_cpus)
+        if self._wanted != "auto" and self._wanted < num_cpus:
+            return self._wanted
+        return TASKS_AHEAD_PER_WORKER * max(1, num_cpus)
 
     def _count_cpus(self) -> int:
         if time.monotonic() - self._counted_at >= SECONDS_BETWEEN_COUNTS:
