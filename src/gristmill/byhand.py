@@ -9,7 +9,7 @@ finish    once, when all shards are there                        the dataset in 
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -36,6 +36,7 @@ from gristmill.manifest import Decontamination, Manifest
 from gristmill.pipeline import Clock, Job, load, opened, seal
 from gristmill.progress import Progress
 from gristmill.records import Drop
+from gristmill.runners.runner import Runner
 from gristmill.steps.decide import Decision, lay_out, previous_file
 from gristmill.steps.finish import Judged
 from gristmill.steps.gather import DataFiles
@@ -119,14 +120,17 @@ class Desk(Job):
             kept.append(value)
         return kept
 
-    def refuse_damaged(self, parts: Iterable[str]) -> None:
+    def refuse_damaged(self, parts: Collection[str], runner: Runner) -> None:
         """Between the steps, anything may have become of them."""
-        for part in parts:
-            if not is_whole(self.context.prepared / part):
-                raise DatasetError(
-                    f"{str(self.context.prepared / part)!r} is damaged or gone. Run gristmill prepare again for every "
-                    "shard, then this: what is done is kept."
-                )
+        paths = [self.context.prepared / part for part in sorted(parts)]
+        with self.progress.phase("verify", total=len(paths), unit="parts") as step:
+            for path, is_good in zip(paths, runner.map(is_whole, paths), strict=True):
+                if not is_good:
+                    raise DatasetError(
+                        f"{str(path)!r} is damaged or gone. Run gristmill prepare again for every shard, then this: "
+                        "what is done is kept."
+                    )
+                step.advance(1)
 
 
 @contextmanager
@@ -172,8 +176,8 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
         key, _ = _all_batches(desk, intake.found)
         shards = desk.all_shards("prepared", "prepare", key, dict[int, str])
         parts = in_order({index: part for shard in shards for index, part in shard.items()})
-        desk.refuse_damaged(parts)
         with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
+            desk.refuse_damaged(parts, runner)
             judged = judge(desk.context, intake, parts, runner, desk.progress)
         tasks = piece_tasks(desk.context, judged, desk.work)
         decided = Decided(
@@ -197,8 +201,8 @@ def shape_shard(config: Config, shard: Shard, progress: Progress | None = None) 
     with _at_desk(config, progress or Progress(), is_shared=True) as desk:
         tasks = _tasks(desk, _decided(desk))
         own = tasks[shard.number - 1 :: shard.total]
-        desk.refuse_damaged(sorted({document.part for task in own for document in task.piece.documents}))
         with runner_for(desk.context, (), sum(task.piece.num_bytes for task in own)) as runner:
+            desk.refuse_damaged({document.part for task in own for document in task.piece.documents}, runner)
             shaped = {task.key: one for task, one in shape_tasks(desk.context, own, runner, desk.progress)}
         desk.keep(shard.file("shaped"), _layout_key(tasks), shaped)
         return sum(one.num_rows for one in shaped.values())
@@ -212,7 +216,8 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
         tasks = _tasks(desk, decided)
         shards = desk.all_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
         shaped = {key: one for shard in shards for key, one in shard.items()}
-        desk.refuse_damaged(decided.parts)
+        with runner_for(desk.context, (), sum(task.piece.num_bytes for task in tasks)) as runner:
+            desk.refuse_damaged(decided.parts, runner)
         gather = desk.progress.phase("gather", total=len(tasks), unit="pieces")
         with gather as step, DataFiles(desk.context, desk.work.log, keeps_compressed=True) as files:
             for task in tasks:

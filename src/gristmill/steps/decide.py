@@ -28,7 +28,7 @@ from gristmill.steps.similar import clusters_of
 PIECE_BYTES = 1 << 20
 """Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this.
 
-Twice as much makes compressed rows 0.25 % smaller (268 MB of benchmarks/gather.py), and more to do after a change."""
+Larger ones compress a little better, and leave more to do after a change."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     documents: list[PreparedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In a message to another process: a quarter of the time, and of the bytes, that pickle takes by itself."""
+        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
         return _unpacked, (msgspec.msgpack.encode(self),)
 
 
