@@ -37,5 +37,5 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tokenizers,bench,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tokenizers,variants,bench,test,lint]'
 	touch $@ $(VENV)/.demo

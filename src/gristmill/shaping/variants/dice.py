@@ -1,0 +1,45 @@
+"""Numbers by chance that are the same everywhere: Python's own generator may draw otherwise in another version.
+
+dice = Dice(seed, "rename", "src/app.py"); dice.below(6)
+"""
+
+import hashlib
+from collections.abc import MutableSequence, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+MASK = (1 << 64) - 1
+STEP = 0x9E3779B97F4A7C15
+
+
+class Dice:
+    """SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts a number."""
+
+    def __init__(self, *seeds: object) -> None:
+        digest = hashlib.sha256("\0".join(map(str, seeds)).encode("utf-8", "surrogateescape")).digest()
+        self._state = int.from_bytes(digest[:8], "little")
+
+    def bits(self) -> int:
+        """64 of them."""
+        self._state = (self._state + STEP) & MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK
+        return mixed ^ (mixed >> 31)
+
+    def below(self, limit: int) -> int:
+        """From 0 on; the bias of one in 2 ** 64 / limit is of no account."""
+        return (self.bits() * limit) >> 64
+
+    def fraction(self) -> float:
+        """From 0 to below 1, with all the 53 bits of a float."""
+        return (self.bits() >> 11) / (1 << 53)
+
+    def one_of(self, items: Sequence[Item]) -> Item:
+        return items[self.below(len(items))]
+
+    def shuffle(self, items: MutableSequence[Item]) -> None:
+        for last in range(len(items) - 1, 0, -1):
+            other = self.below(last + 1)
+            items[last], items[other] = items[other], items[last]
