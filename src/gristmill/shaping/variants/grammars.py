@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
     def num_errors(self) -> int:
         """Places that the grammar could make nothing of, or where it had to assume something."""
         root = self.tree.root_node
-        return sum(map(len, captures(self.language, ERRORS, self).values())) if root.has_error else 0
+        return sum(map(len, captures(self, ERRORS).values())) if root.has_error else 0
 
 
 ERRORS = "(ERROR) @error (MISSING) @missing"
@@ -52,11 +52,11 @@ def parse(text: bytes, language: str) -> Parsed:
     return Parsed(language, text, _parser(language).parse(text))
 
 
-def captures(language: str, query: str, parsed: Parsed) -> dict[str, list["Node"]]:
+def captures(parsed: Parsed, query: str) -> dict[str, list["Node"]]:
     """By the names in the query, in the order of the text."""
     from tree_sitter import QueryCursor  # noqa: PLC0415 - an extra
 
-    return QueryCursor(_query(language, query)).captures(parsed.tree.root_node)
+    return QueryCursor(_query(parsed.language, query)).captures(parsed.tree.root_node)
 
 
 def require_grammars() -> None:
