@@ -206,6 +206,7 @@ def synthetic_document(number: int, row: int, num_bytes: int) -> PreparedDocumen
         text_sha256=hashlib.sha256(str(number).encode()).hexdigest(),
         num_windows=1,
         num_emitted_tokens=10,
+        num_shown_tokens=8,
         num_tail_tokens_dropped=0,
         num_row_bytes=2_000,
         part_bytes=num_bytes,

@@ -16,6 +16,7 @@ def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more
         "num_tokens": tokens,
         "num_windows": 1,
         "num_emitted_tokens": tokens + 2,
+        "num_shown_tokens": tokens,
         "num_tail_tokens_dropped": 0,
         "num_row_bytes": row_bytes,
         "part": "0.part",

@@ -69,7 +69,7 @@ def test_imports_point_down(path):
 
 
 def test_the_public_api_is_what_it_says():
-    sections = ["Duplicates", "Licenses", "Output", "Rules", "Run", "Scan", "Secrets", "Split"]
+    sections = ["Duplicates", "Licenses", "Output", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
     sections += ["Tables", "Tokenizer", "Window"]
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer"}

@@ -32,7 +32,7 @@ from gristmill.flow import (
 )
 from gristmill.intake.trees import Scan
 from gristmill.layout import UNFINISHED
-from gristmill.manifest import Decontamination, Manifest
+from gristmill.manifest import Decontamination, Manifest, SamplingFacts
 from gristmill.pipeline import Clock, Job, load, opened, seal
 from gristmill.progress import Progress
 from gristmill.records import Drop
@@ -72,6 +72,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[str]
     decision: Decision
     decontamination: Decontamination
+    sampling: SamplingFacts | None
     scan_drops: list[Drop]
     renamed: list[Drop]
     commits: dict[str, str | None]
@@ -82,7 +83,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> Judged:
-        return Judged(self.parts, self.decision, self.decontamination, self.scan_drops, self.renamed)
+        return Judged(self.parts, self.decision, self.decontamination, self.scan_drops, self.renamed, self.sampling)
 
 
 class Desk(Job):
@@ -184,6 +185,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
             parts=parts,
             decision=judged.decision,
             decontamination=judged.decontamination,
+            sampling=judged.sampling,
             scan_drops=list(judged.scan_drops),
             renamed=list(judged.renamed),
             commits=intake.found.commits,

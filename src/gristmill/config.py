@@ -4,7 +4,8 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -13,6 +14,8 @@ from gristmill.records import Split
 
 MIB = 1 << 20
 LONGEST_WINDOW = 1 << 20
+MOST_EPOCHS = 1000
+MOST_WEIGHT = 1_000_000
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -220,6 +223,59 @@ class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
         _check_types(self, "duplicates.")
 
 
+class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How many windows: every one once, unless something here says otherwise.
+
+    [sampling.weights]
+    "src/**" = 3
+    "language:markdown" = 0.5
+    """
+
+    max_windows: int | None = None
+    """Of all splits together: where there are more, a sample in proportion, group by group."""
+    preset: Literal["code"] | None = None
+    """Weights by what a file is for: `code` is source 2, tests 1, docs and data 0.5."""
+    weights: dict[str, float] = {}
+    """By pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a source's top folder) or `repo:NAME`: how many
+    times its natural share of train's tokens a group of files gets. Of several that match, the last counts."""
+    target_windows: int | None = None
+    """Windows in train; default: as many as there are by nature."""
+    max_epochs: float = 4.0
+    """No window is in train more often than this; what a small group cannot give, the others do."""
+    weights_only: bool = False
+    """Write each row's weight, for a trainer that samples, instead of drawing."""
+    seed: int = 0
+    """Decides which windows are drawn."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "sampling.")
+        for name in ("max_windows", "target_windows"):
+            if getattr(self, name) is not None:
+                _at_least(1, f"sampling.{name}", getattr(self, name))
+        if not 1 <= self.max_epochs <= MOST_EPOCHS:
+            raise ConfigError(f"sampling.max_epochs must be from 1 to {MOST_EPOCHS}, got {self.max_epochs}.")
+        for group, weight in self.weights.items():
+            if not 0 <= weight <= MOST_WEIGHT:
+                raise ConfigError(f"the weight of {group!r} must be from 0 to {MOST_WEIGHT}, got {weight}.")
+        if self.max_windows is not None and self.target_windows is not None:
+            raise ConfigError(
+                "--max-windows is for all splits together, --target-windows for train alone; use one of them."
+            )
+        if self.weights_only and not self.is_weighted:
+            raise ConfigError("--weights-only needs weights to write. Try --weights code, or --weight 'src/**=3'.")
+        if self.weights_only and self.target_windows is not None:
+            raise ConfigError("--weights-only draws nothing, so --target-windows has nothing to say; use one of them.")
+
+    @property
+    def is_weighted(self) -> bool:
+        return self.preset is not None or bool(self.weights)
+
+    @property
+    def draws(self) -> bool:
+        """Train is drawn by weights, or to a size: a window may be in it several times."""
+        return (self.is_weighted or self.target_windows is not None) and not self.weights_only
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the work is done: nothing here changes a byte of the result."""
 
@@ -269,6 +325,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     secrets: SecretsConfig = msgspec.field(default_factory=SecretsConfig)
     licenses: LicensesConfig = msgspec.field(default_factory=LicensesConfig)
     duplicates: DuplicatesConfig = msgspec.field(default_factory=DuplicatesConfig)
+    sampling: SamplingConfig = msgspec.field(default_factory=SamplingConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
@@ -282,11 +339,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        names = ("window", "output", "split", "scan", "tables", "rules", "secrets", "licenses", "duplicates")
+        names = (
+            "window",
+            "output",
+            "split",
+            "scan",
+            "tables",
+            "rules",
+            "secrets",
+            "licenses",
+            "duplicates",
+            "sampling",
+        )
         settings: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
+        settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order counts
         del settings["secrets"]["salt"]  # who knows it could try values
         return settings
 
@@ -319,8 +388,14 @@ def default_of(setting: str) -> Any:
 
 def choices_of(setting: str) -> tuple[str, ...] | None:
     """`window.tail` -> ("keep", "shift", "drop"); None for a setting that takes more than a few words."""
-    kind = field_of(setting).type
-    return get_args(kind) if get_origin(kind) is Literal else None
+    return _words(field_of(setting).type)
+
+
+def _words(kind: Any) -> tuple[str, ...] | None:
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    return _words(parts[0]) if get_origin(kind) in {Union, UnionType} and len(parts) == 1 else None
 
 
 def field_of(setting: str) -> msgspec.structs.FieldInfo:
@@ -352,7 +427,8 @@ def _check_types(section: msgspec.Struct, prefix: str) -> None:
 
 def wanted(kind: Any) -> str:
     """The words that a setting takes, where it takes only these."""
-    return f" It takes {', '.join(get_args(kind))}." if get_origin(kind) is Literal else ""
+    words = _words(kind)
+    return f" It takes {', '.join(words)}." if words is not None else ""
 
 
 def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:

@@ -29,7 +29,7 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str
             branch = branch.setdefault(section, {})
             if not isinstance(branch, dict):
                 raise ConfigError(f"{section} must be a table of settings in the configuration file, got {branch!r}.")
-        branch[name] = value
+        branch[name] = _on_top(branch.get(name), value)
     if "sources" not in tree:
         raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
     if "out" not in tree:
@@ -42,6 +42,13 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str
         words = wanted(field_of(where).type) if where in setting_names() else ""
         kind = message.replace("`object`", "a table").replace("`array`", "a list")
         raise ConfigError(f"{where}: {kind[0].lower()}{kind[1:]}.{words}") from None
+
+
+def _on_top(before: Any, value: Any) -> Any:
+    """Of a table, what it does not name stays, in front of what it does."""
+    if not isinstance(before, dict) or not isinstance(value, dict):
+        return value
+    return {name: old for name, old in before.items() if name not in value} | value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -25,6 +25,12 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Count | None
     cut_tokens: Count | None
     windows: Count | None
+    """Rows in the dataset: all that it is cut into, unless `draw` says otherwise."""
+    draw: tuple[Count, Count] | None
+    """All its windows so many times, and so many of them once more; null: each once."""
+    left_tokens: Count | None
+    """Tokens that no row shows, as those that would were not drawn."""
+    weight: float | None
     sha256: str | None
     """Of the file's bytes; null where secrets were taken out, since it would confirm a guess."""
     text_sha256: str | None

@@ -20,6 +20,7 @@ from gristmill.config import Config
 from gristmill.failing import Anchors, nothing_to_build, without_failed
 from gristmill.intake.addresses import is_table_name
 from gristmill.intake.benchmarks import Benchmark, read_benchmarks
+from gristmill.intake.excluding import check_patterns
 from gristmill.intake.fetching import Fetched, fetch, scan_rows
 from gristmill.intake.languages import check_languages
 from gristmill.intake.licensing import read_license_files
@@ -33,10 +34,12 @@ from gristmill.records import Drop, PreparedDocument, SourceFile
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 from gristmill.runners.probing import probe_of
 from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.shaping.weighting import weighted_languages, weighted_patterns
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
 from gristmill.steps.decide import decide, lay_out, read_previous_splits
 from gristmill.steps.decontaminate import decontaminate
+from gristmill.steps.draw import draw
 from gristmill.steps.finish import Judged
 from gristmill.steps.gather import DataFiles
 from gristmill.steps.license import LicenseFiles, license_documents
@@ -70,7 +73,8 @@ def benchmarks_of(config: Config) -> list[Benchmark]:
 
     So are earlier splits, if they are named; those of the dataset that is replaced are read where they are needed.
     """
-    check_languages((*config.scan.languages, *config.rules.languages))
+    check_languages((*config.scan.languages, *config.rules.languages, *weighted_languages(config.sampling)))
+    check_patterns("--weight", weighted_patterns(config.sampling))
     if config.split.previous is not None:
         read_previous_splits(config)
     AllowList.of(config.licenses.allow)
@@ -190,22 +194,33 @@ def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner
         _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
         decision = decide(context, documents, runner.map)
     with progress.phase("compare", unit="tasks") as step:
-        decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
+        map_tasks = step.counting(runner.map)
+        decision, decontamination = decontaminate(context, decision, intake.benchmarks, map_tasks)
+        drawn, sampling = draw(context, decision.kept, map_tasks)
     drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
-    decision = msgspec.structs.replace(decision, drops=drops)
+    decision = msgspec.structs.replace(decision, kept=drawn, drops=drops)
     _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
     scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
-    return Judged(parts, decision, decontamination, scan_drops, renamed)
+    return Judged(parts, decision, decontamination, scan_drops, renamed, sampling)
 
 
 def _load(context: Context, parts: Iterable[str]) -> tuple[list[PreparedDocument], list[Drop]]:
     documents: list[PreparedDocument] = []
     renamed: list[Drop] = []
+    num_more_bytes = context.row_format.num_more_bytes
     for part in parts:
         reader = PartReader(context.prepared, part)
-        documents += reader.documents()
+        documents += _sized(reader.documents(), num_more_bytes)
         renamed += reader.renamed()
     return documents, renamed
+
+
+def _sized(documents: list[PreparedDocument], num_more_bytes: int) -> list[PreparedDocument]:
+    """With the columns that step 1 knows nothing of."""
+    for document in documents if num_more_bytes else ():
+        num_bytes = document.num_row_bytes + document.num_windows * num_more_bytes
+        msgspec.structs.force_setattr(document, "num_row_bytes", num_bytes)
+    return documents
 
 
 def part_drops(context: Context, parts: Iterable[str]) -> Iterator[Drop]:

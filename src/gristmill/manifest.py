@@ -69,6 +69,28 @@ class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
     against: list[BenchmarkFacts]
 
 
+class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a group of train files that one weight holds for. Shares are of train's tokens, as its windows show them."""
+
+    weight: float
+    files: int
+    natural_windows: int
+    natural_share: float
+    requested_share: float
+    realised_share: float
+    windows: int
+    """Rows, repeats included."""
+    epochs: float
+    """How often each of its windows is shown, on average."""
+    largest_repeat: int
+
+
+class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):
+    natural_windows: dict[Split, int]
+    wanted_windows: dict[Split, int]
+    groups: dict[str, WeightFacts]
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     kept: int
@@ -122,6 +144,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     previous_splits: PreviousSplits | None
     near_duplicates: NearDuplicates
     decontamination: Decontamination
+    sampling: SamplingFacts | None
+    """None: every window once."""
     columns: list[str]
     counts: Counts
     splits: dict[Split, SplitFacts]

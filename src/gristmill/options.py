@@ -54,6 +54,50 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         Option("--with-text", "output.with_text", None, "add each window's text to its row"),
         Option("--compress", "output.compress", "none|zstd", "zstd: write .jsonl.zst, still readable row by row"),
     ),
+    "how many windows": (
+        Option(
+            "--max-windows",
+            "sampling.max_windows",
+            "N",
+            "at most so many in all splits together: a sample in proportion, group by group",
+            int,
+            default="all there are",
+        ),
+        Option(
+            "--weights",
+            "sampling.preset",
+            "code",
+            "weights by what a file is for: source 2, tests 1, docs and data 0.5",
+            default="none",
+        ),
+        Option(
+            "--weight",
+            "sampling.weights",
+            "WHAT=N",
+            "N times its natural share of train's tokens for a group of files: a pattern like 'src/**', language:rust, "
+            "folder:tests or repo:NAME; the last that matches counts",
+            repeats=True,
+        ),
+        Option(
+            "--target-windows",
+            "sampling.target_windows",
+            "N",
+            "windows in train",
+            int,
+            default="as many as there are",
+        ),
+        Option(
+            "--max-epochs",
+            "sampling.max_epochs",
+            "N",
+            "how often a window may be in train, at most; what a small group cannot give, the others do",
+            float,
+        ),
+        Option(
+            "--weights-only", "sampling.weights_only", None, "write each row's weight instead of drawing by weights"
+        ),
+        Option("--sample-seed", "sampling.seed", "N", "decides which windows are drawn", int),
+    ),
     "splits": (
         Option("--split", "split.shares", "A/B/C", "percent of the tokens for train/validation/test"),
         Option(
@@ -176,7 +220,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                 group.add_argument(option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
                 continue
             default = option.default or (
-                None if option.repeats or option.setting == "out" else default_of(option.setting)
+                None if option.repeats or option.setting == "out" else _told(default_of(option.setting))
             )
             told = "; repeatable" if option.repeats else f" (default: {default})" if default is not None else ""
             group.add_argument(
@@ -190,6 +234,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             )
 
 
+def _told(default: Any) -> Any:
+    return f"{default:g}" if isinstance(default, float) else default
+
+
 def build_line(values: dict[str, Any], toml: Path | None) -> str:
     """The command that builds with these settings."""
     sources = list(values.get("sources", ()))
@@ -198,6 +246,7 @@ def build_line(values: dict[str, Any], toml: Path | None) -> str:
     words += _option_words("--config", toml) if toml is not None else []
     for option in all_options():
         value = values.get(option.setting)
+        value = [f"{what}={number:.12g}" for what, number in value.items()] if isinstance(value, dict) else value
         for one in value if option.repeats and value else [value]:
             if one is not None and option.metavar is None:
                 words.append(option.flag)

@@ -137,6 +137,15 @@ class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The lines on which its first and last token begin; 0 until that is known."""
 
 
+class Draw(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How often a file's windows are shown: each so many times, and some of them once more."""
+
+    passes: int
+    extra: int
+    seed: int
+    """Decides which."""
+
+
 class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     repo: str
     path: str
@@ -211,6 +220,8 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_li
     num_windows: int
     num_emitted_tokens: int
     """Tokens in all its windows, special tokens and padding included."""
+    num_shown_tokens: int
+    """Of its own, in all its windows: those in two of them count twice."""
     num_tail_tokens_dropped: int
     num_cut_tokens: int = 0
     """Tokens that no window shows because of spans that are also in another split, or in a benchmark."""
@@ -234,10 +245,17 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_li
     cuts: tuple[Cut, ...] = ()
     drops_touched_windows: bool = False
     """Instead of cutting the ranges out."""
+    draw: Draw | None = None
+    """None: each window is shown once."""
+    num_left_tokens: int = 0
+    """Tokens that no window shows because those that would were not drawn."""
+    weight: float = 1.0
+    """Of its rows, with --weights-only."""
 
     @property
     def num_uncut_tokens(self) -> int:
-        return self.num_tokens - self.num_cut_tokens
+        """Each once, but for those that are not drawn."""
+        return self.num_tokens - self.num_cut_tokens - self.num_left_tokens
 
     @property
     def key(self) -> FileKey:

@@ -1,11 +1,12 @@
 """What a build made, as a table for people and as JSON for scripts."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from gristmill.manifest import Decontamination, Manifest, PreviousSplits
+from gristmill.manifest import Decontamination, Manifest, PreviousSplits, SamplingFacts
 from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, Split
 
@@ -22,6 +23,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "splits": manifest.splits,
         "near_duplicates": manifest.near_duplicates,
         "decontamination": manifest.decontamination,
+        "sampling": manifest.sampling,
         "bytes": _data_bytes(manifest),
         "tokens_by_language": manifest.tokens_by_language,
         "seconds": manifest.run.seconds,
@@ -44,6 +46,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     lines = [
         table_text(("split", "files", "windows", "tokens", "share"), rows),
+        *_sampling_lines(manifest.sampling, manifest.settings["sampling"]),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept; {emitted:,} ids in the rows, special tokens and padding included",
@@ -74,6 +77,25 @@ def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     console.print(table)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
+
+
+def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> list[str]:
+    if facts is None:
+        return []
+    if not facts.groups:
+        natural = sum(facts.natural_windows.values())
+        return [f"sample   {sum(facts.wanted_windows.values()):,} of {natural:,} windows, each group in proportion"]
+    rows = [
+        (
+            *(name, f"{group.weight:g}", f"{group.files:,}", f"{group.natural_share:.1%}"),
+            *(f"{group.requested_share:.1%}", f"{group.realised_share:.1%}", f"{group.epochs:.2f}"),
+            str(group.largest_repeat),
+        )
+        for name, group in facts.groups.items()
+    ]
+    headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
+    told = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
+    return [table_text(headings, rows), *(told if settings["weights_only"] else [])]
 
 
 def _tail_line(num_tokens: int) -> list[str]:

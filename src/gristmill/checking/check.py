@@ -24,6 +24,7 @@ from gristmill.checking.files import (
     Rows,
     check_duplicates,
     check_order,
+    check_repeats,
     check_rows_against_table,
     check_split_facts,
     check_windows,
@@ -105,9 +106,10 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     check_groups(table, faults)
     drops_touched = settings.decontaminate == "drop"
     num_tail_tokens = check_windows(rows, table, settings.shape, faults, drops_touched=drops_touched)
+    check_repeats(rows, table, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)
     num_alike = check_duplicates(rows, faults)
-    num_tokens = sum(file.tokens - file.cut_tokens for file in table.kept.values())
+    num_tokens = sum(file.shown_tokens for file in table.kept.values())
     special = [*settings.rules.prefix, "…", *settings.rules.suffix]
     num_rows = f"{rows.num_rows:,} rows"
     alike = f"; {num_alike:,} have the ids of one in another file" if num_alike else ""

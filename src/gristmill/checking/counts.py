@@ -23,7 +23,7 @@ def _counts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, A
     by_language: dict[str, dict[Split, int]] = {}
     for file in kept:
         by_split = by_language.setdefault(file.language, dict.fromkeys(Split, 0))
-        by_split[file.split] += file.tokens - file.cut_tokens
+        by_split[file.split] += file.shown_tokens
     num_near = by_reason.get(DropReason.NEAR_DUPLICATE, 0)
     yield "counts.found", counts.found, len(table)
     yield "counts.kept", counts.kept, len(kept)

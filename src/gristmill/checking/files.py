@@ -13,10 +13,11 @@ from gristmill.checking.result import Faults
 from gristmill.checking.runs import FRESH, KEY, NUM_IDS, ROW, START, Run, RunKey
 from gristmill.checking.tables import FileKey, FilesTable, KeptFile
 from gristmill.checking.windows import (
+    Expected,
     Shape,
     expected_windows,
     first_difference,
-    most_tokens,
+    wrong_draw,
     wrong_fresh,
     wrong_lines,
 )
@@ -85,7 +86,6 @@ def check_order(rows: Rows, faults: Faults) -> None:
 
 def check_windows(rows: Rows, table: FilesTable, shape: Shape, faults: Faults, *, drops_touched: bool) -> int:
     """Each kept file's windows lie where they must; the tokens that --tail drop left out of them."""
-    num_tail_tokens = 0
     for key, runs in rows.by_file.items():
         copies = Counter(placed.run.key for placed in runs)
         for placed in runs:
@@ -93,26 +93,47 @@ def check_windows(rows: Rows, table: FilesTable, shape: Shape, faults: Faults, *
                 _add("windows", 0, "its rows do not stand together", placed, faults)
         file = table.kept.get(key)
         for placed in runs:
-            _add_if("fresh", wrong_fresh(placed.run.windows), placed, faults)
+            _add_if("fresh", wrong_fresh(placed.run.windows, is_again=placed.run.repeat > 0), placed, faults)
             if file is not None and copies[placed.run.key] == 1:
-                is_dropping = drops_touched and file.split is not Split.TRAIN
-                num_tail_tokens += _check_run(placed, file, shape, faults, drops_touched=is_dropping)
-    return num_tail_tokens
+                _check_run(placed, file, _expected(file, shape, drops_touched=drops_touched), faults)
+    expected = (_expected(file, shape, drops_touched=drops_touched) for file in table.kept.values())
+    return sum(one.num_tail_tokens_dropped for one in expected)
 
 
-def _check_run(placed: PlacedRun, file: KeptFile, shape: Shape, faults: Faults, *, drops_touched: bool) -> int:
+def _expected(file: KeptFile, shape: Shape, *, drops_touched: bool) -> Expected:
+    is_dropping = drops_touched and file.split is not Split.TRAIN
+    return expected_windows(file.tokens, file.cuts, shape, drops_touched=is_dropping)
+
+
+def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, faults: Faults) -> None:
+    """All windows in the first `passes` runs of a file, as many as were drawn in the last."""
     windows = placed.run.windows
+    passes, num_drawn = file.draw or (1, 0)
     _add_if("windows", wrong_lines(windows, file.lines), placed, faults)
-    if file.tokens > most_tokens(len(windows), file.cuts, shape):
-        _add("windows", 0, f"{len(windows)} windows for {file.tokens} tokens", placed, faults)
-        return 0
-    expected, num_tail_tokens = expected_windows(file.tokens, file.cuts, shape, drops_touched=drops_touched)
-    _add_if("windows", first_difference(windows, expected, shape), placed, faults)
-    num_fresh, num_shown = int(windows[:, FRESH].sum()), file.tokens - file.cut_tokens - num_tail_tokens
-    if num_fresh != num_shown:
-        what = f"{num_fresh} fresh tokens in its rows, {num_shown} by its tokens and cut_tokens"
+    if placed.run.repeat < passes:
+        _add_if("windows", first_difference(windows, expected), placed, faults)
+    else:
+        _add_if("windows", wrong_draw(windows, expected, num_drawn), placed, faults)
+    num_fresh, num_shown = int(windows[:, FRESH].sum()), file.shown_tokens - expected.num_tail_tokens_dropped
+    if placed.run.repeat == 0 and num_fresh != num_shown:
+        what = f"{num_fresh} fresh tokens in its rows, {num_shown} by its tokens, cut_tokens and left_tokens"
         faults.add("fresh", what, file=FILES, path=file.name)
-    return num_tail_tokens
+
+
+def check_repeats(rows: Rows, table: FilesTable, faults: Faults) -> None:
+    """A file's windows are there as often as it says, and again just as they were before."""
+    for key, runs in rows.by_file.items():
+        file = table.kept.get(key)
+        passes, num_drawn = (file and file.draw) or (1, 0)
+        repeats = [placed.run.repeat for placed in runs]
+        if file is not None and repeats != list(range(passes + (num_drawn > 0))):
+            what = f"repeats {repeats}, of a file shown {passes} times and {num_drawn} windows"
+            _add("windows", 0, what, runs[0], faults)
+        ids_of = dict(runs[0].run.windows[:, [START, KEY]].tolist())
+        for placed in runs[1:]:
+            for index, (start, ids) in enumerate(placed.run.windows[:, [START, KEY]].tolist()):
+                if passes and ids_of.get(start) != ids:
+                    _add("windows", index, "not the window that it repeats", placed, faults)
 
 
 def _add_if(check: str, fault: tuple[int, str] | None, placed: PlacedRun, faults: Faults) -> None:
@@ -131,11 +152,11 @@ def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tai
         for placed in runs:
             num_windows[placed.split] += len(placed.run.windows)
             num_ids[placed.split] += int(placed.run.windows[:, NUM_IDS].sum())
-    num_all_tokens = sum(file.tokens - file.cut_tokens for file in table.kept.values())
+    num_all_tokens = sum(file.shown_tokens for file in table.kept.values())
     for split in Split:
         said = manifest.splits.get(split)
         files = [file for file in table.kept.values() if file.split is split]
-        num_tokens = sum(file.tokens - file.cut_tokens for file in files)
+        num_tokens = sum(file.shown_tokens for file in files)
         found: Mapping[str, float] = {
             "files": len(files),
             "groups": len({file.group for file in files}),

@@ -152,6 +152,10 @@ def _is_mask(value: Any) -> bool:
     return type(value) is list and all(type(one) is int and one in {0, 1} for one in value)
 
 
+def _is_weight(value: Any) -> bool:
+    return type(value) in {int, float} and 0 <= value < LARGEST
+
+
 def _is_scalar(value: Any) -> bool:
     return value is None or type(value) in {int, str}
 
@@ -159,7 +163,9 @@ def _is_scalar(value: Any) -> bool:
 IS_RIGHT: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("path", "repo", "language", "text"), _is_text),
     **dict.fromkeys(("start", "fresh"), _is_count),
-    **dict.fromkeys(("repeat", "variant"), _is_scalar),
+    "variant": _is_scalar,
+    "repeat": _is_count,
+    "weight": _is_weight,
     "lines": _is_line_range,
     "attention_mask": _is_mask,
 }

@@ -51,6 +51,10 @@ class Run(NamedTuple):
     """One line per window, with the COLUMNS."""
     stretches: list[Stretch]
 
+    @property
+    def repeat(self) -> int:
+        return self.key.repeat or 0
+
 
 def runs_of(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]:
     runs: list[Run] = []

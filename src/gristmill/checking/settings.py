@@ -1,7 +1,7 @@
 """What the manifest and the tokenizer in the folder say about how the rows must be."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ class _Sections(msgspec.Struct):
     split: SplitConfig
     scan: ScanConfig
     secrets: SecretsConfig
+    sampling: dict[str, Any]
 
 
 class Settings(NamedTuple):
@@ -58,7 +59,7 @@ class Settings(NamedTuple):
             control_ids=tuple(definition.control_ids) if definition is not None else (),
             pad_id=facts.pad_id if sections.output.pad else None,
         )
-        _check_columns(rules, sections.output, faults)
+        _check_columns(rules, sections, faults)
         return cls(
             folder=folder,
             manifest=manifest,
@@ -97,8 +98,16 @@ def _tokenizer(
     return definition, tokenizer, None
 
 
-def _check_columns(rules: RowRules, output: OutputConfig, faults: Faults) -> None:
-    wanted = {**dict.fromkeys(sorted(REQUIRED), True), "attention_mask": output.pad, "text": output.with_text}
+def _check_columns(rules: RowRules, sections: _Sections, faults: Faults) -> None:
+    output, sampling = sections.output, sections.sampling
+    is_drawn = any(sampling.get(name) for name in ("preset", "weights", "target_windows"))
+    wanted = {
+        **dict.fromkeys(sorted(REQUIRED), True),
+        "attention_mask": output.pad,
+        "text": output.with_text,
+        "repeat": is_drawn and not sampling.get("weights_only"),
+        "weight": bool(sampling.get("weights_only")),
+    }
     for column, is_wanted in wanted.items():
         if is_wanted != (column in rules.columns):
             faults.add("schema", f"columns and settings differ about {column}", file=MANIFEST)

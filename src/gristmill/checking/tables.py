@@ -34,6 +34,9 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Count
     cut_tokens: Count
     windows: Count
+    draw: tuple[Count, Count] | None
+    left_tokens: Count
+    weight: float
     sha256: str | None
     text_sha256: str
     license: str | None
@@ -47,6 +50,11 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.repo}/{self.path}"
+
+    @property
+    def shown_tokens(self) -> int:
+        """Each once; those in a dropped tail count as shown."""
+        return self.tokens - self.cut_tokens - self.left_tokens
 
 
 class FilesTable(msgspec.Struct, frozen=True):
@@ -108,7 +116,8 @@ def _defects(row: FileRow) -> Iterator[str]:
         yield from ["dropped, but with windows"] if row.windows else []
     else:
         yield from [f"kept, but for {row.reason}"] if row.reason is not None else []
-        yield from ["kept without a window"] if not row.windows else []
+        yield from ["kept without a window"] if not row.windows and row.draw != (0, 0) else []
+        yield from ["left_tokens without a draw"] if row.left_tokens and row.draw is None else []
         yield from ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
         yield from ["sha256 with redactions, or neither"] if (row.sha256 is None) != bool(row.redactions) else []
         yield from ["redactions that are not in order, or beyond its lines"] if not _are_redactions(row) else []

@@ -93,6 +93,8 @@ class Texts(NamedTuple):
             if folder is not None and location is None:
                 faults.add("source", "its path leads out of the source", path="/".join(key))
             for run, file, _ in runs:
+                if run.repeat:  # the same once more, as has been seen
+                    continue
                 batch.append(TextTask(run, file, self.table.kept.get(key), location))
                 size += sum(len(stretch.ids) for stretch in run.stretches)
             if size >= TOKENS_PER_TASK:

@@ -4,6 +4,7 @@ A stretch of 1,000 tokens, 510 a window, overlap 256: regular windows at 0 and 2
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -36,11 +37,6 @@ class Shape(NamedTuple):
         return cls(num_content, num_content - config.overlap, config.tail, config.min_fresh)
 
 
-class Expected(NamedTuple):
-    windows: list[Range]
-    num_tail_tokens_dropped: int
-
-
 class _Laid(NamedTuple):
     """A stretch: so many full windows, each a stride after the other, and the last, if it is not dropped."""
 
@@ -48,6 +44,11 @@ class _Laid(NamedTuple):
     num_regular: int
     last: Range | None
     num_tail_tokens_dropped: int
+
+    def holds(self, window: Range, shape: Shape) -> bool:
+        number, rest = divmod(window[0] - self.start, shape.stride)
+        is_regular = not rest and 0 <= number < self.num_regular and window[1] - window[0] == shape.num_content
+        return is_regular or window == self.last
 
     def inside(self, within: Range, shape: Shape) -> Iterator[Range]:
         """Those that lie wholly in this range."""
@@ -61,17 +62,33 @@ class _Laid(NamedTuple):
             yield self.last
 
 
+class Expected(NamedTuple):
+    """Where a file's windows lie: in each of these ranges, those of a stretch that are inside it."""
+
+    laid: list[tuple[Range, _Laid]]
+    shape: Shape
+    num_tail_tokens_dropped: int
+
+    def windows(self, at_most: int) -> list[Range]:
+        """No more than that: what a damaged table says is not laid out."""
+        every = (window for within, one in self.laid for window in one.inside(within, self.shape))
+        return list(islice(every, at_most))
+
+    def holds(self, window: Range) -> bool:
+        return any(
+            begin <= window[0] and window[1] <= end and one.holds(window, self.shape) for (begin, end), one in self.laid
+        )
+
+
 def expected_windows(num_tokens: int, cuts: Sequence[Cut], shape: Shape, *, drops_touched: bool) -> Expected:
     """With `drops_touched` the windows of the whole file, less those that a cut reaches into."""
     edges = [0, *(edge for cut in cuts for edge in (cut.start, cut.end)), num_tokens]
     gaps = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
     if drops_touched or not cuts:
         whole = _lay((0, num_tokens), shape)
-        windows = [window for gap in gaps for window in whole.inside(gap, shape)]
-        return Expected(windows, whole.num_tail_tokens_dropped)
+        return Expected([(gap, whole) for gap in gaps], shape, whole.num_tail_tokens_dropped)
     laid = [(gap, _lay(gap, shape)) for gap in gaps if gap[1] - gap[0] >= MIN_STRETCH_TOKENS]
-    windows = [window for gap, one in laid for window in one.inside(gap, shape)]
-    return Expected(windows, sum(one.num_tail_tokens_dropped for _, one in laid))
+    return Expected(laid, shape, sum(one.num_tail_tokens_dropped for _, one in laid))
 
 
 def _lay(stretch: Range, shape: Shape) -> _Laid:
@@ -86,25 +103,32 @@ def _lay(stretch: Range, shape: Shape) -> _Laid:
     return _Laid(start, num_regular, (last_start, end), 0)
 
 
-def most_tokens(num_windows: int, cuts: Sequence[Cut], shape: Shape) -> int:
-    """A file of more tokens has more windows, whatever its cuts: what a damaged table says is not laid out."""
-    left_out = 2 * shape.num_content + MIN_STRETCH_TOKENS + shape.min_fresh
-    return num_windows * shape.num_content + sum(cut.end - cut.start for cut in cuts) + (len(cuts) + 1) * left_out
-
-
-def first_difference(windows: Table, expected: Sequence[Range], shape: Shape) -> tuple[int, str] | None:
+def first_difference(windows: Table, expected: Expected) -> tuple[int, str] | None:
     """The first window that is not where it must be: its index and what is wrong."""
     found = windows[:, [START, END]]
-    if len(found) == len(expected) and (found == np.array(expected, np.int64).reshape(-1, 2)).all():
+    places = expected.windows(len(found) + 1)
+    if len(found) == len(places) and (found == np.array(places, np.int64).reshape(-1, 2)).all():
         return None
     for index, (start, end) in enumerate(found.tolist()):
-        if end - start > shape.num_content:
-            return index, f"{end - start} tokens, and {shape.num_content} at most"
-        if index == len(expected):
+        if end - start > expected.shape.num_content:
+            return index, f"{end - start} tokens, and {expected.shape.num_content} at most"
+        if index == len(places):
             return index, f"tokens {start} to {end}, after the last that there should be"
-        if (start, end) != expected[index]:
-            return index, f"tokens {start} to {end}, not {expected[index][0]} to {expected[index][1]}"
-    return len(found) - 1, f"the last of {len(found)}, and there should be {len(expected)}"
+        if (start, end) != places[index]:
+            return index, f"tokens {start} to {end}, not {places[index][0]} to {places[index][1]}"
+    return len(found) - 1, f"the last of {len(found)}, and there should be more"
+
+
+def wrong_draw(windows: Table, expected: Expected, num_drawn: int) -> tuple[int, str] | None:
+    """The same where only some of them were drawn."""
+    if len(windows) != num_drawn:
+        return 0, f"{len(windows)} windows drawn, and {num_drawn} should be"
+    before = -1
+    for index, (start, end) in enumerate(windows[:, [START, END]].tolist()):
+        if start <= before or not expected.holds((start, end)):
+            return index, f"tokens {start} to {end}, where no window lies"
+        before = start
+    return None
 
 
 def wrong_lines(windows: Table, num_lines: int) -> tuple[int, str] | None:
@@ -117,10 +141,11 @@ def wrong_lines(windows: Table, num_lines: int) -> tuple[int, str] | None:
     return index, f"lines {first[index]} to {last[index]} of {num_lines}, or before those of the window before"
 
 
-def wrong_fresh(windows: Table) -> tuple[int, str] | None:
+def wrong_fresh(windows: Table, *, is_again: bool) -> tuple[int, str] | None:
+    """`is_again`: the file has been shown before."""
     starts, ends = windows[:, START], windows[:, END]
     shown_until = np.concatenate(([0], np.maximum.accumulate(ends)[:-1]))
-    fresh = np.maximum(ends - np.maximum(starts, shown_until), 0)
+    fresh = np.maximum(ends - np.maximum(starts, shown_until), 0) * (not is_again)
     is_wrong = fresh != windows[:, FRESH]
     if not is_wrong.any():
         return None

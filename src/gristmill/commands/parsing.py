@@ -57,6 +57,7 @@ def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tup
     given = parse_intermixed(parser, arguments)
     values = {option.setting: getattr(given, option.setting) for option in all_options()}
     values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
+    values["sampling.weights"] = weights_of(values["sampling.weights"])
     return given, {name: value for name, value in values.items() if value is not None}
 
 
@@ -111,6 +112,21 @@ def worker_count(text: str | None) -> int | Literal["auto"] | None:
         return "auto" if text == "auto" else int(text)
     except ValueError:
         raise ConfigError(f"--workers takes 'auto' or a number, got {text!r}.") from None
+
+
+def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
+    """`src/**=3` -> {"src/**": 3.0}"""
+    weights: dict[str, float] = {}
+    for text in texts or ():
+        what, _, number = text.rpartition("=")
+        try:
+            weights.pop(what, None)  # the last one said is the last that matches
+            weights[what] = float(number)
+        except ValueError:
+            what = ""
+        if not what:
+            raise ConfigError(f"--weight takes WHAT=N, like 'src/**=3' or language:rust=2, got {text!r}.")
+    return weights or None
 
 
 @contextmanager

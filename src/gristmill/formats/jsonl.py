@@ -42,6 +42,9 @@ class DocumentRows(NamedTuple):
     newline_tokens: npt.NDArray[np.int32]
     windows: Windows
     text: DocumentText | None
+    repeats: Indices | None = None
+    """How often each window has been shown before; None: never."""
+    weight: float = 1.0
 
 
 class _Constants(NamedTuple):
@@ -50,6 +53,8 @@ class _Constants(NamedTuple):
     head: bytes
     suffix: bytes
     names: bytes
+    end: bytes
+    """Columns behind all others."""
 
 
 class RowFormat(NamedTuple):
@@ -59,6 +64,8 @@ class RowFormat(NamedTuple):
     pad_id: int | None
     """None: rows are not padded."""
     with_text: bool
+    with_repeat: bool = False
+    with_weight: bool = False
 
     @classmethod
     def of(cls, config: Config, definition: Definition) -> "RowFormat":
@@ -67,12 +74,36 @@ class RowFormat(NamedTuple):
                 f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
             )
         pad_id = definition.pad_id if config.output.pad else None
-        return cls(config.window.length, *definition.template, pad_id, config.output.with_text)
+        sampling = config.sampling
+        return cls(
+            length=config.window.length,
+            prefix=definition.template.prefix,
+            suffix=definition.template.suffix,
+            pad_id=pad_id,
+            with_text=config.output.with_text,
+            with_repeat=sampling.draws,
+            with_weight=sampling.weights_only,
+        )
+
+    @property
+    def plain(self) -> "RowFormat":
+        """Without the columns that say how often something is shown: what rows take for the ids alone."""
+        return self._replace(with_repeat=False, with_weight=False)
 
     @property
     def columns(self) -> list[str]:
-        mask = ["attention_mask"] if self.pad_id is not None else []
-        return [*COLUMNS, *mask, *(["text"] if self.with_text else [])]
+        more = {
+            "attention_mask": self.pad_id is not None,
+            "text": self.with_text,
+            "repeat": self.with_repeat,
+            "weight": self.with_weight,
+        }
+        return [*COLUMNS, *(name for name, is_there in more.items() if is_there)]
+
+    @property
+    def num_more_bytes(self) -> int:
+        """That each row of a document takes beyond the plain ones, where its windows are shown once, as they are."""
+        return len(self._end(1.0)) + (len(_repeat_column(0)) if self.with_repeat else 0)
 
     def num_ids(self, windows: Windows) -> Indices:
         """Per window, without padding."""
@@ -99,13 +130,16 @@ class RowFormat(NamedTuple):
             starts, ends = text_ranges(rows.text, windows)
             escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
             sizes += escaped[ends] - escaped[starts] + len(_text_column(b""))
+        if self.with_repeat:
+            sizes += len(_repeat_column(0)) - 1 + (1 if rows.repeats is None else _num_digits(rows.repeats))
         return sizes
 
     def format_rows(self, rows: DocumentRows) -> list[bytes]:
         """Each window's row, line feed included."""
         windows = rows.windows
         all_ids = orjson.dumps(np.ascontiguousarray(rows.ids), option=orjson.OPT_SERIALIZE_NUMPY)
-        head, suffix, names = self._constants(rows)
+        head, suffix, names, end = self._constants(rows)
+        end += b"}\n"
         id_ranges = _id_ranges(rows.ids, windows)
         lines = lines_of(windows, rows.newline_tokens)
         columns = (*id_ranges, *lines, windows.starts, windows.fresh)
@@ -114,7 +148,7 @@ class RowFormat(NamedTuple):
         if self.pad_id is not None:
             pads = [self._pads(self.length - count) for count in self.num_ids(windows).tolist()]
         return [
-            b"".join((head, all_ids[at:to], suffix, pad, names, _numbers(first, last, start, fresh), extra, b"}\n"))
+            b"".join((head, all_ids[at:to], suffix, pad, names, _numbers(first, last, start, fresh), extra, end))
             for at, to, first, last, start, fresh, pad, extra in zip(
                 *(column.tolist() for column in columns), pads, extras, strict=True
             )
@@ -125,7 +159,10 @@ class RowFormat(NamedTuple):
         suffix = b"".join(b",%d" % index for index in self.suffix)
         path, repo, language = map(orjson.dumps, (rows.path, rows.repo, rows.language))
         names = b'],"path":%b,"repo":%b,"language":%b,"lines":[' % (path, repo, language)
-        return _Constants(head, suffix, names)
+        return _Constants(head, suffix, names, self._end(rows.weight))
+
+    def _end(self, weight: float) -> bytes:
+        return b',"weight":%b' % orjson.dumps(weight) if self.with_weight else b""
 
     def _extra_columns(self, rows: DocumentRows) -> list[bytes]:
         extras = [b""] * len(rows.windows)
@@ -135,6 +172,9 @@ class RowFormat(NamedTuple):
             starts, ends = text_ranges(rows.text, rows.windows)
             texts = [rows.text.utf8[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             extras = [extra + _text_column(text) for extra, text in zip(extras, texts, strict=True)]
+        if self.with_repeat:
+            repeats = [0] * len(extras) if rows.repeats is None else rows.repeats.tolist()
+            extras = [extra + _repeat_column(repeat) for extra, repeat in zip(extras, repeats, strict=True)]
         return extras
 
     def _pads(self, count: int) -> bytes:
@@ -180,6 +220,10 @@ def _numbers(first: int, last: int, start: int, fresh: int) -> bytes:
 
 def _text_column(utf8: bytes) -> bytes:
     return b',"text":' + orjson.dumps(utf8.decode("utf-8"))
+
+
+def _repeat_column(repeat: int) -> bytes:
+    return b',"repeat":%d' % repeat
 
 
 def _mask(num_ids: int, length: int) -> bytes:

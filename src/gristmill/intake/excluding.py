@@ -193,8 +193,12 @@ def _by_user(verdict: tuple[bool, str]) -> Verdict:
     return Verdict(DropReason.EXCLUDED_BY_USER, f"--exclude {verdict[1]}")
 
 
-def _patterns(option: str, patterns: Sequence[str]) -> GitIgnoreSpec | None:
+def check_patterns(option: str, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if not is_usable(pattern):
             raise ConfigError(f"{option} {pattern!r} is no pattern of a .gitignore. Try one like 'src/**/*.py'.")
+
+
+def _patterns(option: str, patterns: Sequence[str]) -> GitIgnoreSpec | None:
+    check_patterns(option, patterns)
     return GitIgnoreSpec.from_lines(patterns) if patterns else None

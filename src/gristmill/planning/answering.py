@@ -11,13 +11,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.config import Config
+from gristmill.config import Config, SamplingConfig
 from gristmill.intake.trees import Scan
 from gristmill.manifest import SplitFacts
 from gristmill.naming import path_text
 from gristmill.planning.budget import FEW_PASSES, MANY_PASSES, Wanted, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, WINDOWS, Counts, RowsTried
-from gristmill.planning.result import Budget, OverlapPlan, Passes, Pick, Plan, Portion, Removed, Sample, SplitPlan
+from gristmill.planning.result import (
+    Budget,
+    OverlapPlan,
+    Passes,
+    Pick,
+    Plan,
+    Portion,
+    Removed,
+    Sample,
+    SplitPlan,
+    Taken,
+)
 from gristmill.planning.sampling import Drawn, TakenOut, error_of
 from gristmill.records import Drop, DropReason, PreparedDocument, Split
 from gristmill.runners.local import num_cores, num_workers
@@ -81,6 +92,7 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
         removed=removed,
         splits=_splits(facts) if drawn.is_all else [],
         previous_splits=gathered.judged.decision.previous,
+        taken=_taken(overlaps, picked, gathered.config.sampling),
         passes=_passes(overlaps, picked, wanted),
         pick=picked,
         sample=_sample(gathered),
@@ -100,6 +112,18 @@ def _warnings(gathered: Gathered, facts: Mapping[Split, SplitFacts]) -> list[str
         *gathered.found.warnings,
         *warnings_of(gathered.config.split, facts, judged.decision, judged.decontamination),
     ]
+
+
+def _taken(overlaps: list[OverlapPlan], picked: Pick, config: SamplingConfig) -> Taken | None:
+    one = next(one for one in overlaps if one.overlap == picked.overlap)
+    limit = min(config.max_windows or one.windows, one.windows)
+    train = round(one.train_windows * limit / max(one.windows, 1))
+    if config.target_windows is not None:
+        train = min(config.target_windows, int(one.train_windows * config.max_epochs))
+    why = [f"--max-windows {config.max_windows}"] if limit < one.windows else []
+    why += [f"--target-windows {config.target_windows}"] if config.target_windows is not None else []
+    held_out = round((one.windows - one.train_windows) * limit / max(one.windows, 1))
+    return Taken(windows=train + held_out, train_windows=train, why=why) if why else None
 
 
 def _passes(overlaps: list[OverlapPlan], picked: Pick, wanted: Wanted) -> list[Passes]:

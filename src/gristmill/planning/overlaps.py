@@ -116,7 +116,14 @@ def _counts(row_format: RowFormat, ways: Sequence[DocumentRows]) -> Counts:
     starts, ends, fresh = (np.concatenate([rows.windows[part] for rows in ways]) for part in range(3))
     windows = Windows(starts, ends, fresh, 0)
     num_ids = row_format.num_ids(windows) if row_format.pad_id is None else np.full(len(windows), row_format.length)
-    per_row = np.stack((ends - starts, fresh, num_ids, row_format.row_sizes(ways[0]._replace(windows=windows))))
+    per_row = np.stack(
+        (
+            ends - starts,
+            fresh,
+            num_ids,
+            row_format.row_sizes(ways[0]._replace(windows=windows)),
+        )
+    )
     first_rows = np.cumsum(counts[used, WINDOWS]) - counts[used, WINDOWS]
     counts[used, CONTENT:] = np.add.reduceat(per_row, first_rows, axis=1).T
     return counts

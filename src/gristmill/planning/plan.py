@@ -11,9 +11,10 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from gristmill.config import Config
+from gristmill.config import Config, SamplingConfig
 from gristmill.errors import InputError, OutputError
 from gristmill.flow import Intake, benchmarks_of, in_order, judge, local_sources, part_drops, prepare_all, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
@@ -37,7 +38,11 @@ OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), F
 
 
 def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None = None) -> Plan:
-    """Source trees in, answers out. Nothing is written but what is deleted again."""
+    """Source trees in, answers out. Nothing is written but what is deleted again.
+
+    All windows are counted, whatever is drawn of them later: draws are another at every overlap.
+    """
+    asked_for, config = config, msgspec.structs.replace(config, sampling=SamplingConfig())
     wanted, progress = wanted or Wanted(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
@@ -62,7 +67,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                     counted = _count(context, judged.decision, overlaps, drawn, step.counting(runner.map))
     except OSError as error:
         raise _as_ours(error) from error
-    gathered = Gathered(config, drawn, judged, dropped, found, counted, progress.seconds, runner.workers)
+    gathered = Gathered(asked_for, drawn, judged, dropped, found, counted, progress.seconds, runner.workers)
     return answer(gathered, wanted, seconds=time.perf_counter() - started)
 
 

@@ -82,6 +82,16 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     and reasons is rougher; compressed sizes come out too large, as files that are alike often lie side by side."""
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all windows, what a build with these settings takes, at the overlap that is picked."""
+
+    windows: int
+    train_windows: int
+    """Repeats included."""
+    why: list[str]
+    """The options that say so."""
+
+
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
     overlap: int
     compress: bool
@@ -109,6 +119,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for a sample, which is too small to be dealt out as the whole would be."""
     previous_splits: PreviousSplits | None
     """What an earlier build in the output folder decides."""
+    taken: Taken | None
+    """None: every window once."""
     passes: list[Passes]
     pick: Pick
     sample: Sample | None

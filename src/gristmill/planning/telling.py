@@ -23,6 +23,7 @@ def plan_text(plan: Plan, command: str) -> str:
         (
             _overlaps(plan),
             *_sample_lines(plan),
+            *_taken_lines(plan),
             *_split_lines(plan),
             _portions("language", plan.languages),
             _portions("folder", plan.folders),
@@ -82,6 +83,13 @@ def _sample_lines(plan: Plan) -> list[str]:
     if any(one.parquet_bytes is None for one in plan.overlaps):
         lines += ["Parquet needs pyarrow: pip install 'gristmill[parquet]'", ""]
     return lines
+
+
+def _taken_lines(plan: Plan) -> list[str]:
+    if plan.taken is None:
+        return []
+    told = f"{plan.taken.windows:,} windows, {plan.taken.train_windows:,} of them in train"
+    return [f"of all these a build takes {told}, at overlap {plan.pick.overlap} ({', '.join(plan.taken.why)})", ""]
 
 
 def _split_lines(plan: Plan) -> list[str]:

@@ -7,7 +7,7 @@ import msgspec
 from gristmill.config import Config
 from gristmill.formats.jsonl import RowFormat
 from gristmill.shaping.windows import WindowShape
-from gristmill.steps.keys import prepare_key
+from gristmill.steps.keys import key_of, prepare_key
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
 
@@ -57,6 +57,16 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def row_format(self) -> RowFormat:
         return RowFormat.of(self.config, self.tokenizer.definition)
+
+    @property
+    def plain_format(self) -> RowFormat:
+        """By which step 1 measures: so that what it made is good for any weights."""
+        return self.row_format.plain
+
+    @property
+    def rows_key(self) -> str:
+        """All that rows go by, but for the documents."""
+        return key_of(self.prepare_key, self.row_format.columns)
 
     @property
     def window_shape(self) -> WindowShape:

@@ -185,7 +185,8 @@ def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iter
     """Pieces depend on the documents alone, not on batches or workers, and so do the bytes written."""
     by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in documents:
-        by_split[document.in_split].append(document)
+        if document.num_windows:
+            by_split[document.in_split].append(document)
     for split, members in by_split.items():
         limit = min(PIECE_BYTES, config.shard_bytes)
         runs = steady_neighbours(

@@ -18,10 +18,11 @@ from gristmill.steps.compare import Shared, compare
 from gristmill.steps.compare_again import Documents, compare_again
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
-from gristmill.steps.measuring import measure_cut
+from gristmill.steps.measuring import measure_again
 from gristmill.steps.parts import FileKeys, Part, write_part
 from gristmill.steps.sides import Sides
 
+CUT = "measured"
 BENCHMARKS = "../scratch/benchmarks.part"
 """As a part goes by its place from the folder of parts."""
 
@@ -137,7 +138,7 @@ def _apply(
         for document in decision.kept
         if document.key in cuts
     ]
-    again = {document.key: document for document in measure_cut(context, changed, map_tasks)}
+    again = {document.key: document for document in measure_again(context, changed, map_tasks, name=CUT)}
     documents = [again.get(before.key, before) for before in decision.kept]
     kept = [document for document in documents if document.num_windows]
     return kept, [document for document in documents if not document.num_windows]

@@ -22,6 +22,7 @@ from gristmill.manifest import (
     FileFacts,
     Manifest,
     Run,
+    SamplingFacts,
     SourceFacts,
     SplitFacts,
     TokenizerFacts,
@@ -29,6 +30,7 @@ from gristmill.manifest import (
 from gristmill.records import DocumentFacts, Drop, DropReason, PreparedDocument, Split
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
+from gristmill.steps.draw import sampling_warnings
 from gristmill.steps.keys import versions
 from gristmill.steps.parts import PartReader
 from gristmill.tokenizing.definition import Definition
@@ -48,6 +50,7 @@ class Judged(NamedTuple):
     scan_drops: Sequence[Drop]
     renamed: Sequence[Drop]
     """Dropped in step 1, with a secret in their name."""
+    sampling: SamplingFacts | None
 
 
 class Tally(NamedTuple):
@@ -102,6 +105,9 @@ def _kept_row(document: PreparedDocument, facts: DocumentFacts) -> FileRow:
         tokens=document.num_tokens,
         cut_tokens=document.num_cut_tokens,
         windows=document.num_windows,
+        draw=None if document.draw is None else (document.draw.passes, document.draw.extra),
+        left_tokens=document.num_left_tokens,
+        weight=document.weight,
         sha256=facts.sha256,
         text_sha256=document.text_sha256,
         license=document.license,
@@ -132,6 +138,9 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
         tokens=drop.num_tokens,
         cut_tokens=None,
         windows=None,
+        draw=None,
+        left_tokens=None,
+        weight=None,
         sha256=facts.sha256 if facts else drop.sha256,
         text_sha256=drop.text_sha256,
         license=drop.license,
@@ -191,6 +200,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         previous_splits=decision.previous,
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
+        sampling=judged.sampling,
         columns=context.row_format.columns,
         counts=Counts(
             found=tally.found.total(),
@@ -204,7 +214,11 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
-        warnings=[*scan.warnings, *warnings_of(context.config.split, splits, decision, decontamination)],
+        warnings=[
+            *scan.warnings,
+            *warnings_of(context.config.split, splits, decision, decontamination),
+            *sampling_warnings(judged.sampling, context.config.sampling),
+        ],
         run=run,
     )
 

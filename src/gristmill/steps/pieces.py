@@ -111,10 +111,10 @@ def clear_old(context: Context, names: Collection[str]) -> None:
 
 def piece_key(context: Context, piece: Piece) -> str:
     documents = [
-        (one.repo, one.path, one.language, one.text_sha256, one.cuts, one.drops_touched_windows)
+        (one.repo, one.path, one.language, one.text_sha256, one.cuts, one.drops_touched_windows, one.draw, one.weight)
         for one in piece.documents
     ]
-    return key_of(context.prepare_key, context.config.output.compress, documents)[:40]
+    return key_of(context.rows_key, context.config.output.compress, documents)[:40]
 
 
 class PieceLog:

@@ -261,6 +261,7 @@ def _document(context: Context, document: Document, block: Block, num_bytes: int
         num_tokens=len(block.ids),
         num_windows=0,
         num_emitted_tokens=0,
+        num_shown_tokens=0,
         num_tail_tokens_dropped=0,
         num_row_bytes=0,
         part="",
@@ -272,7 +273,7 @@ def _document(context: Context, document: Document, block: Block, num_bytes: int
         named_license=named_license(text),
         declared_license=document.file.license,
     )
-    return measured(context, prepared, block)
+    return measured(prepared, block, context.plain_format, context.window_shape)
 
 
 def _facts(document: Document) -> DocumentFacts:

@@ -4,22 +4,25 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gristmill.formats.jsonl import DocumentRows
+from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.records import Cut, PreparedDocument
+from gristmill.shaping.sampling import shown
 from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without_touched
 from gristmill.steps.blocks import Block
-from gristmill.steps.context import Context
 
 
 def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
+    windows, repeats = shown(windows_of(document, shape), document.draw, document.key)
     return DocumentRows(
         repo=document.repo,
         path=document.path,
         language=document.language,
         ids=block.ids,
         newline_tokens=block.newline_tokens,
-        windows=windows_of(document, shape),
+        windows=windows,
         text=block.text,
+        repeats=repeats,
+        weight=document.weight,
     )
 
 
@@ -38,17 +41,19 @@ def _with_lines(document: PreparedDocument, block: Block) -> Iterator[Cut]:
         yield Cut(one.start, one.end, one.shared_with, int(first), int(last))
 
 
-def measured(context: Context, document: PreparedDocument, block: Block) -> PreparedDocument:
+def measured(document: PreparedDocument, block: Block, row_format: RowFormat, shape: WindowShape) -> PreparedDocument:
     """With the sizes of what its windows will take in the output."""
-    row_format = context.row_format
-    rows = rows_of(document, block, context.window_shape)
-    windows = rows.windows
+    rows = rows_of(document, block, shape)
+    windows, natural = rows.windows, windows_of(document, shape) if document.draw else rows.windows
+    num_natural = int(natural.fresh.sum())
     return msgspec.structs.replace(
         document,
         cuts=tuple(_with_lines(document, block)),
         num_windows=len(windows),
         num_emitted_tokens=row_format.num_emitted(windows),
+        num_shown_tokens=int((windows.ends - windows.starts).sum()),
         num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
-        num_cut_tokens=document.num_tokens - int(windows.fresh.sum()) - windows.num_tail_tokens_dropped,
+        num_cut_tokens=document.num_tokens - num_natural - windows.num_tail_tokens_dropped,
+        num_left_tokens=num_natural - int(windows.fresh.sum()),
         num_row_bytes=row_format.num_row_bytes(rows) if len(windows) else 0,
     )

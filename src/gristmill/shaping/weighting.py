@@ -1,0 +1,87 @@
+"""Which group of files a file is in, and the group's weight: by pattern, language, top folder or repo."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from gristmill.config import SamplingConfig
+
+TESTS = (
+    *("test/", "tests/", "testing/", "__tests__/", "spec/", "testdata/", "fixtures/", "conftest.py"),
+    *("test_*.*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.*", "*Test.*", "*Tests.*"),
+)
+DOCS = ("doc/", "docs/", "documentation/")
+PROSE = ("markdown", "rst", "asciidoc", "text", "tex")
+DATA = ("json", "yaml", "toml", "ini", "xml", "csv", "svg", "gitignore", "po", "diff")
+
+
+class Rule(NamedTuple):
+    group: str
+    weight: float
+    patterns: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    folder: str | None = None
+    repo: str | None = None
+
+    @classmethod
+    def of(cls, what: str, weight: float) -> "Rule":
+        kind, _, name = what.partition(":")
+        match kind:
+            case "language":
+                return cls(what, weight, languages=(name,))
+            case "folder":
+                return cls(what, weight, folder=name)
+            case "repo":
+                return cls(what, weight, repo=name)
+            case _:
+                return cls(what, weight, patterns=(what,))
+
+    def matches(self, repo: str, path: str, language: str) -> bool:
+        return (
+            language in self.languages
+            or repo == self.repo
+            or (self.folder is not None and path.startswith(f"{self.folder}/"))
+            or bool(self.patterns and _spec(self.patterns).match_file(path))
+        )
+
+
+OTHERS = Rule("others", 1.0)
+"""Files that no weight is said for."""
+PRESETS: dict[str, tuple[Rule, ...]] = {
+    "code": (
+        Rule("source", 2.0, patterns=("**",)),
+        Rule("data", 0.5, languages=DATA),
+        Rule("docs", 0.5, languages=PROSE, patterns=DOCS),
+        Rule("tests", 1.0, patterns=TESTS),
+    )
+}
+
+
+def rules_of(config: SamplingConfig) -> list[Rule]:
+    """What is said by hand comes after a preset, and so before it."""
+    preset = PRESETS[config.preset] if config.preset is not None else ()
+    return [*preset, *(Rule.of(what, weight) for what, weight in config.weights.items())]
+
+
+def weighted_languages(config: SamplingConfig) -> list[str]:
+    return [what.removeprefix("language:") for what in config.weights if what.startswith("language:")]
+
+
+def weighted_patterns(config: SamplingConfig) -> list[str]:
+    return [pattern for what, weight in config.weights.items() for pattern in Rule.of(what, weight).patterns]
+
+
+def rule_for(rules: Iterable[Rule], repo: str, path: str, language: str) -> Rule:
+    """The last that matches."""
+    found = OTHERS
+    for rule in rules:
+        if rule.matches(repo, path, language):
+            found = rule
+    return found
+
+
+@cache
+def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
+    return GitIgnoreSpec.from_lines(patterns)

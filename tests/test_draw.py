@@ -1,0 +1,228 @@
+"""Builds with a size or weights: what was asked for, what came of it, and that a check believes it."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from builds import everything, files_table, make, refusal, run
+from gristmill import OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset, plan
+from gristmill.config import Config
+from gristmill.configuring import load_config
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Three folders of different sizes, none a copy of another, in two languages."""
+    folder = tmp_path_factory.mktemp("sampled") / "project"
+    for place, count, lines in (("src", 24, 90), ("docs", 12, 40), ("small", 2, 60)):
+        for number in range(count):
+            path = folder / place / f"part_{number}.{'md' if place == 'docs' else 'py'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            words = (
+                f"{place}_{number}_{line} = fetch({line * 7919 % 1009}, '{place} {line * number}')"
+                for line in range(lines)
+            )
+            path.write_text("\n".join(words) + "\n")
+    return folder
+
+
+def tokens_by_folder(out, split="train"):
+    counts = Counter()
+    for row in open_dataset(out)[split]:
+        counts[row["path"].split("/")[0]] += len(row["input_ids"]) - 2
+    return counts
+
+
+def shares(counts):
+    return {name: count / counts.total() for name, count in counts.items()}
+
+
+@pytest.fixture(scope="module")
+def natural(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("natural") / "dataset"
+    make(source, out)
+    return out
+
+
+def rows_of(out, split="train"):
+    return list(open_dataset(out)[split])
+
+
+def test_by_nature_every_window_is_there_once_and_nothing_is_said_about_it(natural):
+    rows = [row for split in open_dataset(natural) for row in rows_of(natural, split)]
+    assert len({(row["path"], row["start"]) for row in rows}) == len(rows)
+    assert not {"repeat", "weight"} & set(rows[0])
+    assert open_dataset(natural).manifest.sampling is None
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_at_most_so_many_windows_each_split_and_group_in_proportion(source, natural, tmp_path, compress):
+    everywhere = {split: len(rows) for split, rows in open_dataset(natural).items()}
+    wanted = sum(everywhere.values()) // 3
+    sampling = SamplingConfig(max_windows=wanted)
+    make(source, tmp_path / "third", sampling=sampling, output=OutputConfig(compress=compress))
+    third = {split: len(rows) for split, rows in open_dataset(tmp_path / "third").items()}
+    assert sum(third.values()) == wanted
+    table, before = files_table(tmp_path / "third"), files_table(natural)
+    for split, count in everywhere.items():
+        assert abs(third[split] - wanted * count / sum(everywhere.values())) < 1
+        for row in table.values():
+            if row["split"] == split and row["status"] == "kept":
+                assert abs(row["windows"] - third[split] * before[row["path"]]["windows"] / count) < 1 + 1e-9
+    assert {row["split"] for row in table.values()} == {row["split"] for row in before.values()}
+    assert check(tmp_path / "third", [str(source)]).ok
+
+
+def test_a_sample_that_is_no_smaller_is_all_of_it(source, natural, tmp_path):
+    make(source, tmp_path / "all", sampling=SamplingConfig(max_windows=10**9))
+    files, manifest = everything(tmp_path / "all")
+    assert files == everything(natural)[0]
+    assert manifest["sampling"] is None
+
+
+def test_the_sample_is_the_same_for_any_workers_and_another_for_another_seed(source, tmp_path):
+    for name, workers, seed in (("one", 1, 0), ("three", 3, 0), ("other", 1, 5)):
+        config = {
+            "sampling": SamplingConfig(max_windows=40, seed=seed),
+            "run": RunConfig(workers=workers, batch_files=3),
+        }
+        make(source, tmp_path / name, **config)
+    one, three, other = (everything(tmp_path / name)[0] for name in ("one", "three", "other"))
+    assert one == three
+    assert one["train.jsonl"] != other["train.jsonl"]
+
+
+def test_a_weight_multiplies_the_natural_share_of_tokens_in_train_alone(source, natural, tmp_path):
+    out = tmp_path / "weighted"
+    manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2, "docs/**": 0.25}))
+    before, after = shares(tokens_by_folder(natural)), shares(tokens_by_folder(out))
+    weighed = {"src": 2 * before["src"], "docs": 0.25 * before["docs"], "small": before["small"]}
+    for name, value in weighed.items():
+        assert after[name] == pytest.approx(value / sum(weighed.values()), abs=0.02)
+    assert len(rows_of(out)) == len(rows_of(natural))
+    for split in ("validation", "test"):
+        plain = [{**row, "repeat": 0} for row in rows_of(natural, split)]
+        assert rows_of(out, split) == plain
+    groups = manifest.sampling.groups
+    assert groups["src/**"].realised_share == pytest.approx(after["src"], abs=1e-6)
+    assert groups["src/**"].requested_share == pytest.approx(weighed["src"] / sum(weighed.values()), abs=1e-6)
+    assert check(out, [str(source)]).ok
+
+
+def test_within_an_epoch_no_window_comes_twice_and_repeats_are_counted(source, natural, tmp_path):
+    out = tmp_path / "repeated"
+    sampling = SamplingConfig(weights={"small/**": 30}, max_epochs=3)
+    manifest = make(source, out, sampling=sampling)
+    rows = rows_of(out)
+    keys = [(row["path"], row["start"], row["repeat"]) for row in rows]
+    assert len(set(keys)) == len(keys)
+    times = Counter((row["path"], row["start"]) for row in rows)
+    for (path, start), count in times.items():
+        assert {repeat for name, at, repeat in keys if (name, at) == (path, start)} == set(range(count))
+    small = [count for (path, _), count in times.items() if path.startswith("small/")]
+    assert set(small) == {3}
+    assert max(row["repeat"] for row in rows) == manifest.sampling.groups["small/**"].largest_repeat == 2
+    assert all(row["fresh"] == 0 for row in rows if row["repeat"])
+    said = [warning for warning in manifest.warnings if warning.startswith("small/**")]
+    assert len(said) == 1
+    assert "points less" in said[0]
+    assert "--max-epochs" in said[0]
+    assert check(out, [str(source)]).ok
+
+
+def test_a_size_beyond_the_limit_is_said_with_by_how_much(source, natural, tmp_path):
+    num_natural = len(rows_of(natural))
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=5 * num_natural))
+    assert len(rows_of(tmp_path / "out")) == 4 * num_natural
+    assert any(f"({num_natural:,} fewer)" in warning for warning in manifest.warnings)
+
+
+def test_a_group_of_weight_zero_is_told_in_the_table_of_files(source, tmp_path):
+    make(source, tmp_path / "out", sampling=SamplingConfig(weights={"docs/**": 0}))
+    assert "docs" not in tokens_by_folder(tmp_path / "out")
+    rows = [row for row in files_table(tmp_path / "out").values() if row["path"].startswith("docs/")]
+    train = [row for row in rows if row["split"] == "train"]
+    assert train
+    assert all((row["status"], row["windows"], row["draw"]) == ("kept", 0, [0, 0]) for row in train)
+    assert all(row["left_tokens"] == row["tokens"] - row["cut_tokens"] for row in train)
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_weights_only_writes_what_a_trainer_draws_by(source, natural, tmp_path):
+    out = tmp_path / "out"
+    manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2}, weights_only=True))
+    rows = rows_of(out)
+    assert [{**row, "weight": 1.0} for row in rows_of(natural)] == [{**row, "weight": 1.0} for row in rows]
+    drawn = Counter()
+    for row in rows:
+        drawn[row["path"].split("/")[0]] += row["weight"] * (len(row["input_ids"]) - 2)
+    assert shares(drawn)["src"] == pytest.approx(manifest.sampling.groups["src/**"].requested_share, abs=1e-5)
+    assert sum(row["weight"] for row in rows) == pytest.approx(len(rows), rel=1e-4)
+    assert {row["weight"] for row in rows_of(out, "test")} == {1.0}
+    assert check(out, [str(source)]).ok
+
+
+def test_a_build_after_another_gives_what_one_from_nothing_gives(source, tmp_path):
+    sampling = SamplingConfig(weights={"src/**": 2}, max_epochs=2)
+    make(source, tmp_path / "one", split=SplitConfig(fresh=True))
+    for weights in (None, sampling):
+        make(
+            source, tmp_path / "one", split=SplitConfig(fresh=True), sampling=weights or SamplingConfig(max_windows=50)
+        )
+    make(source, tmp_path / "two", split=SplitConfig(fresh=True), sampling=sampling)
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+
+
+def test_the_command_line_adds_to_what_the_file_says(tmp_path):
+    toml = tmp_path / "gristmill.toml"
+    toml.write_text(
+        'sources = ["."]\nout = "out"\n[sampling]\npreset = "code"\n[sampling.weights]\n"b/**" = 1\n"a/**" = 2\n'
+    )
+    config = load_config({"sampling.weights": {"b/**": 3.0}}, toml)
+    assert list(config.sampling.weights.items()) == [("a/**", 2.0), ("b/**", 3.0)]
+    other = load_config({"sampling.weights": {"b/**": 3.0, "a/**": 2.0}}, toml)
+    assert config.settings() != other.settings()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--weight", "src/**"], "--weight takes WHAT=N"),
+        (["--weight", "=3"], "--weight takes WHAT=N"),
+        (["--weight", "src/**=-1"], "must be from 0 to"),
+        (["--weight", "src/**=nan"], "must be from 0 to"),
+        (["--weight", "language:pyton=2"], "Did you mean 'python'"),
+        (["--weights", "all"], "choose from"),
+        (["--weights-only"], "--weights-only needs weights"),
+        (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws nothing"),
+        (["--max-windows", "0"], "at least 1"),
+        (["--max-windows", "5", "--target-windows", "5"], "use one of them"),
+        (["--max-epochs", "0.5"], "from 1 to"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", *words))
+    assert code == 2
+    assert part in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
+    done = run("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
+    assert done.returncode == 0
+    (heading,) = [line for line in done.stdout.splitlines() if "realised" in line]
+    assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "largest repeat"))
+    assert "small/** has" in done.stderr
+    summary = json.loads(run("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
+    assert summary["sampling"]["groups"]["source"]["weight"] == 2
+
+
+def test_a_plan_reckons_with_the_size_that_is_asked_for(source, natural):
+    everywhere = {split: len(rows) for split, rows in open_dataset(natural).items()}
+    some = plan(Config(sources=[str(source)], out="unused", sampling=SamplingConfig(max_windows=30)))
+    assert (some.taken.windows, some.taken.why) == (30, ["--max-windows 30"])
+    assert some.at(256).windows == sum(everywhere.values())
+    many = plan(Config(sources=[str(source)], out="unused", sampling=SamplingConfig(target_windows=10**6)))
+    assert many.taken.train_windows == 4 * everywhere["train"]
+    assert plan(Config(sources=[str(source)], out="unused")).taken is None
