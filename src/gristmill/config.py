@@ -5,12 +5,12 @@ import os
 import re
 from collections.abc import Sequence
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 
 from gristmill.errors import ConfigError
-from gristmill.records import Split
+from gristmill.records import Split, VariantKind
 
 MIB = 1 << 20
 LONGEST_WINDOW = 1 << 20
@@ -276,6 +276,58 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
         return (self.is_weighted or self.target_windows is not None) and not self.weights_only
 
 
+class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Real variations of train files, beside them: none, unless one has a rate.
+
+    [variants.rates]
+    rename = 0.5
+    """
+
+    rates: dict[VariantKind, float] = {}
+    """Which, and for what share of the files in train."""
+    seed: int = 0
+    """Decides for which files, and what becomes of them."""
+    noise_mask: float = 0.15
+    """Share of a window's tokens that lie in spans, each of which becomes one mask token."""
+    noise_span: float = 3.0
+    """Tokens in such a span, on average."""
+    noise_delete: float = 0.05
+    """Share of the tokens that are taken out."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "variants.")
+        for kind, rate in self.rates.items():
+            _between(0, 1, f"variants.rates.{kind}", rate)
+        _between(0, 0.9, "variants.noise_mask", self.noise_mask)
+        _between(0, 0.9, "variants.noise_delete", self.noise_delete)
+        _between(1, 100, "variants.noise_span", self.noise_span)
+        wanted = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
+        msgspec.structs.force_setattr(self, "rates", {kind: wanted[kind] for kind in VariantKind if kind in wanted})
+
+
+class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The language model that writes `rewrite` variants: one that you run, behind an OpenAI-compatible endpoint."""
+
+    endpoint: str | None = None
+    """Like http://localhost:8000/v1: texts are sent there, redacted, and nowhere else."""
+    model: str | None = None
+    """Its name there; default: the first that the endpoint names."""
+    way: Literal["paraphrase", "back_translation"] = "paraphrase"
+    """Write it in another way at once, or describe it first and write it from the description."""
+    concurrency: int = 8
+    """Requests at once."""
+    timeout_seconds: float = 120.0
+    """For the whole of an answer."""
+    retries: int = 3
+    """After an error that may pass."""
+
+    def __post_init__(self) -> None:
+        _check_types(self, "rewrite.")
+        _at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
+        _at_least(0, "rewrite.retries", self.retries, most=100)
+        _between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the work is done: nothing here changes a byte of the result."""
 
@@ -326,6 +378,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     licenses: LicensesConfig = msgspec.field(default_factory=LicensesConfig)
     duplicates: DuplicatesConfig = msgspec.field(default_factory=DuplicatesConfig)
     sampling: SamplingConfig = msgspec.field(default_factory=SamplingConfig)
+    variants: VariantsConfig = msgspec.field(default_factory=VariantsConfig)
+    rewrite: RewriteConfig = msgspec.field(default_factory=RewriteConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
@@ -336,28 +390,30 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
+        if (VariantKind.REWRITE in self.variants.rates) != (self.rewrite.endpoint is not None):
+            raise ConfigError("--variants rewrite and --rewrite-endpoint URL go together: name both, or neither.")
+
+    @property
+    def looks_for_spans(self) -> bool:
+        """That two texts share: a variant must not bring one that its file did not have."""
+        return self.split.looks_for_spans or bool(self.variants.rates)
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        names = (
-            "window",
-            "output",
-            "split",
-            "scan",
-            "tables",
-            "rules",
-            "secrets",
-            "licenses",
-            "duplicates",
-            "sampling",
-        )
+        sections = [field.name for field in msgspec.structs.fields(Config) if is_section(field.type)]
+        names = [name for name in sections if name not in {"tokenizer", "run"}]
         settings: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
+        settings["rewrite"] = {name: settings["rewrite"][name] for name in ("model", "way")}  # not where it ran
         settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order counts
         del settings["secrets"]["salt"]  # who knows it could try values
         return settings
+
+
+def is_section(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def fingerprint(config: Config, *inputs: str) -> str:
@@ -370,7 +426,7 @@ def setting_names() -> list[str]:
     """Every setting, dotted: `window.overlap`."""
     names: list[str] = []
     for field in msgspec.structs.fields(Config):
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+        if is_section(field.type):
             names.extend(f"{field.name}.{inner.name}" for inner in msgspec.structs.fields(field.type))
         else:
             names.append(field.name)
@@ -413,7 +469,7 @@ def _check_types(section: msgspec.Struct, prefix: str) -> None:
             msgspec.structs.force_setattr(section, field.name, value)
         if isinstance(value, str) and "\0" in value:
             raise ConfigError(f"{prefix}{field.name} must not hold a NUL, got {value!r}.")
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+        if is_section(field.type):
             if not isinstance(value, field.type):
                 raise ConfigError(f"{prefix}{field.name} must be a {field.type.__name__}, got {value!r}.")
             continue
@@ -442,6 +498,11 @@ def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
     except TypeError:
         raise ConfigError(f"{prefix}{field} must be a list of texts, got {value!r}.") from None
     msgspec.structs.force_setattr(section, field, texts)
+
+
+def _between(least: float, most: float, name: str, value: float) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{name} must be from {least:g} to {most:g}, got {value:g}.")
 
 
 def _at_least(least: int, name: str, value: int, most: int = 1 << 62) -> None:

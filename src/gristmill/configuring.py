@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gristmill.config import Config, field_of, setting_names, wanted
+from gristmill.config import Config, field_of, is_section, setting_names, wanted
 from gristmill.errors import ConfigError
 from gristmill.naming import is_address
 
@@ -69,7 +69,7 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
         if name not in fields:
             raise ConfigError(f"{where}: there is no setting {prefix + name!r}. {_did_you_mean(name, prefix)}")
         kind = fields[name]
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if isinstance(value, dict) and is_section(kind):
             _refuse_unknown(value, kind, where, f"{prefix}{name}.")
 
 

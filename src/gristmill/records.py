@@ -146,6 +146,36 @@ class Draw(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Decides which."""
 
 
+class VariantKind(StrEnum):
+    """In this order their rows stand behind those of the file itself."""
+
+    RENAME = "rename"
+    COMMENTS = "comments"
+    FORMAT = "format"
+    REWRITE = "rewrite"
+    NOISE = "noise"
+    FIM = "fim"
+
+
+class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a document is, beside the file that it goes by."""
+
+    kind: VariantKind
+    seed: int
+    """With it and the file's text, the same comes out."""
+    edges: tuple[int, ...] = ()
+    """Of windows that are each by itself: where each begins among the ids, and the end."""
+    places: tuple[Range, ...] = ()
+    """Where each of these is from, among the file's own tokens."""
+    num_file_tokens: int = 0
+    """The file's own."""
+
+    @property
+    def is_text(self) -> bool:
+        """Another text, cut into windows as any; else each window is by itself, from a piece of the file's text."""
+        return self.kind not in {VariantKind.NOISE, VariantKind.FIM}
+
+
 class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     repo: str
     path: str
@@ -251,6 +281,8 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_li
     """Tokens that no window shows because those that would were not drawn."""
     weight: float = 1.0
     """Of its rows, with --weights-only."""
+    variant: Variant | None = None
+    """None: it is the file itself."""
 
     @property
     def num_uncut_tokens(self) -> int:

@@ -16,10 +16,12 @@ import orjson
 
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
+from gristmill.records import Variant, VariantKind
 from gristmill.shaping.windows import Indices, Windows, lines_of
 from gristmill.tokenizing.definition import Definition
 
 COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
+NO_LABELS = b',"labels":null'
 SCAN_BYTES = 1 << 24
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
 WIDTHS_KNOWN = 1 << 18
@@ -30,6 +32,13 @@ class DocumentText(NamedTuple):
     utf8: bytes
     starts: Indices
     """The byte at which each token begins, and the length at the end."""
+
+
+class Labels(NamedTuple):
+    """What a model is to make of the ids: in each row, another range."""
+
+    ids: npt.NDArray[Any]
+    windows: Windows
 
 
 class DocumentRows(NamedTuple):
@@ -45,6 +54,15 @@ class DocumentRows(NamedTuple):
     repeats: Indices | None = None
     """How often each window has been shown before; None: never."""
     weight: float = 1.0
+    variant: Variant | None = None
+    places: Windows | None = None
+    """Where in the file's tokens each window is from, if that is not where it is in the ids."""
+    labels: Labels | None = None
+
+    @property
+    def told_windows(self) -> Windows:
+        """Whose start, lines and text the rows tell."""
+        return self.windows if self.places is None else self.places
 
 
 class _Constants(NamedTuple):
@@ -66,6 +84,8 @@ class RowFormat(NamedTuple):
     with_text: bool
     with_repeat: bool = False
     with_weight: bool = False
+    with_variant: bool = False
+    with_labels: bool = False
 
     @classmethod
     def of(cls, config: Config, definition: Definition) -> "RowFormat":
@@ -83,12 +103,14 @@ class RowFormat(NamedTuple):
             with_text=config.output.with_text,
             with_repeat=sampling.draws,
             with_weight=sampling.weights_only,
+            with_variant=bool(config.variants.rates),
+            with_labels=VariantKind.NOISE in config.variants.rates,
         )
 
     @property
     def plain(self) -> "RowFormat":
         """Without the columns that say how often something is shown: what rows take for the ids alone."""
-        return self._replace(with_repeat=False, with_weight=False)
+        return self._replace(with_repeat=False, with_weight=False, with_variant=False, with_labels=False)
 
     @property
     def columns(self) -> list[str]:
@@ -96,14 +118,18 @@ class RowFormat(NamedTuple):
             "attention_mask": self.pad_id is not None,
             "text": self.with_text,
             "repeat": self.with_repeat,
+            "labels": self.with_labels,
             "weight": self.with_weight,
+            "variant": self.with_variant,
+            "variant_seed": self.with_variant,
         }
         return [*COLUMNS, *(name for name, is_there in more.items() if is_there)]
 
     @property
     def num_more_bytes(self) -> int:
         """That each row of a document takes beyond the plain ones, where its windows are shown once, as they are."""
-        return len(self._end(1.0)) + (len(_repeat_column(0)) if self.with_repeat else 0)
+        labels = len(NO_LABELS) if self.with_labels else 0
+        return len(self._end(1.0, None)) + labels + (len(_repeat_column(0)) if self.with_repeat else 0)
 
     def num_ids(self, windows: Windows) -> Indices:
         """Per window, without padding."""
@@ -118,18 +144,20 @@ class RowFormat(NamedTuple):
 
     def row_sizes(self, rows: DocumentRows) -> Indices:
         """Exactly `[len(row) for row in self.format_rows(rows)]`, at a fraction of the cost."""
-        windows = rows.windows
+        windows, told = rows.windows, rows.told_windows
         constant = sum(map(len, self._constants(rows))) + len(_numbers(0, 0, 0, 0)) - 4 + len(b"}\n")
         at, to = _id_ranges(rows.ids, windows)
-        numbers = np.concatenate((*lines_of(windows, rows.newline_tokens), windows.starts, windows.fresh))
+        numbers = np.concatenate((*lines_of(told, rows.newline_tokens), told.starts, told.fresh))
         sizes: Indices = to - at + constant + _num_digits(numbers).reshape(4, -1).sum(axis=0)
         if self.pad_id is not None:
             num_pads = self.length - self.num_ids(windows)
             sizes += num_pads * len(self._pads(1)) + len(self._mask(self.length))
         if rows.text is not None:
-            starts, ends = text_ranges(rows.text, windows)
+            starts, ends = text_ranges(rows.text, told)
             escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
             sizes += escaped[ends] - escaped[starts] + len(_text_column(b""))
+        if self.with_labels:
+            sizes += self._label_sizes(rows.labels)
         if self.with_repeat:
             sizes += len(_repeat_column(0)) - 1 + (1 if rows.repeats is None else _num_digits(rows.repeats))
         return sizes
@@ -141,8 +169,8 @@ class RowFormat(NamedTuple):
         head, suffix, names, end = self._constants(rows)
         end += b"}\n"
         id_ranges = _id_ranges(rows.ids, windows)
-        lines = lines_of(windows, rows.newline_tokens)
-        columns = (*id_ranges, *lines, windows.starts, windows.fresh)
+        told = rows.told_windows
+        columns = (*id_ranges, *lines_of(told, rows.newline_tokens), told.starts, told.fresh)
         extras = self._extra_columns(rows)
         pads = [b""] * len(windows)
         if self.pad_id is not None:
@@ -155,27 +183,52 @@ class RowFormat(NamedTuple):
         ]
 
     def _constants(self, rows: DocumentRows) -> _Constants:
-        head = b'{"input_ids":[' + b"".join(b"%d," % index for index in self.prefix)
-        suffix = b"".join(b",%d" % index for index in self.suffix)
+        head, suffix = self._around()
         path, repo, language = map(orjson.dumps, (rows.path, rows.repo, rows.language))
         names = b'],"path":%b,"repo":%b,"language":%b,"lines":[' % (path, repo, language)
-        return _Constants(head, suffix, names, self._end(rows.weight))
+        return _Constants(b'{"input_ids":[' + head, suffix, names, self._end(rows.weight, rows.variant))
 
-    def _end(self, weight: float) -> bytes:
-        return b',"weight":%b' % orjson.dumps(weight) if self.with_weight else b""
+    def _end(self, weight: float, variant: Variant | None) -> bytes:
+        """What is the same in all rows of a document."""
+        end = b',"weight":%b' % orjson.dumps(weight) if self.with_weight else b""
+        if not self.with_variant:
+            return end
+        kind, seed = (variant.kind, variant.seed) if variant is not None else (None, None)
+        return end + b',"variant":%b,"variant_seed":%b' % (orjson.dumps(kind), orjson.dumps(seed))
 
     def _extra_columns(self, rows: DocumentRows) -> list[bytes]:
         extras = [b""] * len(rows.windows)
         if self.pad_id is not None:
             extras = [self._mask(count) for count in self.num_ids(rows.windows).tolist()]
         if rows.text is not None:
-            starts, ends = text_ranges(rows.text, rows.windows)
+            starts, ends = text_ranges(rows.text, rows.told_windows)
             texts = [rows.text.utf8[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             extras = [extra + _text_column(text) for extra, text in zip(extras, texts, strict=True)]
         if self.with_repeat:
             repeats = [0] * len(extras) if rows.repeats is None else rows.repeats.tolist()
             extras = [extra + _repeat_column(repeat) for extra, repeat in zip(extras, repeats, strict=True)]
+        if self.with_labels:
+            labels = self._label_columns(rows.labels) if rows.labels is not None else [NO_LABELS] * len(extras)
+            extras = [extra + own for extra, own in zip(extras, labels, strict=True)]
         return extras
+
+    def _label_columns(self, labels: Labels) -> list[bytes]:
+        """The clean ids with the special tokens around them, as in `input_ids`."""
+        all_ids = orjson.dumps(np.ascontiguousarray(labels.ids), option=orjson.OPT_SERIALIZE_NUMPY)
+        head, suffix = self._around()
+        ranges = zip(*(edge.tolist() for edge in _id_ranges(labels.ids, labels.windows)), strict=True)
+        return [b',"labels":[%b%b%b]' % (head, all_ids[at:to], suffix) for at, to in ranges]
+
+    def _label_sizes(self, labels: Labels | None) -> Indices | int:
+        if labels is None:
+            return len(NO_LABELS)
+        at, to = _id_ranges(labels.ids, labels.windows)
+        sizes: Indices = to - at + (len(b',"labels":[]') + sum(map(len, self._around())))
+        return sizes
+
+    def _around(self) -> tuple[bytes, bytes]:
+        head = b"".join(b"%d," % index for index in self.prefix)
+        return head, b"".join(b",%d" % index for index in self.suffix)
 
     def _pads(self, count: int) -> bytes:
         return b",%d" % (self.pad_id or 0) * count

@@ -95,12 +95,17 @@ def shown(windows: Windows, draw: Draw | None, key: FileKey) -> Shown:
     """Passes over all windows, and one over those that are drawn; tokens are fresh once."""
     if draw is None:
         return Shown(windows, None)
-    drawn = _drawn(len(windows), draw, key)
-    numbers = np.concatenate([np.arange(len(windows))] * draw.passes + [drawn]).astype(np.int64)
-    repeats = np.repeat(np.arange(draw.passes + 1), [len(windows)] * draw.passes + [len(drawn)])
+    numbers, repeats = numbers_shown(len(windows), draw, key)
     starts, ends = windows.starts[numbers], windows.ends[numbers]
     fresh = windows.fresh[numbers] * (repeats == 0) if draw.passes else _fresh(starts, ends)
     return Shown(Windows(starts, ends, fresh, windows.num_tail_tokens_dropped), repeats)
+
+
+def numbers_shown(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, Indices]:
+    """Row by row, which of so many windows, and how often it has been shown before."""
+    drawn = _drawn(num_windows, draw, key)
+    numbers = np.concatenate([np.arange(num_windows)] * draw.passes + [drawn]).astype(np.int64)
+    return numbers, np.repeat(np.arange(draw.passes + 1), [num_windows] * draw.passes + [len(drawn)])
 
 
 def _drawn(num_windows: int, draw: Draw, key: FileKey) -> Indices:

@@ -1,6 +1,7 @@
 """A document's ids on disk between prepare and shape: a block in the part of its batch.
 
-ids (uint16 or uint32) | last tokens before each line feed (int32) | with text: token starts (int64), UTF-8
+ids (uint16 or uint32) | last tokens before each line feed (int32) | of noise: the clean ids | with text: token starts
+(int64), UTF-8
 """
 
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.formats.jsonl import DocumentText
-from gristmill.records import PreparedDocument, StoredText
+from gristmill.records import PreparedDocument, StoredText, VariantKind
 from gristmill.tokenizing.tokenizer import Encoded
 
 MAX_OPEN_PARTS = 200
@@ -24,6 +25,8 @@ class Block(NamedTuple):
     ids: npt.NDArray[Any]
     newline_tokens: npt.NDArray[np.int32]
     text: DocumentText | None
+    clean_ids: npt.NDArray[Any] | None = None
+    """Of a document with noise in its ids."""
 
     @classmethod
     def of(cls, encoded: Encoded, utf8: bytes, vocab_size: int) -> "Block":
@@ -37,7 +40,8 @@ def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
 
 def to_bytes(block: Block) -> bytes:
     text = () if block.text is None else (block.text.starts.tobytes(), block.text.utf8)
-    return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), *text))
+    clean = b"" if block.clean_ids is None else block.clean_ids.tobytes()
+    return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), clean, *text))
 
 
 def ids_bytes(ids: npt.NDArray[Any], vocab_size: int) -> bytes:
@@ -111,7 +115,12 @@ def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> 
     at = ids.nbytes
     newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
     at += newline_tokens.nbytes
+    variant, clean_ids = document.variant, None
+    if variant is not None and variant.kind is VariantKind.NOISE:
+        clean_ids = np.frombuffer(content, ids.dtype, variant.num_file_tokens, at)
+        at += clean_ids.nbytes
     if at == len(content):
-        return Block(ids, newline_tokens, None)
-    starts = np.frombuffer(content, np.int64, document.num_tokens + 1, at)
-    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts))
+        return Block(ids, newline_tokens, None, clean_ids)
+    num_starts = 1 + (document.num_tokens if variant is None or variant.is_text else variant.num_file_tokens)
+    starts = np.frombuffer(content, np.int64, num_starts, at)
+    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts), clean_ids)

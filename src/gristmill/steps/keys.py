@@ -32,7 +32,7 @@ def prepare_key(config: Config, tokenizer_key: str) -> str:
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
         [settings["output"][name] for name in ("pad", "with_text")],
-        [config.duplicates.near != "keep", config.split.looks_for_spans],
+        [config.duplicates.near != "keep", config.looks_for_spans],
     )
 
 

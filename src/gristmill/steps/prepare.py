@@ -189,7 +189,7 @@ def _part(
         blocks=[one.block for _, one in documents],
         bands=np.concatenate([np.zeros((0, NUM_BANDS), np.uint64), *(one.bands for _, one in documents)]),
         anchors=Anchors(
-            np.array([len(one.keys) for _, one in documents if context.config.split.looks_for_spans], np.int64),
+            np.array([len(one.keys) for _, one in documents if context.config.looks_for_spans], np.int64),
             np.concatenate([np.zeros(0, np.uint32), *(one.positions for _, one in documents)]),
             np.concatenate([np.zeros(0, np.uint32), *(one.keys for _, one in documents)]),
         ),
@@ -205,7 +205,7 @@ def _signed(context: Context, prepared: Sequence[tuple[Document, Block]]) -> Ite
     """With what is found out over all of them at once."""
     config, ids = context.config, [block.ids for _, block in prepared]
     bands = band_keys(ids if config.duplicates.near != "keep" else [])
-    anchors = anchors_of(ids if config.split.looks_for_spans else [])
+    anchors = anchors_of(ids if config.looks_for_spans else [])
     edges = np.concatenate(([0], np.cumsum(anchors.counts)))
     for number, (document, block) in enumerate(prepared):
         own = slice(edges[number], edges[number + 1]) if len(anchors.counts) else slice(0)

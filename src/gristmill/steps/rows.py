@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 
-from gristmill.formats.jsonl import DocumentRows, RowFormat
-from gristmill.records import Cut, PreparedDocument
-from gristmill.shaping.sampling import shown
+from gristmill.formats.jsonl import DocumentRows, Labels, RowFormat
+from gristmill.records import Cut, PreparedDocument, Variant
+from gristmill.shaping.sampling import numbers_shown, shown
 from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without_touched
 from gristmill.steps.blocks import Block
 
 
 def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
+    variant = document.variant
+    if variant is not None and not variant.is_text:
+        return _rows_by_themselves(document, variant, block)
     windows, repeats = shown(windows_of(document, shape), document.draw, document.key)
     return DocumentRows(
         repo=document.repo,
@@ -23,6 +27,31 @@ def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> Doc
         text=block.text,
         repeats=repeats,
         weight=document.weight,
+        variant=variant,
+    )
+
+
+def _rows_by_themselves(document: PreparedDocument, variant: Variant, block: Block) -> DocumentRows:
+    """All that such a window shows is fresh. None is shown twice: a variant is there instead of a repeat."""
+    edges, places = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
+    numbers = np.arange(len(places))
+    if document.draw is not None:
+        numbers, _ = numbers_shown(len(places), document.draw, document.key)
+    starts, ends = edges[:-1][numbers], edges[1:][numbers]
+    windows = Windows(starts, ends, ends - starts, 0)
+    told = Windows(places[numbers, 0], places[numbers, 1], ends - starts, 0)
+    return DocumentRows(
+        repo=document.repo,
+        path=document.path,
+        language=document.language,
+        ids=block.ids,
+        newline_tokens=block.newline_tokens,
+        windows=windows,
+        text=block.text,
+        weight=document.weight,
+        variant=variant,
+        places=told,
+        labels=None if block.clean_ids is None else Labels(block.clean_ids, told),
     )
 
 
@@ -44,7 +73,9 @@ def _with_lines(document: PreparedDocument, block: Block) -> Iterator[Cut]:
 def measured(document: PreparedDocument, block: Block, row_format: RowFormat, shape: WindowShape) -> PreparedDocument:
     """With the sizes of what its windows will take in the output."""
     rows = rows_of(document, block, shape)
-    windows, natural = rows.windows, windows_of(document, shape) if document.draw else rows.windows
+    windows, natural = rows.windows, rows.windows
+    if document.draw is not None and (document.variant is None or document.variant.is_text):
+        natural = windows_of(document, shape)
     num_natural = int(natural.fresh.sum())
     return msgspec.structs.replace(
         document,

@@ -13,6 +13,7 @@ The vocabulary itself, most of the file, is parsed only where one of these needs
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -151,6 +152,17 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         by_name = {token.content: token.id for token in self.added_tokens}
         ids = [by_name[name] for name in names if name in by_name]
         return next(iter(ids), None) if ids or named is None else self._ids_by_token.get(named)
+
+    def id_of(self, token: str) -> int | None:
+        by_name = {one.content: one.id for one in self.added_tokens}
+        return by_name[token] if token in by_name else self._ids_by_token.get(token)
+
+    def named_id(self, setting: str, names: Sequence[str]) -> int | None:
+        """The token that tokenizer_config.json names so, else the first of these that there is."""
+        named = self._decode(self.config, dict[str, Any]).get(setting)
+        named = named.get("content") if isinstance(named, dict) else named
+        found = (self.id_of(name) for name in ((named,) if isinstance(named, str) else names))
+        return next((index for index in found if index is not None), None)
 
     def plain_json(self) -> bytes:
         """The tokenizer.json without anything that text could turn into a control token."""

@@ -1,0 +1,46 @@
+"""Tokens with a task: the one that masks, and those around the parts of a fill-in-the-middle text."""
+
+from typing import NamedTuple
+
+from gristmill.errors import ConfigError
+from gristmill.tokenizing.definition import Definition
+
+MASK_NAMES = ("<mask>", "[MASK]", "<|mask|>", "<extra_id_0>", "<mask_1>")
+FIM_NAMES = (
+    ("<fim_prefix>", "<fim_middle>", "<fim_suffix>"),  # StarCoder, Granite
+    ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"),  # Qwen coder, CodeGemma
+    ("<fim-prefix>", "<fim-middle>", "<fim-suffix>"),  # SantaCoder
+    ("▁<PRE>", "▁<MID>", "▁<SUF>"),  # Code Llama
+    ("<PRE>", "<MID>", "<SUF>"),
+    # DeepSeek coder, whose bars are wide ones: the hole stands where the suffix begins.
+    ("<\uff5cfim▁begin\uff5c>", "<\uff5cfim▁end\uff5c>", "<\uff5cfim▁hole\uff5c>"),
+    ("[PREFIX]", "[MIDDLE]", "[SUFFIX]"),  # Codestral
+    ("<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>"),
+)
+
+
+class FimIds(NamedTuple):
+    prefix: int
+    middle: int
+    suffix: int
+
+
+def mask_id(definition: Definition) -> int:
+    found = definition.named_id("mask_token", MASK_NAMES)
+    if found is None:
+        raise ConfigError(
+            f"the tokenizer {definition.name!r} has no mask token, which --variants noise needs. Leave noise out, or "
+            "use a tokenizer with one, like codebert."
+        )
+    return found
+
+
+def fim_ids(definition: Definition) -> FimIds:
+    for names in FIM_NAMES:
+        found = [index for index in map(definition.id_of, names) if index is not None]
+        if len(found) == len(names):
+            return FimIds(*found)
+    raise ConfigError(
+        f"the tokenizer {definition.name!r} has no tokens for fill-in-the-middle (like <fim_prefix>), which --variants "
+        "fim needs. Leave fim out, or use a code model's tokenizer that has them."
+    )
