@@ -42,7 +42,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
         self.seconds = 0.0
         self.requests = []
         """Of each: its path, headers and JSON."""
-        self.num_now = self.num_at_most = 0
+        self.num_now = self.num_at_most = self.num_sent = 0
         self.lock = threading.Lock()
         self.is_closing = threading.Event()
         self.scheme = "http"
@@ -100,14 +100,12 @@ class Chat(http.server.BaseHTTPRequestHandler):
             self.server.num_at_most = max(self.server.num_at_most, self.server.num_now)
             acts = self.server.script.get(name) or []
             act = acts.pop(0) if acts else good
-        try:
-            time.sleep(self.server.seconds)
-            if prompt.startswith("Describe") and act is good:
-                act = says(f"A function area_{name} that multiplies.")
-            act(self, name)
-        finally:
-            with self.server.lock:
-                self.server.num_now -= 1
+        time.sleep(self.server.seconds)
+        with self.server.lock:  # before the answer: whoever has it may ask again at once
+            self.server.num_now -= 1
+        if prompt.startswith("Describe") and act is good:
+            act = says(f"A function area_{name} that multiplies.")
+        act(self, name)
 
     def send_json(self, value, status=200, **headers):
         self.send_bytes(json.dumps(value).encode(), status, "application/json", **headers)
@@ -202,10 +200,8 @@ def never_ends(chat, _name):
     chat.send_header("Connection", "close")
     chat.end_headers()
     with contextlib.suppress(OSError):
-        chat.num_sent = 0
-        while not chat.server.is_closing.is_set() and chat.num_sent < 1 << 30:
-            chat.num_sent += chat.connection.send(b" " * (1 << 16))
-    chat.server.num_sent = chat.num_sent
+        while chat.server.num_sent < 1 << 30:
+            chat.server.num_sent += chat.connection.send(b" " * (1 << 16))
     chat.close_connection = True
 
 

@@ -273,7 +273,7 @@ def test_an_answer_of_no_use_is_kept_as_such(tmp_path, act, reason):
         (sends(b"", 302, Location="http://127.0.0.1:9/elsewhere"), "redirect, which is not followed"),
         (sends(b"", 308, Location="/v2/chat/completions"), "redirect, which is not followed"),
         (sends(b"", 204), "HTTP 204"),
-        (fails(401), "check the key"),
+        (fails(401), "check the key in $GRISTMILL_REWRITE_KEY"),
         (fails(404), "check the URL"),
         (fails(400), "HTTP 400 Bad Request"),
         (fails(499), "HTTP 499"),
@@ -290,7 +290,9 @@ def test_what_would_be_the_same_again_is_not_tried_again(tmp_path, act, reason):
 
 
 def test_a_body_without_end_is_left_after_a_few_megabytes(tmp_path):
-    outcome = outcome_of(acts.never_ends, tmp_path, timeout_seconds=20)
+    with ChatServer({"a": [acts.never_ends]}) as server:
+        ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=20)
+    assert server.num_sent < 64 << 20  # what the sockets hold included
     assert outcome == Failure(is_unanswered=True, reason="an answer of more than 8 MiB")
 
 
@@ -396,6 +398,16 @@ def test_a_server_that_never_answers_ends_the_run(tmp_path, act):
     assert "area_" not in message
 
 
+def test_giving_up_does_not_wait_for_those_that_wait(tmp_path):
+    names = [f"n{number}" for number in range(60)]
+    script = {name: [fails(401)] for name in names} | {"n0": [fails(429, Retry_After="100")]}
+    with ChatServer(script) as server:
+        started_at = time.monotonic()
+        with pytest.raises(InputError, match="check the key"):
+            rewritten(server, map(task, names), tmp_path, num_retries=1)
+        assert time.monotonic() - started_at < 5
+
+
 def test_a_port_that_nobody_listens_on_is_named(tmp_path):
     settings = Endpoint(url="http://127.0.0.1:9/v1", model="m", num_retries=0)
     with pytest.raises(InputError, match=r"127\.0\.0\.1:9/v1 .*connection refused"), Rewriter(settings, tmp_path) as r:
@@ -467,6 +479,13 @@ def test_a_key_that_no_header_takes_is_refused_without_showing_it(tmp_path, monk
     assert server.requests == []
 
 
+@pytest.mark.parametrize("variable", [KEY, "", "A=B", "A\n"])
+def test_a_key_in_place_of_its_variable_is_refused_without_showing_it(variable):
+    with pytest.raises(ConfigError, match="key_variable") as caught:
+        Endpoint(url="http://localhost:8000/v1", key_variable=variable)
+    assert KEY not in str(caught.value)
+
+
 def test_nothing_is_logged(tmp_path, caplog, capfd):
     caplog.set_level(0)
     with ChatServer({"a": [fails(500)], "b": [acts.hangs_up]}) as server:
@@ -491,7 +510,8 @@ def test_nothing_is_logged(tmp_path, caplog, capfd):
         ("http://host:99999/v1", "names no host"),
         ("http://host:0/v1", "names no host"),
         ("http://ho st/v1", "names no host"),
-        ("http://host/v1\r\nX-Odd: 1", "names no host"),
+        ("http://host/v1\r\nX-Odd:1", "names no host"),
+        ("http://host/v\t1", "names no host"),
         ("http://hôst/v1", "names no host"),
         ("http://me:hunter2@host/v1", "no user, password"),
         ("http://hunter2@host/v1", "no user, password"),

@@ -6,6 +6,7 @@ environment for each request and kept nowhere.
 
 import math
 import os
+import re
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,6 +16,7 @@ from gristmill.errors import ConfigError
 COMPLETIONS = "/chat/completions"
 MODELS = "/models"
 
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MOST_AT_ONCE = 1024
 WARMEST = 2.0
 
@@ -42,6 +44,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         _refuse_outside("concurrency", self.concurrency, 1, MOST_AT_ONCE)
         _refuse_outside("max_tokens", self.max_tokens, 1, 1 << 30)
         _refuse_outside("temperature", self.temperature, 0, WARMEST)
+        if not VARIABLE.fullmatch(self.key_variable):  # not shown: it may be the key itself
+            raise ConfigError("key_variable of the rewrite endpoint must be the name of an environment variable.")
         if self.model is not None and not self.model.strip():
             raise ConfigError("the model of the rewrite endpoint is empty. Leave it out to take the server's first.")
 

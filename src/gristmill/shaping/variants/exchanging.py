@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_BODY_BYTES = 8 << 20
-"""A thousand times what a model writes; a server must not fill our memory."""
+"""Far more than a model writes: a server must not fill our memory."""
 CONNECT_SECONDS = 10.0
 """For each address that the host's name has: connecting is all that the deadline cannot end."""
 LOOK_UP_SECONDS = 0.2
@@ -32,11 +32,7 @@ LOOK_UP_SECONDS = 0.2
 RETRIED = frozenset({408, 409, 425, 429})
 OF_THIS_TEXT = frozenset({400, 413, 422})
 """What servers answer to a text that is too long for the model."""
-ADVICE = {
-    401: ": check the key",
-    403: ": check the key",
-    404: ": check the URL, and the model's name",
-}
+OVER_THE_KEY = frozenset({401, 403})
 
 
 class Fault(StrEnum):
@@ -75,7 +71,7 @@ def exchange(endpoint: Endpoint, path: str, body: bytes | None, stop: threading.
         with closing(_connected(address, endpoint)) as connection, closing(connection.sock) as connected:
             connection.sock = cast("Any", _BoundedSocket(connected, deadline))
             connection.request("GET" if body is None else "POST", address.path, body, headers)
-            return _whole_body(connection.getresponse())
+            return _whole_body(connection.getresponse(), endpoint)
     except TimeoutError:
         raise NoAnswerError(Fault.PASSING, f"no whole answer within {endpoint.timeout_seconds:g} seconds") from None
     except OSError as error:
@@ -100,9 +96,9 @@ def _connected(address: SplitResult, endpoint: Endpoint) -> HTTPConnection:
     return connection
 
 
-def _whole_body(response: HTTPResponse) -> bytes:
+def _whole_body(response: HTTPResponse, endpoint: Endpoint) -> bytes:
     if response.status != HTTPStatus.OK:
-        raise _refused_by(response)
+        raise _refused_by(response, endpoint)
     body = response.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
         raise NoAnswerError(Fault.LASTING, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
@@ -111,12 +107,16 @@ def _whole_body(response: HTTPResponse) -> bytes:
     return body
 
 
-def _refused_by(response: HTTPResponse) -> NoAnswerError:
+def _refused_by(response: HTTPResponse, endpoint: Endpoint) -> NoAnswerError:
     status = response.status
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         said = f"HTTP {status}, a redirect, which is not followed: set the URL that it leads to"
         return NoAnswerError(Fault.LASTING, said)
-    said = f"HTTP {status} {responses.get(status, '')}".rstrip() + ADVICE.get(status, "")
+    said = f"HTTP {status} {responses.get(status, '')}".rstrip()
+    if status in OVER_THE_KEY:
+        said += f": check the key in ${endpoint.key_variable}"
+    if status == HTTPStatus.NOT_FOUND:
+        said += ": check the URL, and the model's name"
     if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return NoAnswerError(Fault.PASSING, said, response.getheader("Retry-After"))
     return NoAnswerError(Fault.OF_THIS_TEXT if status in OF_THIS_TEXT else Fault.LASTING, said)
