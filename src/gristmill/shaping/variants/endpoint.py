@@ -1,0 +1,85 @@
+"""Where the language model is that rewrites, and how it is asked.
+
+The address carries no secret: it is refused with one in it, so that any message may show it. The key is read from the
+environment for each request and kept nowhere.
+"""
+
+import math
+import os
+import re
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gristmill.errors import ConfigError
+
+COMPLETIONS = "/chat/completions"
+MODELS = "/models"
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+MOST_AT_ONCE = 1024
+WARMEST = 2.0
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Endpoint(url="http://localhost:8000/v1", model="qwen3-coder")"""
+
+    url: str
+    """With or without `/chat/completions` at its end."""
+    model: str | None = None
+    """None: the first that the server lists."""
+    key_variable: str = "GRISTMILL_REWRITE_KEY"
+    """The environment variable that holds the key; no key is sent where it is not set."""
+    timeout_seconds: float = 300.0
+    """For all of a request, from the first byte to the last."""
+    num_retries: int = 4
+    concurrency: int = 8
+    max_tokens: int = 4096
+    temperature: float = 0.7
+
+    def __post_init__(self) -> None:
+        _refuse_odd_address(self.url)
+        _refuse_outside("timeout_seconds", self.timeout_seconds, 0.01, 86_400)
+        _refuse_outside("num_retries", self.num_retries, 0, 100)
+        _refuse_outside("concurrency", self.concurrency, 1, MOST_AT_ONCE)
+        _refuse_outside("max_tokens", self.max_tokens, 1, 1 << 30)
+        _refuse_outside("temperature", self.temperature, 0, WARMEST)
+        if not VARIABLE.fullmatch(self.key_variable):  # not shown: it may be the key itself
+            raise ConfigError("key_variable of the rewrite endpoint must be the name of an environment variable.")
+        if self.model is not None and not self.model.strip():
+            raise ConfigError("the model of the rewrite endpoint is empty. Leave it out to take the server's first.")
+
+    @property
+    def base(self) -> str:
+        return self.url.rstrip("/").removesuffix(COMPLETIONS).rstrip("/")
+
+    def headers(self) -> dict[str, str]:
+        key = os.environ.get(self.key_variable, "").strip()
+        if not (key.isascii() and key.isprintable()):  # http.client would show it in its error
+            raise ConfigError(f"the key in ${self.key_variable} has characters that no HTTP header takes. Set it anew.")
+        content = {"Accept": "application/json", "Content-Type": "application/json", "Connection": "close"}
+        return {**content, "Authorization": f"Bearer {key}"} if key else content
+
+
+def _refuse_odd_address(url: str) -> None:
+    """What is refused is not shown: a password may stand anywhere in it."""
+    example = "Try http://localhost:8000/v1."
+    if "@" in url or "?" in url or "#" in url:
+        raise ConfigError(
+            "the URL of the rewrite endpoint must have no user, password, query or fragment in it; a key belongs into "
+            f"an environment variable. {example}"
+        )
+    if not url.lower().startswith(("http://", "https://")):
+        raise ConfigError(f"the URL of the rewrite endpoint must begin with http:// or https://. {example}")
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # `http://[::1/v1`, `http://host:port/v1`
+        is_whole = False
+    if not is_whole or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(f"the URL of the rewrite endpoint names no host and port that can be asked. {example}")
+
+
+def _refuse_outside(name: str, value: float, least: float, most: float) -> None:
+    if not (math.isfinite(value) and least <= value <= most):
+        raise ConfigError(f"{name} of the rewrite endpoint must be from {least:g} to {most:g}, got {value:g}.")

@@ -1,0 +1,210 @@
+"""A chat server on loopback that speaks OpenAI's protocol, and misbehaves as it is told."""
+
+import contextlib
+import http.server
+import json
+import re
+import socket
+import struct
+import threading
+import time
+
+PARENT = """\
+def area_{name}(width, height):
+    # the size of it
+    result = width * height
+    return result
+"""
+CHILD = """\
+def area_{name}(width, height):
+    return height * width  # the product
+"""
+KEY = "sk-very-secret-0123456789"
+
+
+def fenced(name):
+    return f"Here it is:\n\n```python\n{CHILD.format(name=name)}```\nIt does the same.\n```\nother\n```"
+
+
+def unfenced(name):
+    return CHILD.format(name=name)
+
+
+class ChatServer(http.server.ThreadingHTTPServer):
+    """`script`: per name in the text, what is done to one request after the other; after that, answers are good."""
+
+    daemon_threads = True
+    request_queue_size = 128  # with five, a sixth connection waits a second
+
+    def __init__(self, script=None, host="127.0.0.1", wrap=None):
+        super().__init__((host, 0), Chat)
+        self.script = {name: list(acts) for name, acts in (script or {}).items()}
+        self.seconds = 0.0
+        self.requests = []
+        """Of each: its path, headers and JSON."""
+        self.num_now = self.num_at_most = self.num_sent = 0
+        self.lock = threading.Lock()
+        self.is_closing = threading.Event()
+        self.scheme = "http"
+        if wrap is not None:
+            self.scheme, self.socket = "https", wrap(self.socket)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
+
+    @property
+    def url(self):
+        return f"{self.scheme}://127.0.0.1:{self.server_port}/v1"
+
+    @property
+    def num_asked(self):
+        return sum(path.endswith("/chat/completions") for path, _, _ in self.requests)
+
+    def prompts(self):
+        return [asked["messages"][0]["content"] for _, _, asked in self.requests if asked is not None]
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is what is tested."""
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_closing.set()
+        self.shutdown()
+        self.server_close()
+        self._thread.join(10)
+
+
+class Chat(http.server.BaseHTTPRequestHandler):
+    server: ChatServer
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms between head and body
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.server.requests.append((self.path, dict(self.headers), None))
+        act = (self.server.script.get("models") or [None]).pop(0)
+        if act is not None:
+            return act(self, "models")
+        return self.send_json({"object": "list", "data": [{"id": "first"}, {"id": "second"}]})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = asked["messages"][0]["content"]
+        name = re.search(r"area_(\w+)", prompt)[1]
+        with self.server.lock:
+            self.server.requests.append((self.path, dict(self.headers), asked))
+            self.server.num_now += 1
+            self.server.num_at_most = max(self.server.num_at_most, self.server.num_now)
+            acts = self.server.script.get(name) or []
+            act = acts.pop(0) if acts else good
+        time.sleep(self.server.seconds)
+        with self.server.lock:  # before the answer: whoever has it may ask again at once
+            self.server.num_now -= 1
+        if prompt.startswith("Describe") and act is good:
+            act = says(f"A function area_{name} that multiplies.")
+        act(self, name)
+
+    def send_json(self, value, status=200, **headers):
+        self.send_bytes(json.dumps(value).encode(), status, "application/json", **headers)
+
+    def send_bytes(self, body, status=200, kind="application/json", **headers):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def hang_up(self):
+        """With a reset, as a process that dies does it."""
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+
+def completion(content, finish_reason="stop"):
+    return {"choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}]}
+
+
+def good(chat, name):
+    chat.send_json(completion(fenced(name)))
+
+
+def says(content, finish_reason="stop"):
+    return lambda chat, _name: chat.send_json(completion(content, finish_reason))
+
+
+def sends(body, status=200, kind="application/json", **headers):
+    return lambda chat, _name: chat.send_bytes(body, status, kind, **headers)
+
+
+def fails(status, **headers):
+    """With a body that repeats what it was asked, as servers do; nobody may show it."""
+    return lambda chat, name: chat.send_json({"error": {"message": f"{KEY} area_{name}"}}, status, **headers)
+
+
+def hangs_up(chat, _name):
+    chat.hang_up()
+
+
+def breaks_off(chat, name):
+    body = json.dumps(completion(fenced(name))).encode()
+    chat.send_response(200)
+    chat.send_header("Content-Length", str(len(body)))
+    chat.end_headers()
+    chat.wfile.write(body[: len(body) // 2])
+    chat.close_connection = True
+
+
+def breaks_off_in_a_chunk(chat, _name):
+    chat.send_response(200)
+    chat.send_header("Transfer-Encoding", "chunked")
+    chat.end_headers()
+    chat.wfile.write(b'400\r\n{"choices": [')
+    chat.close_connection = True
+
+
+def is_silent(chat, _name):
+    chat.server.is_closing.wait(20)
+
+
+def drips(chat, name, pause=0.05):
+    """Each byte comes well within any timeout of the socket's own."""
+    chat.send_response(200)
+    body = json.dumps(completion(fenced(name))).encode()
+    chat.send_header("Content-Length", str(len(body)))
+    chat.end_headers()
+    _drip(chat, body, pause)
+
+
+def drips_headers(chat, _name):
+    _drip(chat, b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 100, 0.05)
+
+
+def _drip(chat, data, pause):
+    with contextlib.suppress(OSError):
+        for byte in data:
+            chat.wfile.write(bytes([byte]))
+            if chat.server.is_closing.wait(pause):
+                return
+
+
+def never_ends(chat, _name):
+    """Says no length, and writes as long as anybody reads."""
+    chat.send_response(200)
+    chat.send_header("Connection", "close")
+    chat.end_headers()
+    with contextlib.suppress(OSError):
+        while chat.server.num_sent < 1 << 30:
+            chat.server.num_sent += chat.connection.send(b" " * (1 << 16))
+    chat.close_connection = True
+
+
+def speaks_otherwise(chat, _name):
+    chat.wfile.write(b"220 mail.example.org ESMTP\r\n\r\n")
+    chat.close_connection = True
