@@ -33,6 +33,7 @@ LAYERS = {
     "formats": 4,
     "steps": 5,
     "failing": 6,
+    "varying": 6,
     "flow": 7,
     "dataset": 6,
     "summary": 6,
@@ -69,8 +70,8 @@ def test_imports_point_down(path):
 
 
 def test_the_public_api_is_what_it_says():
-    sections = ["Duplicates", "Licenses", "Output", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
-    sections += ["Tables", "Tokenizer", "Window"]
+    sections = ["Duplicates", "Licenses", "Output", "Rewrite", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
+    sections += ["Tables", "Tokenizer", "Variants", "Window"]
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer"}
     functions = {"build", "check", "explain", "load_tokenizer", "open_dataset", "plan"}

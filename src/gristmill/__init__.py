@@ -17,6 +17,7 @@ from gristmill.config import (
     DuplicatesConfig,
     LicensesConfig,
     OutputConfig,
+    RewriteConfig,
     RulesConfig,
     RunConfig,
     SamplingConfig,
@@ -25,6 +26,7 @@ from gristmill.config import (
     SplitConfig,
     TablesConfig,
     TokenizerConfig,
+    VariantsConfig,
     WindowConfig,
 )
 from gristmill.errors import (
@@ -111,6 +113,7 @@ __all__ = [
     "OutputConfig",
     "OutputError",
     "Progress",
+    "RewriteConfig",
     "RulesConfig",
     "RunConfig",
     "SamplingConfig",
@@ -120,6 +123,7 @@ __all__ = [
     "TablesConfig",
     "TokenizerConfig",
     "TokenizerError",
+    "VariantsConfig",
     "WindowConfig",
     "__version__",
     "build",

@@ -250,7 +250,7 @@ def _decided(desk: Desk) -> Decided:
     decided = desk.recall("decided", _decide_key(desk), Decided)
     if decided is None:
         raise DatasetError("nothing is decided yet, or with other settings. Run gristmill decide first.")
-    for document in decided.decision.kept:
+    for document in decided.decision.shown():
         for field in ("repo", "language", "part", "license", "license_from"):
             word = getattr(document, field)
             if word is not None:
@@ -259,7 +259,7 @@ def _decided(desk: Desk) -> Decided:
 
 
 def _tasks(desk: Desk, decided: Decided) -> list[Task]:
-    pieces = list(lay_out(decided.decision.kept, desk.context.config.output))
+    pieces = list(lay_out(decided.decision.shown(), desk.context.config.output))
     if len(pieces) != len(decided.known):
         raise DatasetError("what was decided was for another layout. Run gristmill decide again.")
     return [

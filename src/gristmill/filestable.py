@@ -4,9 +4,21 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gristmill.records import Cut, DropReason, FileKey, Redaction, Split
+from gristmill.records import Cut, DropReason, FileKey, Redaction, Split, VariantKind, WhyNoVariant
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
+class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A variant of a file: one that is in train, or why there is none."""
+
+    kind: VariantKind
+    seed: int | None = None
+    tokens: Count = 0
+    windows: Count = 0
+    draw: tuple[Count, Count] | None = None
+    text_sha256: str | None = None
+    missing: WhyNoVariant | None = None
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +43,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     left_tokens: Count | None
     """Tokens that no row shows, as those that would were not drawn."""
     weight: float | None
+    variants: tuple[VariantRow, ...]
     sha256: str | None
     """Of the file's bytes; null where secrets were taken out, since it would confirm a guess."""
     text_sha256: str | None

@@ -197,8 +197,13 @@ def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner
         map_tasks = step.counting(runner.map)
         decision, decontamination = decontaminate(context, decision, intake.benchmarks, map_tasks)
         drawn, sampling = draw(context, decision.kept, map_tasks)
+    decision = msgspec.structs.replace(decision, kept=drawn)
+    if config.variants.rates:
+        from gristmill.varying import with_variants  # noqa: PLC0415 - many builds do without, and it has much to load
+
+        decision = with_variants(context, decision, intake.benchmarks, runner, progress)
     drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
-    decision = msgspec.structs.replace(decision, kept=drawn, drops=drops)
+    decision = msgspec.structs.replace(decision, drops=drops)
     _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
     scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
     return Judged(parts, decision, decontamination, scan_drops, renamed, sampling)
@@ -237,7 +242,7 @@ def _require(
 
 
 def piece_tasks(context: Context, judged: Judged, work: Workspace) -> list[Task]:
-    pieces = list(lay_out(judged.decision.kept, context.config.output))
+    pieces = list(lay_out(judged.decision.shown(), context.config.output))
     if context.config.output.compress == "none":  # compressed they take less, nobody knows how much
         work.require_space(sum(piece.num_bytes for piece in pieces))
     return tasks_of(context, pieces, work)

@@ -10,7 +10,7 @@ import msgspec
 
 from gristmill.errors import DatasetError
 from gristmill.layout import MANIFEST, write_atomically
-from gristmill.records import DropReason, Split
+from gristmill.records import DropReason, Split, VariantKind, WhyNoVariant
 
 FORMAT = 2
 BUILD = "gristmill build"
@@ -91,6 +91,34 @@ class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, WeightFacts]
 
 
+class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one kind."""
+
+    rate: float
+    chosen: int
+    """Files of train."""
+    made: int
+    windows: int
+    tokens: int
+    missing: dict[WhyNoVariant, int]
+    """Chosen, and without one: why."""
+
+
+class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How often train goes over its files' tokens, on average."""
+
+    shown: float
+    """As they are; 1 by nature."""
+    varied: float
+    """In variants."""
+    effective: float
+    """Both, a variant counted as `variant_worth` of a repetition."""
+    variant_worth: float
+    most: float
+    """The same for the file that is shown most, and which that is."""
+    most_in: str
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     kept: int
@@ -107,6 +135,7 @@ class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     groups: int
     windows: int
+    """Rows: repeats and variants count."""
     tokens: int
     """Distinct content tokens: each file's tokens once, less what was cut."""
     emitted_tokens: int
@@ -146,6 +175,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     decontamination: Decontamination
     sampling: SamplingFacts | None
     """None: every window once."""
+    variants: dict[VariantKind, VariantFacts]
+    epochs: EpochFacts | None
+    """None: nobody knows, of rows that no build has made."""
     columns: list[str]
     counts: Counts
     splits: dict[Split, SplitFacts]

@@ -98,6 +98,35 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--sample-seed", "sampling.seed", "N", "decides which windows are drawn", int),
     ),
+    "real variations of train files, beside them (an extra: gristmill[variants])": (
+        Option(
+            "--variants",
+            "variants.rates",
+            "KIND[=RATE]",
+            "rename, comments, format, rewrite, noise or fim, several with commas; RATE is the share of the files, 0.5 "
+            "unless it is said",
+            repeats=True,
+        ),
+        Option("--variant-seed", "variants.seed", "N", "decides which files, and what becomes of them", int),
+        Option(
+            "--rewrite-endpoint",
+            "rewrite.endpoint",
+            "URL",
+            "the OpenAI-compatible endpoint of the language model that rewrites, like http://localhost:8000/v1; a key "
+            "is taken from GRISTMILL_REWRITE_KEY",
+            default="none",
+        ),
+        Option("--rewrite-model", "rewrite.model", "NAME", "the model's name there", default="the first that it names"),
+        Option(
+            "--rewrite-way",
+            "rewrite.way",
+            "paraphrase|back_translation",
+            "write it in another way, or describe it and write it from the description",
+        ),
+        Option("--rewrite-concurrency", "rewrite.concurrency", "N", "requests at once", int),
+        Option("--rewrite-timeout", "rewrite.timeout_seconds", "SECONDS", "for the whole of an answer", float),
+        Option("--rewrite-retries", "rewrite.retries", "N", "after an error that may pass", int),
+    ),
     "splits": (
         Option("--split", "split.shares", "A/B/C", "percent of the tokens for train/validation/test"),
         Option(

@@ -109,6 +109,10 @@ def build_without(config: Config, progress: Progress | None, hidden: Sequence[Pa
 
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:
     definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+    if config.variants.rates:
+        from gristmill.varying import require_means  # noqa: PLC0415 - many builds do without, and it has much to load
+
+        require_means(config, definition)
     return definition, Context.of(config, definition, folder)
 
 
@@ -144,7 +148,7 @@ def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFac
     with suppress(OSError):  # the dataset is in its place: what is not kept for the next build only costs it time
         remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
         write_index(context, judged.parts)
-        work.prune(set(judged.parts), context.config.run.cache_bytes)
+        work.prune({*judged.parts, *judged.decision.variant_parts}, context.config.run.cache_bytes)
     return manifest
 
 

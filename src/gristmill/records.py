@@ -176,6 +176,44 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.kind not in {VariantKind.NOISE, VariantKind.FIM}
 
 
+class WhyNoVariant(StrEnum):
+    """Why a file that was chosen for a variant has none."""
+
+    FILE_WAS_CUT = "file_was_cut"
+    LANGUAGE_NOT_KNOWN = "language_not_known"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back"
+    NOTHING_TO_VARY = "nothing_to_vary"
+    MORE_ERRORS = "more_errors"
+    HOLDS_SECRET = "holds_secret"
+    CONTROL_TOKEN = "control_token"
+    NO_ANSWER = "no_answer"
+    ANSWER_REFUSED = "answer_refused"
+    DUPLICATE = "duplicate"
+    SHARES_SPAN = "shares_span"
+
+
+WHY_NO_VARIANT: dict[WhyNoVariant, str] = {
+    WhyNoVariant.FILE_WAS_CUT: "spans were cut out of the file itself, and must not come back",
+    WhyNoVariant.LANGUAGE_NOT_KNOWN: "there is no grammar for its language",
+    WhyNoVariant.TEXT_NOT_GIVEN_BACK: "the tokenizer does not give its text back, or parts of it",
+    WhyNoVariant.NOTHING_TO_VARY: "nothing in it can be varied so",
+    WhyNoVariant.MORE_ERRORS: "the variant has more syntax errors than the file",
+    WhyNoVariant.HOLDS_SECRET: "the variant holds what looks like a secret",
+    WhyNoVariant.CONTROL_TOKEN: "the tokenizer makes nothing of it, or a control token",
+    WhyNoVariant.NO_ANSWER: "the endpoint did not answer; another build asks again",
+    WhyNoVariant.ANSWER_REFUSED: "the answer is no code, the same code, or has more syntax errors",
+    WhyNoVariant.DUPLICATE: "the same text is in the corpus already",
+    WhyNoVariant.SHARES_SPAN: "it shares 50 tokens with a held-out file or a benchmark, and the file does not",
+}
+
+
+class NoVariant(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    repo: str
+    path: str
+    kind: VariantKind
+    why: WhyNoVariant
+
+
 class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     repo: str
     path: str

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from gristmill.manifest import Decontamination, Manifest, PreviousSplits, SamplingFacts
+from gristmill.manifest import Decontamination, EpochFacts, Manifest, PreviousSplits, SamplingFacts, VariantFacts
 from gristmill.naming import path_text, printable
-from gristmill.records import DROP_REASONS, Split
+from gristmill.records import DROP_REASONS, Split, VariantKind
 
 LICENSES_SHOWN = 4
 WIDEST = 250
@@ -24,6 +24,8 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "near_duplicates": manifest.near_duplicates,
         "decontamination": manifest.decontamination,
         "sampling": manifest.sampling,
+        "variants": manifest.variants,
+        "epochs": manifest.epochs,
         "bytes": _data_bytes(manifest),
         "tokens_by_language": manifest.tokens_by_language,
         "seconds": manifest.run.seconds,
@@ -47,9 +49,11 @@ def summary_text(manifest: Manifest, out: str) -> str:
     lines = [
         table_text(("split", "files", "windows", "tokens", "share"), rows),
         *_sampling_lines(manifest.sampling, manifest.settings["sampling"]),
+        *_variant_lines(manifest.variants),
         f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept; {emitted:,} ids in the rows, special tokens and padding included",
+        *_epoch_lines(manifest.epochs),
         *_tail_line(counts.tail_tokens_dropped),
         *previous_lines(manifest.previous_splits),
         *_cut_lines(manifest.decontamination),
@@ -96,6 +100,32 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
     headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
     told = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
     return [table_text(headings, rows), *(told if settings["weights_only"] else [])]
+
+
+def _variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
+    if not facts:
+        return []
+    rows = [
+        (str(kind), f"{one.rate:g}", f"{one.chosen:,}", f"{one.made:,}", f"{one.windows:,}", _missing(one))
+        for kind, one in facts.items()
+    ]
+    return [table_text(("variants in train", "rate", "files", "made", "windows", "not made"), rows)]
+
+
+def _missing(facts: VariantFacts) -> str:
+    return ", ".join(f"{count:,} {why}" for why, count in facts.missing.items()) or "0"
+
+
+def _epoch_lines(facts: EpochFacts | None) -> list[str]:
+    """Nothing where each token of train is there once."""
+    if facts is None or (facts.shown, facts.varied) == (1, 0):
+        return []
+    varied = f" and {facts.varied:.2f} times varied, a variant being {facts.variant_worth:g} of a copy"
+    shown = f"each token of train {facts.shown:.2f} times{varied if facts.varied else ''}"
+    return [
+        f"epochs   {facts.effective:.2f} in effect: {shown}",
+        f"         {facts.most:.2f} at most, in {printable(facts.most_in)}",
+    ]
 
 
 def _tail_line(num_tokens: int) -> list[str]:

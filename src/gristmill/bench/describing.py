@@ -95,6 +95,8 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
         previous_splits=None,
         near_duplicates=NearDuplicates(clusters=0, files=0, dropped=0),
         sampling=None,
+        variants={},
+        epochs=None,
         decontamination=Decontamination(
             how="off",
             files_cut=dict.fromkeys(Split, 0),

@@ -36,6 +36,7 @@ from gristmill.checking.settings import Settings
 from gristmill.checking.sources import folders_by_repo
 from gristmill.checking.tables import FilesTable, check_groups, read_files_table
 from gristmill.checking.texts import Texts
+from gristmill.checking.variants import check_variants
 from gristmill.errors import DatasetError
 from gristmill.layout import CHECK, MANIFEST, write_atomically
 from gristmill.manifest import Manifest, read_manifest, require_record
@@ -43,8 +44,8 @@ from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
 CHECKS = (
-    *("digests", "schema", "ids", "special_tokens", "windows", "fresh", "duplicates", "files_table", "groups"),
-    *("leakage", "secrets", "source"),
+    *("digests", "schema", "ids", "special_tokens", "windows", "fresh", "duplicates", "files_table", "variants"),
+    *("groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
 """About; `num_workers` counts by source."""
@@ -108,6 +109,7 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     num_tail_tokens = check_windows(rows, table, settings.shape, faults, drops_touched=drops_touched)
     check_repeats(rows, table, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)
+    num_variants = check_variants(rows, table, settings, faults)
     num_alike = check_duplicates(rows, faults)
     num_tokens = sum(file.shown_tokens for file in table.kept.values())
     special = [*settings.rules.prefix, "…", *settings.rules.suffix]
@@ -124,6 +126,7 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
             f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
         ),
         "files_table": Verdict(f"{len(table):,} files, {len(table.kept):,} of them kept"),
+        "variants": Verdict(f"{num_variants:,} of {len(rows.variants):,} train files"),
         "groups": Verdict(f"{len({file.group for file in table.kept.values()}):,} groups"),
     }
 

@@ -39,18 +39,21 @@ class Rows(NamedTuple):
     """What all data files hold."""
 
     by_file: dict[FileKey, list[PlacedRun]]
+    variants: dict[FileKey, list[PlacedRun]]
+    """Of these files."""
     num_rows: int
     num_ids: int
 
     @classmethod
     def of(cls, runs: Iterable[PlacedRun], num_rows: int) -> "Rows":
         by_file: dict[FileKey, list[PlacedRun]] = {}
+        variants: dict[FileKey, list[PlacedRun]] = {}
         num_ids = 0
         for placed in runs:
             key = placed.run.key
-            by_file.setdefault((key.repo, key.path), []).append(placed)
+            (by_file if key.variant is None else variants).setdefault((key.repo, key.path), []).append(placed)
             num_ids += int(placed.run.windows[:, NUM_IDS].sum())
-        return cls(by_file, num_rows, num_ids)
+        return cls(by_file, variants, num_rows, num_ids)
 
 
 def check_rows_against_table(rows: Rows, table: FilesTable, faults: Faults) -> None:
@@ -148,7 +151,7 @@ def _add(check: str, index: int, what: str, placed: PlacedRun, faults: Faults) -
 
 def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tail_tokens: int, faults: Faults) -> None:
     num_windows, num_ids = dict.fromkeys(Split, 0), dict.fromkeys(Split, 0)
-    for runs in rows.by_file.values():
+    for runs in (*rows.by_file.values(), *rows.variants.values()):
         for placed in runs:
             num_windows[placed.split] += len(placed.run.windows)
             num_ids[placed.split] += int(placed.run.windows[:, NUM_IDS].sum())

@@ -11,7 +11,7 @@ from gristmill.records import Split
 
 def check_leakage(rows: Rows, how: str, num_threads: int, faults: Faults) -> Verdict:
     """With `--decontaminate off` leakage is told; otherwise any is a fault."""
-    placed = [placed for runs in rows.by_file.values() for placed in runs]
+    placed = [placed for runs in (*rows.by_file.values(), *rows.variants.values()) for placed in runs]
     train = [stretch.ids for one in placed if one.split is Split.TRAIN for stretch in one.run.stretches]
     held_out = [(one.split, one.run) for one in placed if one.split is not Split.TRAIN]
     shared = iter(shared_with_train([part.ids for _, run in held_out for part in run.stretches], train, num_threads))

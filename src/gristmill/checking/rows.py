@@ -15,12 +15,13 @@ import orjson
 
 from gristmill.checking.digits import Numbers, numbers_in
 from gristmill.checking.result import Faults
-from gristmill.checking.tokens import Block, Fields, Ids, RowRules, path_of
+from gristmill.checking.tokens import Block, Fields, Ids, RowRules, key_of_ids, path_of
 
 HEAD = b'{"input_ids":['
 TOO_LARGE = 99_999_999
 """Stands for an id of more than eight digits, or below zero: no vocabulary is as large."""
 LARGEST = 1 << 60
+KINDS = frozenset({"rename", "comments", "format", "rewrite", "noise", "fim"})
 REQUIRED = frozenset({"input_ids", "path", "repo", "language", "lines", "start", "fresh"})
 VALUE_SHOWN = 40
 
@@ -32,6 +33,8 @@ class Row(NamedTuple):
     """Content only."""
     num_ids: int
     """All of them."""
+    label_key: int = 0
+    """Of the labels' content, as of the ids'; 0 where there are none."""
 
 
 class _Line(NamedTuple):
@@ -63,10 +66,29 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
         fields.append(part.fields if isinstance(part, _Line) and part.ids and what is None else None)
     block = Block(rules, first, fields, ids, offsets)
     return [
-        Row(first + index, named, content, int(offsets[index + 1] - offsets[index]))
+        Row(
+            first + index,
+            named,
+            content,
+            int(offsets[index + 1] - offsets[index]),
+            _label_key(named, content, rules, first + index, faults) if named.get("labels") is not None else 0,
+        )
         for index, (named, content) in enumerate(zip(fields, block.contents(faults), strict=True))
         if named is not None
     ]
+
+
+def _label_key(fields: Fields, ids: Ids, rules: RowRules, number: int, faults: Faults) -> int:
+    labels, num_prefix = fields["labels"], len(rules.prefix)
+    end = len(labels) - len(rules.suffix)
+    if (*labels[:num_prefix], *labels[max(end, 0) :]) != (*rules.prefix, *rules.suffix):
+        faults.add("special_tokens", "labels without them", file=rules.file, row=number, path=path_of(fields))
+    content = labels[num_prefix:end]
+    if max(content, default=0) >= rules.vocab_size:
+        what = f"the label {max(content)}, of {rules.vocab_size}"
+        faults.add("ids", what, file=rules.file, row=number, path=path_of(fields))
+        content = []
+    return key_of_ids(np.array(content, ids.dtype))
 
 
 def _taken_apart(lines: Sequence[bytes]) -> _Lines:
@@ -156,14 +178,24 @@ def _is_weight(value: Any) -> bool:
     return type(value) in {int, float} and 0 <= value < LARGEST
 
 
-def _is_scalar(value: Any) -> bool:
-    return value is None or type(value) in {int, str}
+def _is_kind(value: Any) -> bool:
+    return value is None or (type(value) is str and value in KINDS)
+
+
+def _is_seed(value: Any) -> bool:
+    return value is None or _is_count(value)
+
+
+def _are_labels(value: Any) -> bool:
+    return value is None or (type(value) is list and all(map(_is_count, value)))
 
 
 IS_RIGHT: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("path", "repo", "language", "text"), _is_text),
     **dict.fromkeys(("start", "fresh"), _is_count),
-    "variant": _is_scalar,
+    "variant": _is_kind,
+    "variant_seed": _is_seed,
+    "labels": _are_labels,
     "repeat": _is_count,
     "weight": _is_weight,
     "lines": _is_line_range,

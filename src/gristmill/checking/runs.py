@@ -3,7 +3,6 @@
 Each window after the first brings what it adds; what it shares with the one before must be the same ids (`windows`).
 """
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -12,11 +11,11 @@ import numpy.typing as npt
 
 from gristmill.checking.result import Faults
 from gristmill.checking.rows import Row
-from gristmill.checking.tokens import Ids
+from gristmill.checking.tokens import Ids, key_of_ids
 
-NUM_KEY_BYTES = 8
-COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key")
-ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY = range(len(COLUMNS))
+BY_WINDOWS = frozenset({"noise", "fim"})
+COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key")
+ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY = range(len(COLUMNS))
 
 Table = npt.NDArray[np.int64]
 
@@ -26,10 +25,16 @@ class RunKey(NamedTuple):
     path: str
     repeat: Any = None
     variant: Any = None
+    seed: Any = None
 
     @property
     def name(self) -> str:
         return f"{self.repo}/{self.path}"
+
+    @property
+    def is_by_windows(self) -> bool:
+        """Each window is by itself: neighbours have nothing in common."""
+        return self.variant in BY_WINDOWS
 
 
 class Stretch(NamedTuple):
@@ -75,7 +80,9 @@ def runs_of(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]:
 
 def _key(row: Row) -> RunKey:
     fields = row.fields
-    return RunKey(fields["repo"], fields["path"], fields.get("repeat"), fields.get("variant"))
+    return RunKey(
+        fields["repo"], fields["path"], fields.get("repeat"), fields.get("variant"), fields.get("variant_seed")
+    )
 
 
 class _GrowingRun:
@@ -89,13 +96,12 @@ class _GrowingRun:
         """Whether it agrees with the window before."""
         start, ids = row.fields["start"], row.ids
         first, last = row.fields["lines"]
-        key = hashlib.sha256(ids.data).digest()[:NUM_KEY_BYTES]
         numbers = (row.number, start, start + len(ids), row.fields["fresh"], first, last, row.num_ids)
-        self._windows.append((*numbers, int.from_bytes(key, "little", signed=True)))
+        self._windows.append((*numbers, key_of_ids(ids), row.label_key))
         before = self._last
         self._last = Stretch(start, ids)
         num_shared = before.end - start
-        if not self._stretches or start < before.start or num_shared < 0:
+        if not self._stretches or start < before.start or num_shared < 0 or self.key.is_by_windows:
             self._stretches.append((start, [ids]))
             return True
         self._stretches[-1][1].append(ids[num_shared:])
@@ -114,7 +120,7 @@ def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
     before, after = left.stretches[-1], right.stretches[0]
     stretches = [*left.stretches, *right.stretches]
     num_shared = before.end - after.start
-    if after.start >= before.start and num_shared >= 0:
+    if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows:
         at = after.start - before.start
         num_compared = min(num_shared, len(after.ids))
         if (before.ids[at : at + num_compared] != after.ids[:num_compared]).any():

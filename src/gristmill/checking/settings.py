@@ -12,11 +12,13 @@ from gristmill.checking.rows import REQUIRED
 from gristmill.checking.spelling import Spelling
 from gristmill.checking.tokens import RowRules
 from gristmill.checking.windows import Shape
-from gristmill.config import OutputConfig, ScanConfig, SecretsConfig, SplitConfig, WindowConfig
+from gristmill.config import OutputConfig, ScanConfig, SecretsConfig, SplitConfig, VariantsConfig, WindowConfig
 from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
 from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import Manifest
+from gristmill.records import VariantKind
 from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.sentinels import fim_ids, mask_id
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for
 
 
@@ -27,6 +29,7 @@ class _Sections(msgspec.Struct):
     scan: ScanConfig
     secrets: SecretsConfig
     sampling: dict[str, Any]
+    variants: VariantsConfig
 
 
 class Settings(NamedTuple):
@@ -59,6 +62,8 @@ class Settings(NamedTuple):
             control_ids=tuple(definition.control_ids) if definition is not None else (),
             pad_id=facts.pad_id if sections.output.pad else None,
         )
+        if definition is not None:
+            rules = rules._replace(own_ids=_own_ids(definition, sections.variants))
         _check_columns(rules, sections, faults)
         return cls(
             folder=folder,
@@ -98,6 +103,15 @@ def _tokenizer(
     return definition, tokenizer, None
 
 
+def _own_ids(definition: Definition, variants: VariantsConfig) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    own: list[tuple[str, tuple[int, ...]]] = []
+    if VariantKind.NOISE in variants.rates:
+        own.append((VariantKind.NOISE, (mask_id(definition),)))
+    if VariantKind.FIM in variants.rates:
+        own.append((VariantKind.FIM, tuple(fim_ids(definition))))
+    return tuple(own)
+
+
 def _check_columns(rules: RowRules, sections: _Sections, faults: Faults) -> None:
     output, sampling = sections.output, sections.sampling
     is_drawn = any(sampling.get(name) for name in ("preset", "weights", "target_windows"))
@@ -107,6 +121,9 @@ def _check_columns(rules: RowRules, sections: _Sections, faults: Faults) -> None
         "text": output.with_text,
         "repeat": is_drawn and not sampling.get("weights_only"),
         "weight": bool(sampling.get("weights_only")),
+        "labels": VariantKind.NOISE in sections.variants.rates,
+        "variant": bool(sections.variants.rates),
+        "variant_seed": bool(sections.variants.rates),
     }
     for column, is_wanted in wanted.items():
         if is_wanted != (column in rules.columns):

@@ -9,7 +9,7 @@ import msgspec
 
 from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
-from gristmill.filestable import Count, FileRow
+from gristmill.filestable import Count, FileRow, VariantRow
 from gristmill.layout import FILES
 from gristmill.records import Cut, DropReason, Redaction, Split
 
@@ -37,6 +37,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     draw: tuple[Count, Count] | None
     left_tokens: Count
     weight: float
+    variants: tuple[VariantRow, ...]
     sha256: str | None
     text_sha256: str
     license: str | None
@@ -113,10 +114,11 @@ def _defects(row: FileRow) -> Iterator[str]:
         yield "a digest that is none"
     if row.status == "dropped":
         yield from ["dropped without a reason"] if row.reason is None else []
-        yield from ["dropped, but with windows"] if row.windows else []
+        yield from ["dropped, but with windows"] if row.windows or row.variants else []
     else:
         yield from [f"kept, but for {row.reason}"] if row.reason is not None else []
         yield from ["kept without a window"] if not row.windows and row.draw != (0, 0) else []
+        yield from ["variants of a file that is held out"] if row.variants and row.split is not Split.TRAIN else []
         yield from ["left_tokens without a draw"] if row.left_tokens and row.draw is None else []
         yield from ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
         yield from ["sha256 with redactions, or neither"] if (row.sha256 is None) != bool(row.redactions) else []

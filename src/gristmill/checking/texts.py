@@ -13,7 +13,9 @@ from gristmill.checking.secrets import LOOK_AHEAD_BYTES, LOOK_BACK_BYTES, secret
 from gristmill.checking.settings import Settings
 from gristmill.checking.sources import differences, location_of
 from gristmill.checking.spelling import Spelling
-from gristmill.checking.tables import FilesTable, KeptFile
+from gristmill.checking.tables import FileKey, FilesTable, KeptFile
+from gristmill.checking.tokens import Ids
+from gristmill.filestable import VariantRow
 from gristmill.layout import FILES
 from gristmill.runners.local import LocalRunner
 
@@ -35,6 +37,8 @@ class TextTask(NamedTuple):
     """Its row in files.jsonl."""
     location: str | None
     """In the source, if that is to be compared."""
+    variant: VariantRow | None = None
+    """What files.jsonl tells of it, if it is one."""
 
 
 class TextFindings(NamedTuple):
@@ -84,6 +88,10 @@ class Texts(NamedTuple):
             return None
         return settings.no_tokenizer or "this tokenizer does not give the text back"
 
+    def _variant_row(self, key: FileKey, kind: str) -> VariantRow | None:
+        file = self.table.kept.get(key)
+        return next((row for row in file.variants if row.kind == kind), None) if file is not None else None
+
     def _tasks(self, faults: Faults) -> Iterator[list[TextTask]]:
         """Files in batches; a source file that cannot be is a fault."""
         batch, size = list[TextTask](), 0
@@ -97,6 +105,10 @@ class Texts(NamedTuple):
                     continue
                 batch.append(TextTask(run, file, self.table.kept.get(key), location))
                 size += sum(len(stretch.ids) for stretch in run.stretches)
+            for run, file, _ in self.rows.variants.get(key, ()):
+                if not run.key.is_by_windows:
+                    batch.append(TextTask(run, file, None, None, self._variant_row(key, run.key.variant)))
+                    size += sum(len(stretch.ids) for stretch in run.stretches)
             if size >= TOKENS_PER_TASK:
                 yield batch
                 batch, size = [], 0
@@ -126,6 +138,8 @@ def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
     if rules.looks_for_secrets:
         stretches = zip(run.stretches, texts, strict=True)
         num_at_cuts = sum(_find_secrets(text, stretch, task, rules, faults) for stretch, text in stretches)
+    if task.variant is not None and rules.spelling.is_exact:
+        _check_variant(task, task.variant, decode, faults)
     if kept is None:
         return num_at_cuts
     if rules.spelling.is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
@@ -135,6 +149,15 @@ def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
         row, what = wrong
         faults.add("windows", what, file=task.file, row=row, path=kept.name)
     return num_at_cuts
+
+
+def _check_variant(task: TextTask, variant: VariantRow, decode: Callable[[Ids], bytes], faults: Faults) -> None:
+    stretches = task.run.stretches
+    if [(one.start, one.end) for one in stretches] != [(0, variant.tokens)]:
+        return  # not all of it was drawn
+    if hashlib.sha256(decode(stretches[0].ids)).hexdigest() != variant.text_sha256:
+        what = f"what the ids of its {variant.kind} spell has not the text_sha256 of {FILES}"
+        faults.add("variants", what, file=task.file, path=task.run.key.name)
 
 
 def _is_whole(run: Run, kept: KeptFile) -> bool:

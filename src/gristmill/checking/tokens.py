@@ -1,5 +1,6 @@
 """The ids of some rows: in range (`ids`), special ones where they belong and nowhere else (`special_tokens`)."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from gristmill.checking.digits import Numbers
 from gristmill.checking.result import Faults
 
+NUM_KEY_BYTES = 8
 LARGEST_UINT16 = (1 << 16) - 1
 
 Ids = npt.NDArray[Any]
@@ -27,6 +29,8 @@ class RowRules(NamedTuple):
     control_ids: tuple[int, ...]
     pad_id: int | None
     """None: rows are not padded."""
+    own_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """By kind of variant, control ids that belong inside it."""
 
 
 class Block:
@@ -80,10 +84,16 @@ class Block:
         is_control[list(self._rules.control_ids)] = True
         places = np.flatnonzero(is_control.take(self._ids, mode="clip"))
         rows = self._rows_at(places)
-        is_inside = (places >= starts[rows]) & (places < ends[rows])
+        is_inside = (places >= starts[rows]) & (places < ends[rows]) & ~self._are_own(rows, places)
         for row, place in self._first_in_each_row(places[is_inside]):
             what = f"the control id {self._ids[place]} inside, at {place - self._starts[row]}"
             self._add("special_tokens", row, what, faults)
+
+    def _are_own(self, rows: Numbers, places: Numbers) -> npt.NDArray[np.bool_]:
+        own = dict(self._rules.own_ids)
+        kinds = [(fields or {}).get("variant") for fields in self._fields]
+        flags = [int(self._ids[place]) in own.get(kinds[row], ()) for row, place in zip(rows, places, strict=True)]
+        return np.array(flags, np.bool_)
 
     def _in_range(self, faults: Faults) -> Ids:
         vocab_size = self._rules.vocab_size
@@ -110,6 +120,10 @@ class Block:
         fields = self._fields[index]
         path = path_of(fields) if fields is not None else None
         faults.add(check, what, file=self._rules.file, row=self._first + index, path=path)
+
+
+def key_of_ids(ids: Ids) -> int:
+    return int.from_bytes(hashlib.sha256(ids.data).digest()[:NUM_KEY_BYTES], "little", signed=True)
 
 
 def path_of(fields: Fields) -> str | None:

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from gristmill.errors import ConfigError
 from gristmill.naming import printable
 from gristmill.options import add_options, all_options
+from gristmill.records import VariantKind
 
 if TYPE_CHECKING:
     from gristmill.manifest import Manifest
+
+
+DEFAULT_RATE = 0.5
+"""Of a variant that is only named."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,6 +63,7 @@ def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tup
     values = {option.setting: getattr(given, option.setting) for option in all_options()}
     values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
     values["sampling.weights"] = weights_of(values["sampling.weights"])
+    values["variants.rates"] = rates_of(values["variants.rates"])
     return given, {name: value for name, value in values.items() if value is not None}
 
 
@@ -127,6 +133,22 @@ def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
         if not what:
             raise ConfigError(f"--weight takes WHAT=N, like 'src/**=3' or language:rust=2, got {text!r}.")
     return weights or None
+
+
+def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
+    """`rename,fim=0.9` -> {"rename": 0.5, "fim": 0.9}"""
+    rates: dict[str, float] = {}
+    for text in ",".join(texts or ()).split(",") if texts else ():
+        kind, has_rate, number = text.strip().partition("=")
+        if kind not in list(VariantKind):
+            raise ConfigError(
+                f"--variants {kind!r} is none of {', '.join(VariantKind)}. {nearest(kind, [*map(str, VariantKind)])}"
+            )
+        try:
+            rates[kind] = float(number) if has_rate else DEFAULT_RATE
+        except ValueError:
+            raise ConfigError(f"--variants takes KIND or KIND=RATE, like rename=0.5, got {text!r}.") from None
+    return rates or None
 
 
 @contextmanager

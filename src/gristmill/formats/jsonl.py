@@ -152,7 +152,7 @@ class RowFormat(NamedTuple):
         if self.pad_id is not None:
             num_pads = self.length - self.num_ids(windows)
             sizes += num_pads * len(self._pads(1)) + len(self._mask(self.length))
-        if rows.text is not None:
+        if self.with_text and rows.text is not None:
             starts, ends = text_ranges(rows.text, told)
             escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
             sizes += escaped[ends] - escaped[starts] + len(_text_column(b""))
@@ -200,7 +200,7 @@ class RowFormat(NamedTuple):
         extras = [b""] * len(rows.windows)
         if self.pad_id is not None:
             extras = [self._mask(count) for count in self.num_ids(rows.windows).tolist()]
-        if rows.text is not None:
+        if self.with_text and rows.text is not None:
             starts, ends = text_ranges(rows.text, rows.told_windows)
             texts = [rows.text.utf8[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             extras = [extra + _text_column(text) for extra, text in zip(extras, texts, strict=True)]

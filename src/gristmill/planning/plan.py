@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from gristmill.config import Config, SamplingConfig
+from gristmill.config import Config, RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.errors import InputError, OutputError
 from gristmill.flow import Intake, benchmarks_of, in_order, judge, local_sources, part_drops, prepare_all, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
@@ -42,7 +42,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
 
     All windows are counted, whatever is drawn of them later: draws are another at every overlap.
     """
-    asked_for, config = config, msgspec.structs.replace(config, sampling=SamplingConfig())
+    asked_for, config = config, _natural(config)
     wanted, progress = wanted or Wanted(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
@@ -69,6 +69,11 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
         raise _as_ours(error) from error
     gathered = Gathered(asked_for, drawn, judged, dropped, found, counted, progress.seconds, runner.workers)
     return answer(gathered, wanted, seconds=time.perf_counter() - started)
+
+
+def _natural(config: Config) -> Config:
+    sampling, variants, rewrite = SamplingConfig(), VariantsConfig(), RewriteConfig()
+    return msgspec.structs.replace(config, sampling=sampling, variants=variants, rewrite=rewrite)
 
 
 def _judged(context: Context, intake: Intake, runner: Runner, progress: Progress, *, is_sample: bool) -> Judged:

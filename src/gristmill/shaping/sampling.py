@@ -43,10 +43,10 @@ class WeightedGroup(NamedTuple):
 
 def luck(seed: int, *names: str) -> float:
     """From above 0 to 1: the same for the same names."""
-    return (_number(seed, *names) + 1) / DRAWS
+    return (number_of(seed, *names) + 1) / DRAWS
 
 
-def _number(seed: int, *names: str) -> int:
+def number_of(seed: int, *names: str) -> int:
     digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -110,7 +110,7 @@ def numbers_shown(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, 
 
 def _drawn(num_windows: int, draw: Draw, key: FileKey) -> Indices:
     """So many of them, those with the smallest luck, in order."""
-    lucks = _stirred(_number(draw.seed, *key), np.arange(num_windows if draw.extra else 0, dtype=np.uint64))
+    lucks = _stirred(number_of(draw.seed, *key), np.arange(num_windows if draw.extra else 0, dtype=np.uint64))
     return np.sort(np.argsort(lucks, kind="stable")[: draw.extra])
 
 

@@ -18,13 +18,21 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The work folder."""
     tokenizer_key: str
     prepare_key: str
+    keeps_text: bool
+    """Beside the ids: for a column of its own, or for variants of a text that the tokenizer does not give back."""
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
         """Puts the tokenizer into its place; a setting that it rules out is refused here."""
-        tokenizer_for(definition)
-        key = definition.key
-        context = cls(config=config, folder=folder, tokenizer_key=key, prepare_key=prepare_key(config, key))
+        key, tokenizer = definition.key, tokenizer_for(definition)
+        keeps_text = config.output.with_text or (bool(config.variants.rates) and not tokenizer.gives_text_back)
+        context = cls(
+            config=config,
+            folder=folder,
+            tokenizer_key=key,
+            prepare_key=prepare_key(config, key, keeps_text=keeps_text),
+            keeps_text=keeps_text,
+        )
         _ = context.row_format, context.window_shape
         for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
             place.mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_s
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
 from gristmill.progress import MapFunction
-from gristmill.records import Drop, DropReason, FileKey, PreparedDocument, Split
+from gristmill.records import Drop, DropReason, FileKey, NoVariant, PreparedDocument, Split
 from gristmill.steps.context import Context
 from gristmill.steps.neighbours import neighbours, steady_neighbours
 from gristmill.steps.parts import PartReader
@@ -59,6 +59,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     near_duplicates: NearDuplicates
     cut_away: Sequence[PreparedDocument] = ()
     """Dropped because no window of them is left; with another overlap one might be."""
+    variants: Sequence[PreparedDocument] = ()
+    """In the order of their files."""
+    no_variants: Sequence[NoVariant] = ()
+    """Of files that were chosen for one."""
+    variant_parts: Sequence[str] = ()
+
+    def shown(self) -> Iterator[PreparedDocument]:
+        """Files, each with its variants behind it."""
+        behind: dict[FileKey, list[PreparedDocument]] = {}
+        for one in self.variants:
+            behind.setdefault(one.key, []).append(one)
+        for document in self.kept:
+            yield document
+            yield from behind.get(document.key, ())
 
 
 class _PreviousRow(msgspec.Struct, frozen=True):

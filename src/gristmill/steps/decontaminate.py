@@ -35,15 +35,15 @@ def decontaminate(
     held_out = [document for document in decision.kept if document.in_split is not Split.TRAIN]
     cuts: dict[FileKey, tuple[Cut, ...]] = {}
     if how == "train" and held_out and train:
-        found = compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut="large")
+        found = compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="large")
         cuts = {train[number].key: shared.cuts for number, shared in found.items() if shared.cuts}
     elif how != "off" and held_out and train:
         ranges = compare_again(context, held_out, train, partial(_compare_splits, context, map_tasks))
         cuts = {held_out[number].key: own for number, own in ranges.items()}
-    texts = _tokenized(context, benchmarks)
+    texts = tokenized(context, benchmarks)
     found = {}
     if texts and train:
-        found = compare(texts, train, _sides(context, "benchmarks", texts, train), map_tasks, cut="large")
+        found = compare(texts, train, sides_of(context, "benchmarks", texts, train), map_tasks, cut="large")
         for number, shared in found.items():
             key = train[number].key
             if shared.cuts:
@@ -62,8 +62,8 @@ def _compare_splits(
     context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
 ) -> dict[int, Shared]:
     if not is_any:
-        return compare(held_out, train, _sides(context, "splits", held_out, train), map_tasks, cut="small")
-    sides = msgspec.structs.replace(_sides(context, "any", held_out, train), min_distinct=1)
+        return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
+    sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
     if _num_tokens(train) < _num_tokens(held_out):  # either may be the small side where all that is shared counts
         return compare(train, held_out, sides, map_tasks, cut="large")
     return compare(held_out, train, sides, map_tasks, cut="small")
@@ -73,7 +73,7 @@ def _num_tokens(documents: Documents) -> int:
     return sum(document.num_tokens for document in documents)
 
 
-def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
+def sides_of(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
     parts = dict.fromkeys(text.part for side in sides for text in side)
     return Sides(
         folder=context.scratch / name,
@@ -83,7 +83,7 @@ def _sides(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
     )
 
 
-def _tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
+def tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
     """In a part of their own."""
     texts: list[StoredText] = []
     tokenizer = context.tokenizer

@@ -12,7 +12,7 @@ import msgspec
 
 import gristmill
 from gristmill.config import SplitConfig, fingerprint
-from gristmill.filestable import FileRow
+from gristmill.filestable import FileRow, VariantRow
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import (
@@ -27,10 +27,11 @@ from gristmill.manifest import (
     SplitFacts,
     TokenizerFacts,
 )
-from gristmill.records import DocumentFacts, Drop, DropReason, PreparedDocument, Split
+from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.draw import sampling_warnings
+from gristmill.steps.epochs import epoch_facts, variant_facts
 from gristmill.steps.keys import versions
 from gristmill.steps.parts import PartReader
 from gristmill.tokenizing.definition import Definition
@@ -81,17 +82,42 @@ def write_files_table(path: Path, context: Context, judged: Judged) -> Tally:
 def _prepared_rows(context: Context, judged: Judged) -> Iterator[FileRow]:
     """Of the files that were read, in path order: so are the parts, and what is in each."""
     kept = iter(judged.decision.kept)
+    variants = _variant_rows(judged.decision)
     late = {(drop.repo, drop.path): drop for drop in judged.decision.drops}
     for part in judged.parts:
         reader = PartReader(context.prepared, part)
         rows = [_dropped_row(drop) for drop in reader.drops()]
         for before, facts in zip(reader.documents(), reader.facts(), strict=True):
             drop = late.pop(before.key, None)
-            rows.append(_kept_row(next(kept), facts) if drop is None else _dropped_row(drop, facts))
+            if drop is None:
+                rows.append(_kept_row(next(kept), facts, tuple(variants.get(before.key, ()))))
+            else:
+                rows.append(_dropped_row(drop, facts))
         yield from sorted(rows, key=lambda row: row.key)
 
 
-def _kept_row(document: PreparedDocument, facts: DocumentFacts) -> FileRow:
+def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
+    """By file, in the order of the kinds."""
+    rows: dict[FileKey, list[VariantRow]] = {}
+    for one in decision.no_variants:
+        rows.setdefault((one.repo, one.path), []).append(VariantRow(kind=one.kind, missing=one.why))
+    for document in decision.variants:
+        variant, draw = document.variant, document.draw
+        assert variant is not None, "it is one"
+        row = VariantRow(
+            kind=variant.kind,
+            seed=variant.seed,
+            tokens=document.num_tokens,
+            windows=document.num_windows,
+            draw=None if draw is None else (draw.passes, draw.extra),
+            text_sha256=document.text_sha256 if variant.is_text else None,
+        )
+        rows.setdefault(document.key, []).append(row)
+    order = {kind: number for number, kind in enumerate(VariantKind)}
+    return {key: sorted(own, key=lambda row: order[row.kind]) for key, own in rows.items()}
+
+
+def _kept_row(document: PreparedDocument, facts: DocumentFacts, variants: tuple[VariantRow, ...]) -> FileRow:
     return FileRow(
         repo=document.repo,
         path=document.path,
@@ -108,6 +134,7 @@ def _kept_row(document: PreparedDocument, facts: DocumentFacts) -> FileRow:
         draw=None if document.draw is None else (document.draw.passes, document.draw.extra),
         left_tokens=document.num_left_tokens,
         weight=document.weight,
+        variants=variants,
         sha256=facts.sha256,
         text_sha256=document.text_sha256,
         license=document.license,
@@ -141,6 +168,7 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
         draw=None,
         left_tokens=None,
         weight=None,
+        variants=(),
         sha256=facts.sha256 if facts else drop.sha256,
         text_sha256=drop.text_sha256,
         license=drop.license,
@@ -201,6 +229,8 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
         sampling=judged.sampling,
+        variants=variant_facts(decision, context.config.variants),
+        epochs=epoch_facts(decision, context.window_shape),
         columns=context.row_format.columns,
         counts=Counts(
             found=tally.found.total(),
@@ -242,14 +272,15 @@ def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
         members[document.in_split].append(document)
+    varied: dict[Split, Sequence[PreparedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
     total = sum(document.num_uncut_tokens for document in decision.kept)
     return {
         split: SplitFacts(
             files=len(documents),
             groups=len({document.group for document in documents}),
-            windows=sum(document.num_windows for document in documents),
+            windows=sum(document.num_windows for document in (*documents, *varied[split])),
             tokens=sum(document.num_uncut_tokens for document in documents),
-            emitted_tokens=sum(document.num_emitted_tokens for document in documents),
+            emitted_tokens=sum(document.num_emitted_tokens for document in (*documents, *varied[split])),
             share=round(sum(document.num_uncut_tokens for document in documents) / total, 6),
         )
         for split, documents in members.items()

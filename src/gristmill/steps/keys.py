@@ -21,7 +21,7 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
 
 
-def prepare_key(config: Config, tokenizer_key: str) -> str:
+def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
     """All that step 1 goes by, but for the files: also the code that does it."""
     settings = config.settings()
     return key_of(
@@ -31,7 +31,7 @@ def prepare_key(config: Config, tokenizer_key: str) -> str:
         [settings[section] for section in ("window", "rules", "secrets")],
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
-        [settings["output"][name] for name in ("pad", "with_text")],
+        [*(settings["output"][name] for name in ("pad", "with_text")), keeps_text],
         [config.duplicates.near != "keep", config.looks_for_spans],
     )
 

@@ -1,7 +1,7 @@
 """A batch as it was prepared, in one file: named by all that went in, closed with a digest of name and content.
 
     ids of each document | keys of near-duplicates | anchors of shared spans
-    documents | renamed drops | facts | drops | keys of the files | lengths | sha256
+    documents | renamed drops | facts | drops | keys of the files | variants that are not | lengths | sha256
 
 So a part that is there need not be made again, by whichever build, and one that was cut short or altered is noticed.
 """
@@ -20,14 +20,14 @@ import numpy as np
 from gristmill.grouping.leakage import Anchors, KeyTable, Positions
 from gristmill.grouping.signatures import NUM_BANDS, Keys
 from gristmill.layout import write_atomically
-from gristmill.records import DocumentFacts, Drop, PreparedDocument
+from gristmill.records import DocumentFacts, Drop, NoVariant, PreparedDocument
 
 SUFFIX = ".part"
-LENGTHS = struct.Struct("<8Q")
+LENGTHS = struct.Struct("<9Q")
 DIGEST_BYTES = 32
 BYTES_AT_ONCE = 1 << 22
 
-IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS = range(8)
+IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS, NO_VARIANTS = range(9)
 
 
 class Part(NamedTuple):
@@ -44,6 +44,7 @@ class Part(NamedTuple):
     renamed: Sequence[Drop]
     """Those whose name held a secret, so that they are elsewhere in path order."""
     keys: "FileKeys"
+    no_variants: Sequence[NoVariant] = ()
 
 
 class FileKeys(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +57,7 @@ class FileKeys(msgspec.Struct, frozen=True, array_like=True):
 def write_part(path: Path, part: Part) -> None:
     encode = msgspec.msgpack.encode
     tables = [encode(part.documents), encode(part.renamed), encode(part.facts), encode(part.drops)]
-    tables.append(encode(part.keys))
+    tables += [encode(part.keys), encode(part.no_variants)]
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
     write_atomically(path, [*content, _digest([path.name.encode(), *content])])
@@ -167,6 +168,10 @@ class PartReader:
     def drops(self) -> list[Drop]:
         drops: list[Drop] = self._table(DROPS, list[Drop])
         return drops
+
+    def no_variants(self) -> list[NoVariant]:
+        failed: list[NoVariant] = self._table(NO_VARIANTS, list[NoVariant])
+        return failed
 
     def _table(self, table: int, kind: Any) -> Any:
         return msgspec.msgpack.decode(self._read(table), type=kind)

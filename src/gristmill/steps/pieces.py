@@ -111,7 +111,17 @@ def clear_old(context: Context, names: Collection[str]) -> None:
 
 def piece_key(context: Context, piece: Piece) -> str:
     documents = [
-        (one.repo, one.path, one.language, one.text_sha256, one.cuts, one.drops_touched_windows, one.draw, one.weight)
+        (
+            one.repo,
+            one.path,
+            one.language,
+            one.text_sha256,
+            one.cuts,
+            one.drops_touched_windows,
+            one.draw,
+            one.weight,
+            one.variant,
+        )
         for one in piece.documents
     ]
     return key_of(context.rows_key, context.config.output.compress, documents)[:40]

@@ -241,7 +241,7 @@ def _tokenized(context: Context, read: _Read, limits: Limits) -> tuple[Document,
     if isinstance(document, Drop):
         return document
     text = document.text
-    encoded = tokenizer.encode(text, with_starts=context.row_format.with_text)
+    encoded = tokenizer.encode(text, with_starts=context.keeps_text)
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
     if not len(encoded.ids):
         return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(text)} bytes give no token", **facts)

@@ -30,9 +30,12 @@ class FastTokenizer:
         self.definition = definition
         self.engine = f"gigatoken {version('gigatoken')}"
         self.vocab_size = max([engine.vocab_size, *(token.id + 1 for token in definition.added_tokens)])
+        self.gives_text_back = not definition.model.byte_fallback  # a ▁ may have been a space, or itself
         self._encode = engine.encode
         self._decode = engine.decode
         self._vocab = engine.vocab
+        self._num_known = engine.vocab_size
+        self._spelled = {token.id: token.content for token in definition.added_tokens}
         # One look-up per token tells both: how many line feeds it holds, and whether it is a control token.
         self._marks = np.zeros(self.vocab_size, np.uint8)
         for index, token in self._vocab.items():
@@ -64,7 +67,16 @@ class FastTokenizer:
         return Encoded(ids, newline_tokens.astype(np.int32), starts, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
-        return self._decode(np.ascontiguousarray(ids, np.uint32))
+        """A token that was added beyond the vocabulary, like <fim_prefix>, is spelled out."""
+        ids = np.ascontiguousarray(ids, np.uint32)
+        is_added = ids >= self._num_known
+        if not is_added.any():
+            return self._decode(ids)
+        pieces, done = list[bytes](), 0
+        for at in np.flatnonzero(is_added).tolist():
+            pieces += [self._decode(ids[done:at]), self._spelled[int(ids[at])].encode()]
+            done = at + 1
+        return b"".join((*pieces, self._decode(ids[done:])))
 
     @cached_property
     def _is_meta(self) -> bool:

@@ -22,6 +22,7 @@ class ReferenceTokenizer:
             ) from None
         self.definition = definition
         self.vocab_size = definition.vocab_size
+        self.gives_text_back = False  # many lose blanks or capitals; of none it is certain
         self.engine = f"tokenizers {version('tokenizers')}"
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())

@@ -33,6 +33,8 @@ class Tokenizer(Protocol):
     """What does the encoding, with its version."""
     vocab_size: int
     """One more than the largest id."""
+    gives_text_back: bool
+    """Whatever was encoded: the bytes of the tokens, joined, are the text."""
 
     @property
     def definition(self) -> Definition: ...

@@ -7,6 +7,9 @@ import hashlib
 from collections.abc import MutableSequence, Sequence
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 Item = TypeVar("Item")
 
 MASK = (1 << 64) - 1
@@ -35,6 +38,15 @@ class Dice:
     def fraction(self) -> float:
         """From 0 to below 1, with all the 53 bits of a float."""
         return (self.bits() >> 11) / (1 << 53)
+
+    def fractions(self, count: int) -> npt.NDArray[np.float64]:
+        """The next so many, all at once."""
+        states = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+        self._state = (self._state + count * STEP) & MASK
+        mixed = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        fractions: npt.NDArray[np.float64] = ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) / (1 << 53)
+        return fractions
 
     def one_of(self, items: Sequence[Item]) -> Item:
         return items[self.below(len(items))]

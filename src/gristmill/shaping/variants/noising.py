@@ -24,9 +24,7 @@ class Noise(NamedTuple):
     def corrupt(self, ids: Ids, dice: Dice) -> Ids | None:
         """The window with noise in it, never longer and never empty; None where nothing has come of it."""
         is_span_start, is_gone = self._spans(len(ids), dice)
-        for at in range(len(ids)):
-            if not is_gone[at] and dice.fraction() < self.delete_share:
-                is_gone[at] = True
+        is_gone |= dice.fractions(len(ids)) < self.delete_share
         out = np.where(is_span_start, np.array(self.mask_id, ids.dtype), ids)[~is_gone | is_span_start]
         return out if len(out) and not np.array_equal(out, ids) else None
 

@@ -1,0 +1,85 @@
+"""`variants`: each is of a train file that is kept, as files.jsonl tells it, and shows what it must.
+
+Another text is cut into windows as any. Of fill in the middle, each window has its three sentinels in order; of noise,
+each window's labels are the file's own window there.
+"""
+
+from collections.abc import Iterator
+
+from gristmill.checking.files import PlacedRun, Rows
+from gristmill.checking.result import Faults
+from gristmill.checking.runs import KEY, LABEL_KEY, ROW, START, Stretch
+from gristmill.checking.settings import Settings
+from gristmill.checking.tables import FileKey, FilesTable
+from gristmill.checking.windows import expected_windows, first_difference, wrong_draw
+from gristmill.filestable import VariantRow
+from gristmill.layout import FILES
+from gristmill.records import Split, VariantKind
+
+CHECK = "variants"
+Fault = tuple[int, str]
+
+
+def check_variants(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> int:
+    """How many there are."""
+    said = {(file.key, row.kind): row for file in table.kept.values() for row in file.variants if row.missing is None}
+    for key, runs in rows.variants.items():
+        for placed in runs:
+            row = said.pop((key, placed.run.key.variant), None)
+            for index, what in _wrong(placed, row, rows, settings):
+                number = int(placed.run.windows[index, ROW])
+                faults.add(CHECK, what, file=placed.file, row=number, path=placed.run.key.name)
+    for (key, kind), row in said.items():
+        faults.add(CHECK, f"{kind} has {row.windows} windows, and there are none", file=FILES, path="/".join(key))
+    return sum(map(len, rows.variants.values()))
+
+
+def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Settings) -> Iterator[Fault]:
+    run, kind = placed.run, placed.run.key.variant
+    if placed.split is not Split.TRAIN:
+        yield 0, f"a variant in {placed.split}"
+    if row is None:
+        yield 0, f"{FILES} has no {kind} of this file, or only one"
+        return
+    if row.seed != run.key.seed:
+        yield 0, f"variant_seed is {run.key.seed}, {FILES} has {row.seed}"
+    if row.windows != len(run.windows):
+        yield 0, f"{len(run.windows)} windows, {FILES} has {row.windows}"
+    if kind == VariantKind.FIM:
+        yield from _wrong_sentinels(run.stretches, dict(settings.rules.own_ids).get(kind, ()))
+    elif kind == VariantKind.NOISE:
+        yield from _wrong_labels(placed, rows)
+    else:
+        yield from _wrong_windows(placed, row, settings)
+
+
+def _wrong_windows(placed: PlacedRun, row: VariantRow, settings: Settings) -> Iterator[Fault]:
+    expected = expected_windows(row.tokens, (), settings.shape, drops_touched=False)
+    windows = placed.run.windows
+    fault = first_difference(windows, expected) if row.draw is None else wrong_draw(windows, expected, row.draw[1])
+    if fault is not None:
+        yield fault
+
+
+def _wrong_sentinels(stretches: list[Stretch], sentinels: tuple[int, ...]) -> Iterator[Fault]:
+    """`prefix … suffix … middle …`, whichever of the parts comes where."""
+    if not sentinels:
+        return
+    prefix, middle, suffix = sentinels
+    for index, stretch in enumerate(stretches):
+        found = [one for one in stretch.ids.tolist() if one in sentinels]
+        if found != [prefix, suffix, middle] or stretch.ids[0] != prefix:
+            yield index, f"sentinels {found}, not {[prefix, suffix, middle]}"
+            return
+
+
+def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
+    key: FileKey = (placed.run.key.repo, placed.run.key.path)
+    own = {start: ids for one in rows.by_file.get(key, ()) for start, ids in one.run.windows[:, [START, KEY]].tolist()}
+    for index, (start, ids, labels) in enumerate(placed.run.windows[:, [START, KEY, LABEL_KEY]].tolist()):
+        if own.get(start, labels) != labels:
+            yield index, f"its labels are not the file's window at {start}"
+            return
+        if ids == labels:
+            yield index, "its labels are its ids: there is no noise"
+            return

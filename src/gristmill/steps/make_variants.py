@@ -1,0 +1,149 @@
+"""One document -> its variants, each made and judged by itself, or why there is none."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.cleaning.secrets import find_secrets
+from gristmill.records import PreparedDocument, Range, Variant, VariantKind, WhyNoVariant
+from gristmill.shaping.variants.answers import why_refused
+from gristmill.shaping.variants.commenting import vary_comments
+from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.variants.grammars import Parsed, parse
+from gristmill.shaping.variants.infilling import Infiller
+from gristmill.shaping.variants.laying_out import lay_out_again
+from gristmill.shaping.variants.noising import Noise
+from gristmill.shaping.variants.renaming import rename
+from gristmill.shaping.windows import cut
+from gristmill.steps.blocks import Block
+from gristmill.steps.context import Context
+from gristmill.tokenizing.sentinels import fim_ids, mask_id
+
+BY_GRAMMAR: dict[VariantKind, Callable[[Parsed, Dice], bytes | None]] = {
+    VariantKind.RENAME: rename,
+    VariantKind.COMMENTS: vary_comments,
+    VariantKind.FORMAT: lay_out_again,
+}
+
+
+class Chosen(NamedTuple):
+    """A document, and what is to be made of it."""
+
+    document: PreparedDocument
+    kinds: tuple[tuple[VariantKind, int], ...]
+    """Each with its seed."""
+    answer: Path | None = None
+    """What a language model has made of it."""
+
+
+class Made(NamedTuple):
+    block: Block
+    variant: Variant
+    content: bytes
+    """By which a second one of the same is known."""
+
+
+class _Source(NamedTuple):
+    """What a variant is made of."""
+
+    context: Context
+    block: Block
+    text: bytes
+
+
+def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[VariantKind, Made | WhyNoVariant]]:
+    document = chosen.document
+    text = text_of(context, document, block)
+    if text is None:
+        yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
+        return
+    source = _Source(context, block, text)
+    parsed: Parsed | None = None
+    for kind, seed in chosen.kinds:
+        match kind:
+            case VariantKind.NOISE:
+                yield kind, _noise(source, seed)
+            case VariantKind.FIM:
+                yield kind, _infilled(source, seed)
+            case _:
+                parsed = parsed or parse(text, document.language)
+                other = _other_text(kind, parsed, seed, chosen.answer)
+                yield kind, _encoded(context, Variant(kind, seed), other) if isinstance(other, bytes) else other
+
+
+def text_of(context: Context, document: PreparedDocument, block: Block) -> bytes | None:
+    """What was tokenized; None where the tokenizer does not give it back."""
+    text = block.text.utf8 if block.text is not None else context.tokenizer.decode(block.ids)
+    return text if hashlib.sha256(text).hexdigest() == document.text_sha256 else None
+
+
+def _other_text(kind: VariantKind, parsed: Parsed, seed: int, answer: Path | None) -> bytes | WhyNoVariant:
+    if kind is VariantKind.REWRITE:
+        text = answer.read_bytes() if answer is not None else None
+        if text is None:
+            return WhyNoVariant.NO_ANSWER
+        return text if why_refused(parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
+    other = BY_GRAMMAR[kind](parsed, Dice(seed))
+    if other is None or other == parsed.text:
+        return WhyNoVariant.NOTHING_TO_VARY
+    # Names for names leave the tree as it is (tests/test_renaming.py), and to parse once more would double the cost.
+    if kind is not VariantKind.RENAME and parse(other, parsed.language).num_errors > parsed.num_errors:
+        return WhyNoVariant.MORE_ERRORS
+    return other
+
+
+def _encoded(context: Context, variant: Variant, text: bytes) -> Made | WhyNoVariant:
+    secrets = context.config.secrets
+    if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
+        return WhyNoVariant.HOLDS_SECRET
+    encoded = context.tokenizer.encode(text, with_starts=context.keeps_text)
+    if not len(encoded.ids) or encoded.control_id is not None:
+        return WhyNoVariant.CONTROL_TOKEN
+    return Made(Block.of(encoded, text, context.tokenizer.vocab_size), variant, text)
+
+
+def _noise(source: _Source, seed: int) -> Made | WhyNoVariant:
+    context, ids, dice = source.context, source.block.ids, Dice(seed)
+    config = context.config.variants
+    noise = Noise(mask_id(context.tokenizer.definition), config.noise_mask, config.noise_span, config.noise_delete)
+    windows = cut(len(ids), context.window_shape)
+    made = [
+        (noise.corrupt(ids[start:end], dice), (start, end))
+        for start, end in zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
+    ]
+    return _by_themselves(source, VariantKind.NOISE, seed, [(own, place) for own, place in made if own is not None])
+
+
+def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
+    tokenizer = source.context.tokenizer
+    prefix, middle, suffix = fim_ids(tokenizer.definition)
+    infiller = Infiller(
+        encode=lambda part: tokenizer.encode(part).ids,
+        decode=tokenizer.decode,
+        prefix=prefix,
+        middle=middle,
+        suffix=suffix,
+        num_content=source.context.window_shape.num_content,
+    )
+    starts = tokenizer.encode(source.text, with_starts=True).starts
+    assert starts is not None, "they were asked for"
+    made = infiller.infill(source.text, starts, Dice(seed))
+    return WhyNoVariant.TEXT_NOT_GIVEN_BACK if made is None else _by_themselves(source, VariantKind.FIM, seed, made)
+
+
+def _by_themselves(
+    source: _Source, kind: VariantKind, seed: int, pieces: Sequence[tuple[npt.NDArray[Any], Range]]
+) -> Made | WhyNoVariant:
+    """Windows, and where in the file's tokens each is from."""
+    if not pieces:
+        return WhyNoVariant.NOTHING_TO_VARY
+    block = source.block
+    ids = np.concatenate([own for own, _ in pieces]).astype(block.ids.dtype)
+    edges = np.cumsum([0, *(len(own) for own, _ in pieces)]).tolist()
+    variant = Variant(kind, seed, tuple(edges), tuple(place for _, place in pieces), len(block.ids))
+    clean = block.ids if kind is VariantKind.NOISE else None
+    return Made(Block(ids, block.newline_tokens, block.text, clean), variant, kind.encode() + ids.tobytes())

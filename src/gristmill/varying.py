@@ -1,0 +1,103 @@
+"""Variants of train files, over a runner: choose ─► rewrite (by a language model, if wanted) ─► vary ─► real ones."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gristmill.config import Config
+from gristmill.intake.benchmarks import Benchmark
+from gristmill.layout import write_atomically
+from gristmill.progress import Progress
+from gristmill.records import VariantKind
+from gristmill.runners.runner import Runner
+from gristmill.shaping.variants.endpoint import Endpoint
+from gristmill.shaping.variants.grammars import require_grammars
+from gristmill.shaping.variants.rewriting import Rewriter, RewriteTask, Rewritten
+from gristmill.steps.blocks import read_blocks
+from gristmill.steps.context import Context
+from gristmill.steps.decide import Decision
+from gristmill.steps.make_variants import Chosen, text_of
+from gristmill.steps.variants import WITHOUT_GRAMMAR, choose, real_variants, tasks_for
+from gristmill.steps.vary import vary
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.sentinels import fim_ids, mask_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANSWERS = "answers"
+"""What the language model said, kept in the work folder: a build that is run again asks nothing twice."""
+
+
+def require_means(config: Config, definition: Definition) -> None:
+    """Before any work is done: the grammars, the tokens and the endpoint that the variants need."""
+    kinds = config.variants.rates
+    if not WITHOUT_GRAMMAR.issuperset(kinds):
+        require_grammars()
+    if VariantKind.NOISE in kinds:
+        mask_id(definition)
+    if VariantKind.FIM in kinds:
+        fim_ids(definition)
+    if VariantKind.REWRITE in kinds:
+        _endpoint(config)
+
+
+def with_variants(
+    context: Context, decision: Decision, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
+) -> Decision:
+    config = context.config
+    chosen, missing = choose(decision.kept, config.variants)
+    if VariantKind.REWRITE in config.variants.rates:
+        chosen = _with_answers(context, chosen, progress)
+    with progress.phase("vary", total=len(chosen)) as step:
+        parts = []
+        for varied in runner.map(partial(vary, context), tasks_for(chosen)):
+            parts.append(varied.part)
+            step.advance(varied.num_documents)
+        variants, more = real_variants(context, decision, parts, benchmarks, runner.map)
+    return msgspec.structs.replace(decision, variants=variants, no_variants=[*missing, *more], variant_parts=parts)
+
+
+def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> list[Chosen]:
+    """With what the language model makes of those that are to be rewritten, in a file each."""
+    answers: dict[int, Path] = {}
+    wanted = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
+    with progress.phase("rewrite", total=wanted) as step, _rewriter(context) as rewriter:
+        for task, outcome in rewriter.rewrite_all(_rewrite_tasks(context, chosen)):
+            assert isinstance(task.key, int)
+            if isinstance(outcome, Rewritten):
+                name = hashlib.sha256(outcome.text).hexdigest()
+                answers[task.key] = context.scratch / f"{name}.answer"
+                write_atomically(answers[task.key], outcome.text)
+            step.advance(1)
+    return [one._replace(answer=answers.get(number)) for number, one in enumerate(chosen)]
+
+
+def _rewriter(context: Context) -> Rewriter:
+    return Rewriter(_endpoint(context.config), context.folder / ANSWERS)
+
+
+def _endpoint(config: Config) -> Endpoint:
+    rewrite = config.rewrite
+    assert rewrite.endpoint is not None, "the configuration requires one"
+    return Endpoint(
+        url=rewrite.endpoint,
+        model=rewrite.model,
+        timeout_seconds=rewrite.timeout_seconds,
+        num_retries=rewrite.retries,
+        concurrency=rewrite.concurrency,
+    )
+
+
+def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:
+    """Of texts that have been redacted: what a part holds is what was tokenized."""
+    wanted = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
+    blocks = read_blocks(context.prepared, [one.document for one in wanted.values()], context.tokenizer.vocab_size)
+    for (number, one), (document, block) in zip(wanted.items(), blocks, strict=True):
+        text = text_of(context, document, block)
+        if text is not None:
+            seed = dict(one.kinds)[VariantKind.REWRITE]
+            yield RewriteTask(number, text, document.language, seed, context.config.rewrite.way)

@@ -1,0 +1,344 @@
+"""Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from builds import everything, files_table, make, refusal, run
+from chat_server import PARENT, ChatServer, fails, says
+from gristmill import (
+    Config,
+    DuplicatesConfig,
+    RewriteConfig,
+    RunConfig,
+    SamplingConfig,
+    SplitConfig,
+    TokenizerConfig,
+    VariantsConfig,
+    build,
+    check,
+    explain,
+    load_tokenizer,
+    open_dataset,
+)
+
+ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    """CodeBERT's, with tokens for fill in the middle beside its own."""
+    folder = tmp_path_factory.mktemp("tokenizer") / "with-fim"
+    folder.mkdir()
+    definition = load_tokenizer().definition
+    tree = json.loads(definition.json)
+    names = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] += [
+        {"id": 50_265 + number, "content": name, "special": True, **flags} for number, name in enumerate(names)
+    ]
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    (folder / "tokenizer_config.json").write_bytes(definition.config)
+    return TokenizerConfig(name=str(folder))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Real modules, and what has no grammar."""
+    folder = tmp_path_factory.mktemp("varied") / "project"
+    folder.mkdir()
+    for name in (
+        "argparse",
+        "ast",
+        "bisect",
+        "calendar",
+        "cmd",
+        "copy",
+        "csv",
+        "fnmatch",
+        "heapq",
+        "queue",
+        "shlex",
+        "textwrap",
+    ):
+        (folder / f"{name}.py").write_bytes(Path(sysconfig.get_path("stdlib"), f"{name}.py").read_bytes())
+    (folder / "README.md").write_text(
+        "\n".join(f"- point {number} of the things to read first" for number in range(80))
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def varied(source, tokenizer, tmp_path_factory):
+    out = tmp_path_factory.mktemp("with") / "dataset"
+    make(source, out, tokenizer=tokenizer, variants=VariantsConfig(rates=ALL))
+    return out
+
+
+@pytest.fixture(scope="module")
+def plain(source, tokenizer, tmp_path_factory):
+    out = tmp_path_factory.mktemp("without") / "dataset"
+    make(source, out, tokenizer=tokenizer)
+    return out
+
+
+def rows_of(out, split="train"):
+    return list(open_dataset(out)[split])
+
+
+def test_variants_are_of_train_files_and_stand_behind_them(varied, plain):
+    table = files_table(varied)
+    for split in ("validation", "test"):
+        assert {row["variant"] for row in rows_of(varied, split)} == {None}
+        bare = [
+            {name: row[name] for name in row if name not in {"variant", "variant_seed", "labels"}}
+            for row in rows_of(varied, split)
+        ]
+        assert bare == rows_of(plain, split)
+    own = [row for row in rows_of(varied) if row["variant"] is None]
+    assert [row["input_ids"] for row in own] == [row["input_ids"] for row in rows_of(plain)]
+    order = ["rename", "comments", "format", "rewrite", "noise", "fim"]
+    places = [(row["path"], -1 if row["variant"] is None else order.index(row["variant"])) for row in rows_of(varied)]
+    assert places == sorted(places)
+    for row in rows_of(varied):
+        if row["variant"] is not None:
+            (told,) = [one for one in table[row["path"]]["variants"] if one["kind"] == row["variant"]]
+            assert told["seed"] == row["variant_seed"]
+            assert table[row["path"]]["split"] == "train"
+    made = Counter(row["variant"] for row in rows_of(varied) if row["variant"])
+    assert set(made) == set(ALL)
+
+
+def test_the_manifest_counts_them_and_the_epochs_they_make(varied):
+    manifest = open_dataset(varied).manifest
+    train = rows_of(varied)
+    for kind, facts in manifest.variants.items():
+        assert facts.windows == sum(row["variant"] == kind for row in train)
+        assert facts.made + sum(facts.missing.values()) == facts.chosen
+    assert manifest.splits["train"].windows == len(train)
+    assert manifest.epochs.shown == 1
+    assert manifest.epochs.varied > 2
+    assert manifest.epochs.effective == pytest.approx(1 + 0.6 * manifest.epochs.varied, abs=1e-5)
+    assert manifest.epochs.most >= manifest.epochs.effective
+    assert manifest.variants["rename"].missing["language_not_known"] == 1 or "README.md" not in {
+        row["path"] for row in train
+    }
+
+
+def test_a_check_believes_it(source, varied):
+    report = check(varied, [str(source)])
+    assert report.ok, report
+    (verdict,) = [one for one in report.checks if one.name == "variants"]
+    assert verdict.status == "ok"
+
+
+def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
+    train = rows_of(varied)
+    own = {(row["path"], row["start"]): row["input_ids"] for row in train if row["variant"] is None}
+    noisy = [row for row in train if row["variant"] == "noise"]
+    assert noisy
+    for row in train:
+        assert (row["labels"] is None) == (row["variant"] != "noise")
+    for row in noisy:
+        assert row["labels"] == own[row["path"], row["start"]]
+        assert row["input_ids"] != row["labels"]
+        assert (row["input_ids"][0], row["input_ids"][-1]) == (0, 2)
+        assert 50_264 in row["input_ids"]
+
+
+def test_the_text_of_a_variant_is_other_text_that_means_the_same(varied, source):
+    import ast
+
+    tokenizer = open_dataset(varied).tokenizer
+    for kind in ("rename", "comments", "format"):
+        texts = {}
+        for row in rows_of(varied):
+            if row["variant"] == kind:
+                texts.setdefault(row["path"], []).extend(row["input_ids"][1:-1][-row["fresh"] :])
+        assert texts
+        for path, ids in texts.items():
+            text = tokenizer.decode(ids)
+            assert text != (source / path).read_bytes()
+            ast.parse(text)
+
+
+def test_the_same_for_any_workers_and_again_and_another_for_another_seed(source, tokenizer, varied, tmp_path):
+    for name, seed, workers in (("three", 0, 3), ("other", 1, 1)):
+        variants = VariantsConfig(rates=ALL, seed=seed)
+        make(source, tmp_path / name, tokenizer=tokenizer, variants=variants, run=RunConfig(workers=workers))
+    assert everything(tmp_path / "three") == everything(varied)
+    assert everything(tmp_path / "other")[0]["train.jsonl"] != everything(varied)[0]["train.jsonl"]
+    make(source, tmp_path / "three", tokenizer=tokenizer, split=SplitConfig(fresh=True))
+    make(
+        source,
+        tmp_path / "three",
+        tokenizer=tokenizer,
+        variants=VariantsConfig(rates=ALL),
+        split=SplitConfig(fresh=True),
+    )
+    assert everything(tmp_path / "three")[0] == everything(varied)[0]
+
+
+def test_a_rate_is_a_share_of_the_files(source, tmp_path):
+    manifest = make(source, tmp_path / "out", variants=VariantsConfig(rates={"noise": 0.4}))
+    facts = manifest.variants["noise"]
+    assert 0 < facts.chosen < manifest.splits["train"].files
+    assert make(source, tmp_path / "none", variants=VariantsConfig(rates={"noise": 0.0})).variants == {}
+
+
+def test_a_sample_has_variants_in_proportion(source, tmp_path):
+    sampling = SamplingConfig(max_windows=60)
+    manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
+    own = sum(row["variant"] is None for row in rows_of(tmp_path / "out"))
+    assert 0.5 * own < manifest.variants["rename"].windows < 1.5 * own
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+CODE = "\n".join(f"total_{number} = first_{number} * second_{number} + {number}" for number in range(12))
+WITH_COMMENTS = "\n".join(
+    f"{line}  # because of rule {number}, see there" for number, line in enumerate(CODE.split("\n"))
+)
+
+
+def test_a_variant_that_shares_a_span_with_a_held_out_file_is_none(tmp_path):
+    """Comments keep the code of two files apart; without them one would show what is held out."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    splits = []
+    for number in range(16):
+        (folder / f"train_{number}.py").write_text(
+            f"begin_{number}()\n{WITH_COMMENTS}\nend_of_{number}(number={number})\n".replace("total", f"sum{number}")
+        )
+        splits.append({"repo": "project", "path": f"train_{number}.py", "split": "train"})
+    (folder / "shared.py").write_text(f"start_here()\n{WITH_COMMENTS}\nfinish_there()\n")
+    (folder / "held_out.py").write_text(f"import nothing\n{CODE}\nnothing.more()\n")
+    splits += [
+        {"repo": "project", "path": "shared.py", "split": "train"},
+        {"repo": "project", "path": "held_out.py", "split": "test"},
+    ]
+    (tmp_path / "splits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in splits))
+    statuses = set()
+    for seed in range(12):
+        out = tmp_path / f"out-{seed}"
+        split = SplitConfig(previous=str(tmp_path / "splits.jsonl"))
+        make(folder, out, split=split, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
+        (told,) = files_table(out)["shared.py"]["variants"]
+        statuses.add(told["missing"])
+        assert check(out, [str(folder)]).ok
+    assert "shares_span" in statuses
+
+
+def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
+    benchmark = tmp_path / "benchmark.txt"
+    benchmark.write_bytes((source / "heapq.py").read_bytes()[3000:6000])
+    split = SplitConfig(against=[str(benchmark)], shares="100/0/0")
+    make(source, tmp_path / "out", split=split, variants=VariantsConfig(rates={"rename": 1.0, "noise": 1.0}))
+    row = files_table(tmp_path / "out")["heapq.py"]
+    assert [one["missing"] for one in row["variants"]] == ["file_was_cut", "file_was_cut"]
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", "--variants", "fim"))
+    assert code == 2
+    assert "'codebert' has no tokens for fill-in-the-middle" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--variants", "renam"], "Did you mean 'rename'"),
+        (["--variants", "rename=2"], "from 0 to 1"),
+        (["--variants", "rename=many"], "KIND=RATE"),
+        (["--variants", "rewrite"], "--rewrite-endpoint"),
+        (["--rewrite-endpoint", "http://localhost:1/v1"], "--variants rewrite"),
+        (["--variants", "rewrite", "--rewrite-endpoint", "ftp://x"], "http"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", *words))
+    assert code == 2
+    assert part in line
+
+
+def test_without_the_grammars_the_message_says_what_to_install(source, tmp_path):
+    script = f"""
+import sys
+sys.modules["tree_sitter_rust"] = None
+from gristmill.cli import main
+sys.argv = ["gristmill", "build", {str(source)!r}, "--out", {str(tmp_path / "out")!r}, "--variants", "rename"]
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    code, line = refusal(done)
+    assert code == 2
+    assert "pip install 'gristmill[variants]'" in line
+
+
+def test_explain_tells_of_a_files_variants(varied):
+    path = next(row["path"] for row in rows_of(varied) if row["variant"] == "rename")
+    assert "rename" in str(explain(varied, path))
+
+
+def rewriting(folder, out, server, **more):
+    return Config(
+        sources=[str(folder)],
+        out=str(out),
+        split=SplitConfig(shares="100/0/0"),
+        duplicates=DuplicatesConfig(near="keep"),
+        variants=VariantsConfig(rates={"rewrite": 1.0}),
+        rewrite=RewriteConfig(endpoint=server.url, model="small", retries=0, timeout_seconds=5, **more),
+    )
+
+
+@pytest.mark.parametrize("way", ["paraphrase", "back_translation"])
+def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, way):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    secret = "ghp_" + "x7Kq2mVb9TzR4wLcN8sPfY1hDjG5aEuB3oQ6"
+    names = ("round", "square", "silent", "same", "broken")
+    for name in names:
+        (folder / f"{name}.py").write_text(f"KEY = {secret!r}\n" + PARENT.format(name=name))
+    acts = {
+        "silent": [fails(400)],
+        "broken": [says("```python\ndef area_broken(:\n    return (((\n    pass pass\n```")],
+    }
+    with ChatServer(acts if way == "paraphrase" else {}) as server:
+        config = rewriting(folder, tmp_path / "out", server, way=way)
+        facts = build(config).variants["rewrite"]
+        assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2)
+        assert secret not in json.dumps(server.prompts())
+        assert "<SECRET:" in server.prompts()[0]
+        first = everything(tmp_path / "out")
+        build(config)
+        again = 1 if way == "paraphrase" else 0  # what was not answered is asked once more
+        assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2) + again
+    assert facts.chosen == len(names)
+    if way == "paraphrase":
+        assert facts.missing == {"answer_refused": 1, "no_answer": 1}
+    else:
+        assert facts.made == len(names)
+        assert everything(tmp_path / "out")[0] == first[0]
+    rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "rewrite"]
+    text = open_dataset(tmp_path / "out").tokenizer.decode(rows[0]["input_ids"][1:-1]).decode()
+    assert "height * width" in text
+    assert check(tmp_path / "out", [str(folder)]).ok
+
+
+def test_an_endpoint_that_is_not_there_ends_the_build_in_a_line(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for number in range(25):
+        (folder / f"part_{number}.py").write_text(PARENT.format(name=f"n{number}") * 3)
+    words = ("--near-duplicates", "keep", "--variants", "rewrite=1", "--rewrite-retries", "0", "--rewrite-model", "m")
+    code, line = refusal(
+        run("build", folder, "--out", tmp_path / "out", *words, "--rewrite-endpoint", "http://127.0.0.1:9/v1", "-q")
+    )
+    assert code == 3
+    assert "127.0.0.1:9" in line
+    assert not (tmp_path / "out").exists()
