@@ -1,0 +1,121 @@
+"""Where the comments of a text are, and which of them nobody but people reads."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from gristmill.shaping.variants.directives import ALL_OF_A_FILE, DIRECTIVES, LICENSE, OF_A_RUN
+from gristmill.shaping.variants.edits import Span
+from gristmill.shaping.variants.grammars import Parsed, captures
+from gristmill.shaping.variants.plain_text import goes_on
+
+ONE_KIND = "(comment) @comment (ERROR) @unsure"
+TWO_KINDS = "(line_comment) @comment (block_comment) @comment (ERROR) @unsure"
+QUERIES = {
+    "python": ONE_KIND + " (interpolation) @unsure",  # f"{x=}" prints what stands between the braces
+    "rust": TWO_KINDS,
+    "java": TWO_KINDS,
+}
+
+CARRIAGE_RETURN = 0x0D
+HAS_CONTINUATIONS = {"python", "c", "c++"}
+HAS_PREPROCESSOR = {"c", "c++"}
+IN_BRACES = {"javascript", "jsx", "typescript", "tsx"}
+
+
+class Comments(NamedTuple):
+    spans: list[Span]
+    """Of all of them, in the order of the text, without line ends."""
+    loose: list[int]
+    """Those of them that may go or move, by their place in spans."""
+
+
+def find_comments(parsed: Parsed) -> Comments:
+    found = captures(parsed, QUERIES.get(parsed.language, ONE_KIND))
+    spans = sorted(_span(parsed.text, node.start_byte, node.end_byte) for node in found.get("comment", ()))
+    if not spans or ALL_OF_A_FILE.get(parsed.language, b"\0") in parsed.text:
+        return Comments(spans, [])
+    unsure = sorted(Span(node.start_byte, node.end_byte) for node in found.get("unsure", ()))
+    kept = _in_any(spans, unsure) | _of_kept_runs(parsed, spans) | _at_odd_places(parsed, spans)
+    text, says_something = parsed.text, DIRECTIVES[parsed.language].search
+    loose = [
+        number
+        for number, span in enumerate(spans)
+        if number not in kept and not says_something(text[span.start : span.end])
+    ]
+    return Comments(spans, loose)
+
+
+def _span(text: bytes, start: int, end: int) -> Span:
+    """To most grammars the carriage return before a line feed is a part of the comment."""
+    return Span(start, end - 1 if text[end - 1] == CARRIAGE_RETURN else end)
+
+
+def _in_any(spans: list[Span], outer: list[Span]) -> set[int]:
+    """Both in order: one pass."""
+    inside: set[int] = set()
+    ahead = iter(outer)
+    reach, following = 0, next(ahead, None)
+    for number, span in enumerate(spans):
+        while following and following.start < span.end:
+            reach, following = max(reach, following.end), next(ahead, None)
+        if span.start < reach:
+            inside.add(number)
+    return inside
+
+
+def _of_kept_runs(parsed: Parsed, spans: list[Span]) -> set[int]:
+    """The first comments where they are a licence, and those that are read together."""
+    text, together = parsed.text, OF_A_RUN.get(parsed.language)
+    reads_runs = together is not None and together in text
+    kept: set[int] = set()
+    for run in islice(_runs(text, spans), None if reads_runs else 1):
+        whole = text[spans[run.start].start : spans[run[-1]].end]
+        if (run.start == 0 and LICENSE.search(whole)) or (together is not None and together in whole):
+            kept.update(run)
+    return kept
+
+
+def _runs(text: bytes, spans: list[Span]) -> Iterator[range]:
+    """A run ends where something else than blanks and line feeds stands before the next comment."""
+    start = 0
+    for number in range(1, len(spans) + 1):
+        if number == len(spans) or text[spans[number - 1].end : spans[number].start].strip():
+            yield range(start, number)
+            start = number
+
+
+def _at_odd_places(parsed: Parsed, spans: list[Span]) -> set[int]:
+    if parsed.language in HAS_CONTINUATIONS:
+        return _on_continued_lines(parsed, spans)
+    return _alone_in_braces(parsed.text, spans) if parsed.language in IN_BRACES else set()
+
+
+def _on_continued_lines(parsed: Parsed, spans: list[Span]) -> set[int]:
+    """With the line of a comment, a backslash before it would go on into the next one. C: in directives, too."""
+    text, has_preprocessor = parsed.text, parsed.language in HAS_PREPROCESSOR
+    kept: set[int] = set()
+    is_odd, done = False, 0
+    for number, (start, end) in enumerate(spans):
+        line_start = text.rfind(b"\n", done, start) + 1
+        if line_start or not done:
+            is_odd = goes_on(text, line_start) or (has_preprocessor and _is_directive(text, line_start))
+        if is_odd:
+            kept.add(number)
+        done = end
+    return kept
+
+
+def _is_directive(text: bytes, line_start: int) -> bool:
+    """Of the preprocessor: the rest of the line is its own language."""
+    return text[line_start : line_start + 200].lstrip()[:2].startswith((b"#", b"%:", b"??"))
+
+
+def _alone_in_braces(text: bytes, spans: list[Span]) -> set[int]:
+    """{/* in JSX */}, and function () {/* whose text is read by toString() */}."""
+    kept: set[int] = set()
+    for number, (start, end) in enumerate(spans):
+        before = text[max(0, start - 100) : start].rstrip()
+        if before.endswith(b"{") and text[end : end + 100].lstrip().startswith(b"}"):
+            kept.add(number)
+    return kept
