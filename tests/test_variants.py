@@ -1,6 +1,8 @@
 """Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,7 +24,6 @@ from gristmill import (
     VariantsConfig,
     build,
     check,
-    explain,
     load_tokenizer,
     open_dataset,
 )
@@ -130,8 +131,8 @@ def test_the_manifest_counts_them_and_the_epochs_they_make(varied):
     }
 
 
-def test_a_check_believes_it(source, varied):
-    report = check(varied, [str(source)])
+def test_a_check_believes_it(source, varied, tmp_path):
+    report = check(shutil.copytree(varied, tmp_path / "copy"), [str(source)])
     assert report.ok, report
     (verdict,) = [one for one in report.checks if one.name == "variants"]
     assert verdict.status == "ok"
@@ -282,7 +283,10 @@ sys.exit(main())
 
 def test_explain_tells_of_a_files_variants(varied):
     path = next(row["path"] for row in rows_of(varied) if row["variant"] == "rename")
-    assert "rename" in str(explain(varied, path))
+    explained = run("explain", varied, path).stdout
+    assert re.search(r"variants rename +\d+ windows, [\d,]+ tokens, seed \d+", explained)
+    number = next(number for number, row in enumerate(rows_of(varied)) if row["variant"] == "fim")
+    assert run("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
 
 
 def rewriting(folder, out, server, **more):

@@ -23,7 +23,7 @@ from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
 from gristmill.options import all_options
 from gristmill.planning import result as plan_result
-from gristmill.records import DROP_REASONS
+from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
 COLUMN_TEXTS = {
@@ -35,6 +35,11 @@ COLUMN_TEXTS = {
     "start": "which of the file's tokens the window's first content token is, counted from 0",
     "fresh": "how many of the window's tokens no earlier window of the file has shown: its last `fresh` ones",
     "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
+    "labels": "with `--variants noise`: of a noise row the clean window that its ids were made from, else null",
+    "repeat": "with weights or `--target-windows`: how often the window has been shown before, from 0",
+    "weight": "with `--weights-only`: how often the row should be drawn, 1 on average",
+    "variant": "with `--variants`: which kind, or null for the file itself; `path` and `repo` are the file's in any case",
+    "variant_seed": "with it and the file's text the same variant comes out again",
     "text": "with `--with-text`: the window's text; a character that two windows would share is whole in the first",
 }
 FILES = {
@@ -56,7 +61,13 @@ FILES_COLUMNS = {
     "language, encoding, bytes, lines": "of the file as it was read; lines of what was tokenized",
     "tokens": "of the whole file, after redaction and before any cut",
     "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
-    "windows": "how many rows it has",
+    "windows": "how many rows it has, variants apart",
+    "draw": "with a sample or weights: `[passes, extra]`, all its windows so often and so many of them once more; null: "
+    "each once",
+    "left_tokens": "how many of its tokens no row shows, as the windows that would were not drawn",
+    "weight": "of its rows, with `--weights-only`; else 1",
+    "variants": "per variant it was chosen for its `kind`, `seed`, `tokens`, `windows`, `draw` and `text_sha256`; or "
+    "`missing`, why there is none",
     "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the "
     "text that was tokenized, by which a file is known again in a rebuild",
     "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the path of the licence file, "
@@ -93,6 +104,9 @@ def page() -> Iterator[str]:
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(
         "Why a file is dropped", ("reason", "what is wrong"), [(f"`{r}`", t) for r, t in DROP_REASONS.items()]
+    )
+    yield from table(
+        "Why a variant is missing", ("reason", "what it means"), [(f"`{r}`", t) for r, t in WHY_NO_VARIANT.items()]
     )
     yield from excludes()
     yield from rule_limits()

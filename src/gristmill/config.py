@@ -392,6 +392,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
         if (VariantKind.REWRITE in self.variants.rates) != (self.rewrite.endpoint is not None):
             raise ConfigError("--variants rewrite and --rewrite-endpoint URL go together: name both, or neither.")
+        if self.rewrite.endpoint is not None and self.secrets.action == "keep":
+            raise ConfigError("--variants rewrite sends only redacted texts: it does not go with --secrets keep.")
 
     @property
     def looks_for_spans(self) -> bool:

@@ -18,11 +18,11 @@ from gristmill.cleaning.rules import RULES, Limits
 from gristmill.config import RulesConfig
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, InputError
-from gristmill.filestable import FileRow
+from gristmill.filestable import FileRow, VariantRow
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
 from gristmill.naming import path_text, printable
-from gristmill.records import DROP_REASONS, Cut, FileKey, Redaction, Split
+from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Cut, FileKey, Redaction, Split
 
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
@@ -46,6 +46,8 @@ class WindowPlace(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     num_ids: int
     fresh: int
+    repeat: int = 0
+    variant: str | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +206,8 @@ def explanation_text(explained: Explanation) -> str:
         *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.duplicates])),
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
         *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
+        *_part("drawn", _draw_lines(file)),
+        *_part("variants", [_variant(row) for row in file.variants]),
         *_part("windows", _window_lines(explained)),
     ]
     return "\n".join(f"{name:<8} {printable(text)}" for name, text in lines)
@@ -271,18 +275,37 @@ def _touches(cut: Cut, line: int | None) -> bool:
     return line is None or cut.first_line <= line <= cut.last_line
 
 
+def _draw_lines(file: FileRow) -> list[str]:
+    lines = []
+    if file.draw is not None:
+        passes, extra = file.draw
+        left = f"; {file.left_tokens:,} tokens are in none" if file.left_tokens else ""
+        lines.append(f"all its windows {passes} times, and {extra:,} of them once more{left}")
+    return [*lines, f"weight {file.weight:g}"] if file.weight not in {None, 1.0} else lines
+
+
+def _variant(row: VariantRow) -> str:
+    if row.missing is not None:
+        return f"{row.kind:<8} none, {row.missing}: {WHY_NO_VARIANT[row.missing]}"
+    return f"{row.kind:<8} {row.windows:,} windows, {row.tokens:,} tokens, seed {row.seed}"
+
+
+def _told(place: WindowPlace) -> str:
+    told = f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, token {place.start:,} on"
+    repeat = f", repeat {place.repeat}" if place.repeat else ""
+    return f"{told}, {place.fresh} fresh{repeat}{f', {place.variant}' if place.variant else ''}"
+
+
 def _window_lines(explained: Explanation) -> list[str]:
     places = explained.windows
     where = "" if explained.line is None else f" that show line {explained.line}"
     if not places:
         return [f"none{where}"] if explained.file.status == "kept" else []
-    shown = [
-        f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, token {place.start:,} on, {place.fresh} fresh"
-        for place in places[:WINDOWS_LISTED]
-    ]
+    shown = [_told(place) for place in places[:WINDOWS_LISTED]]
     more = len(places) - WINDOWS_LISTED
+    total = (explained.file.windows or 0) + sum(row.windows for row in explained.file.variants)
     return [
-        f"{len(places):,} of {explained.file.windows:,}{where}",
+        f"{len(places):,} of {total:,}{where}",
         *shown,
         *([f"and {more:,} more"] if more > 0 else []),
     ]

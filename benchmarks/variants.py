@@ -1,0 +1,171 @@
+"""What variants and weights cost: MB/s on one core by language and kind, and builds side by side.
+
+python benchmarks/variants.py [--corpus DIR] [--runs 5]     # prints benchmarks/variants.md
+
+Python is measured on the standard library; the other languages on the files that benchmarks/gather.py leaves in DIR.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from measure import GRISTMILL, STDLIB, machine, medians
+
+import gristmill
+from gristmill.intake.languages import language_of
+from gristmill.shaping.variants.commenting import vary_comments
+from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.variants.grammars import GRAMMARS, Parsed, parse
+from gristmill.shaping.variants.infilling import Infiller
+from gristmill.shaping.variants.laying_out import lay_out_again
+from gristmill.shaping.variants.noising import Noise
+from gristmill.shaping.variants.renaming import rename
+
+MEGABYTES = 8
+"""Of each language, at most."""
+LARGEST_FILE = 1 << 18
+BY_GRAMMAR: dict[str, Callable[[Parsed, Dice], bytes | None]] = {
+    "rename": rename,
+    "comments": vary_comments,
+    "format": lay_out_again,
+}
+
+
+class Timed(NamedTuple):
+    seconds: float
+    num_made: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    print("# Variants and weights\n")
+    print(f"`python benchmarks/variants.py --runs {options.runs}`. {machine('gristmill', 'tree-sitter')}.\n")
+    by_grammar(options.corpus)
+    by_tokens()
+    builds(options.runs)
+
+
+def by_grammar(corpus: Path | None) -> None:
+    print(
+        "MB of source a second on one core, best of 3, parsing included; `parse` is tree-sitter alone, and in brackets"
+    )
+    print(
+        "is the share of files that have such a variant. A variant of comments or layout is parsed once more before it"
+    )
+    print("counts, which is not in these figures; of a rename the tree cannot change.\n")
+    print("| language | files | MB | parse | rename | comments | format |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
+    for language in GRAMMARS:
+        texts = texts_of(Path(STDLIB) if language == "python" else corpus, language)
+        if not texts:
+            continue
+        megabytes = sum(map(len, texts)) / 1e6
+        parsing = min(_seconds(lambda texts=texts, language=language: [parse(one, language) for one in texts]))
+        parsed = [parse(text, language) for text in texts]
+        cells = [f"{megabytes / parsing:.1f}"]
+        for vary in BY_GRAMMAR.values():
+            timed = varied(parsed, vary)
+            cells.append(f"{megabytes / (parsing + timed.seconds):.1f} ({timed.num_made / len(texts):.0%})")
+        print(f"| {language} | {len(texts):,} | {megabytes:.1f} | {' | '.join(cells)} |", flush=True)
+
+
+def texts_of(folder: Path | None, language: str) -> list[bytes]:
+    texts: list[bytes] = []
+    size = 0
+    for place, folders, names in os.walk(folder or ""):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if "site-packages" in path.parts or language_of(name, b"") != language or not path.is_file():
+                continue
+            text = path.read_bytes()
+            if 0 < len(text) <= LARGEST_FILE and size < MEGABYTES * 1_000_000:
+                texts.append(text)
+                size += len(text)
+    return texts
+
+
+def varied(parsed: Sequence[Parsed], vary: Callable[[Parsed, Dice], bytes | None]) -> Timed:
+    made: list[bytes | None] = []
+
+    def once() -> None:
+        made[:] = [vary(one, Dice(number)) for number, one in enumerate(parsed)]
+
+    return Timed(min(_seconds(once)), sum(one is not None for one in made))
+
+
+def _seconds(function: Callable[[], Any]) -> list[float]:
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def by_tokens() -> None:
+    """Neither needs a grammar; both are measured with what it takes to tokenize once more."""
+    tokenizer = gristmill.load_tokenizer()
+    texts = texts_of(Path(STDLIB), "python")
+    megabytes = sum(map(len, texts)) / 1e6
+    ids = [tokenizer.encode(text).ids for text in texts]
+    noise = Noise(50_264, 0.15, 3.0, 0.05)
+
+    def add_noise() -> None:
+        for number, own in enumerate(ids):
+            for start in range(0, len(own), 254):
+                noise.corrupt(own[start : start + 510], Dice(number))
+
+    infiller = Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, 50_265, 50_266, 50_267, 510)
+
+    def fill_in() -> None:
+        for number, text in enumerate(texts):
+            starts = tokenizer.encode(text, with_starts=True).starts
+            assert starts is not None
+            infiller.infill(text, starts, Dice(number))
+
+    print(f"\n`noise`, windows of 512 with overlap 256: {megabytes / min(_seconds(add_noise)):.1f} MB/s.")
+    print(f"`fim`: {megabytes / min(_seconds(fill_in)):.1f} MB/s.\n")
+
+
+def builds(runs: int) -> None:
+    print(f"Builds of the standard library into a new folder, taking turns, medians of {runs}:\n")
+    ways = {
+        "natural": [],
+        "`--max-windows 20000`": ["--max-windows", "20000"],
+        "`--weights code`": ["--weights", "code"],
+        "`--weights code --weights-only`": ["--weights", "code", "--weights-only"],
+        "`--variants rename`": ["--variants", "rename"],
+        "`--variants rename,comments,format,noise`": ["--variants", "rename,comments,format,noise"],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        commands = {
+            name: [
+                "sh",
+                "-c",
+                'rm -rf "$0" "$0.work"; exec "$@" --out "$0" -q',
+                f"{folder}/out",
+                GRISTMILL,
+                "build",
+                STDLIB,
+                *more,
+            ]
+            for name, more in ways.items()
+        }
+        measured = medians(commands, runs)
+    first = measured["natural"].seconds
+    print("| build | seconds | times the natural one | peak MB |")
+    print("| --- | --: | --: | --: |")
+    for name, one in measured.items():
+        print(f"| {name} | {one.seconds:.2f} | {one.seconds / first:.2f} | {one.peak_mb:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
