@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,12 +55,12 @@ def main() -> None:
 
 def by_grammar(corpus: Path | None) -> None:
     print(
-        "MB of source a second on one core, best of 3, parsing included; `parse` is tree-sitter alone, and in brackets"
+        "MB of source a second on one core, best of 3, parsing included; `parse` is tree-sitter alone. In brackets is"
     )
     print(
-        "is the share of files that have such a variant. A variant of comments or layout is parsed once more before it"
+        "the share of files that have such a variant. Before one counts it is parsed once more, which is not in these"
     )
-    print("counts, which is not in these figures; of a rename the tree cannot change.\n")
+    print("figures; but for a rename, whose tree cannot be another.\n")
     print("| language | files | MB | parse | rename | comments | format |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for language in GRAMMARS:
@@ -67,13 +68,17 @@ def by_grammar(corpus: Path | None) -> None:
         if not texts:
             continue
         megabytes = sum(map(len, texts)) / 1e6
-        parsing = min(_seconds(lambda texts=texts, language=language: [parse(one, language) for one in texts]))
-        parsed = [parse(text, language) for text in texts]
+        parsing = min(_seconds(partial(_parsed, texts, language)))
+        parsed = _parsed(texts, language)
         cells = [f"{megabytes / parsing:.1f}"]
         for vary in BY_GRAMMAR.values():
             timed = varied(parsed, vary)
             cells.append(f"{megabytes / (parsing + timed.seconds):.1f} ({timed.num_made / len(texts):.0%})")
         print(f"| {language} | {len(texts):,} | {megabytes:.1f} | {' | '.join(cells)} |", flush=True)
+
+
+def _parsed(texts: Sequence[bytes], language: str) -> list[Parsed]:
+    return [parse(text, language) for text in texts]
 
 
 def texts_of(folder: Path | None, language: str) -> list[bytes]:
