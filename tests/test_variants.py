@@ -27,6 +27,8 @@ from gristmill import (
     load_tokenizer,
     open_dataset,
 )
+from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.rebuilding import against_clean
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
 
@@ -289,6 +291,18 @@ def test_explain_tells_of_a_files_variants(varied):
     assert run("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
 
 
+def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_path):
+    config = Config(
+        sources=[str(source)], out=str(tmp_path / "out"), tokenizer=tokenizer, variants=VariantsConfig(rates=ALL)
+    )
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    for number in (1, 2):
+        shape_shard(config, Shard(number, 2))
+    finish_all(config)
+    assert everything(tmp_path / "out") == everything(varied)
+
+
 def rewriting(folder, out, server, **more):
     return Config(
         sources=[str(folder)],
@@ -328,6 +342,8 @@ def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, w
     else:
         assert facts.made == len(names)
         assert everything(tmp_path / "out")[0] == first[0]
+        assert against_clean(tmp_path / "out") == []
+    assert open_dataset(tmp_path / "out").manifest.variants["rewrite"].model == "small"
     rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "rewrite"]
     text = open_dataset(tmp_path / "out").tokenizer.decode(rows[0]["input_ids"][1:-1]).decode()
     assert "height * width" in text

@@ -102,6 +102,8 @@ class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     missing: dict[WhyNoVariant, int]
     """Chosen, and without one: why."""
+    model: str | None = None
+    """That has rewritten them."""
 
 
 class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):

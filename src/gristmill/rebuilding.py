@@ -32,6 +32,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     found = _found(there, work.target)
     beside = tempfile.mkdtemp(prefix=f".{work.target.name}-clean-", dir=work.target.parent)
     try:
+        Workspace(f"{beside}/{work.target.name}").take_answers(work)
         with chdir(built.folder):
             anew = build_without(_clean(built, work, Path(beside)), progress, hidden=(work.target, work.folder))
     except FileNotFoundError:

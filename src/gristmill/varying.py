@@ -28,9 +28,6 @@ from gristmill.tokenizing.sentinels import fim_ids, mask_id
 if TYPE_CHECKING:
     from pathlib import Path
 
-ANSWERS = "answers"
-"""What the language model said, kept in the work folder: a build that is run again asks nothing twice."""
-
 
 def require_means(config: Config, definition: Definition) -> None:
     """Before any work is done: the grammars, the tokens and the endpoint that the variants need."""
@@ -50,19 +47,21 @@ def with_variants(
 ) -> Decision:
     config = context.config
     chosen, missing = choose(decision.kept, config.variants)
-    if VariantKind.REWRITE in config.variants.rates:
-        chosen = _with_answers(context, chosen, progress)
+    model = None
+    if any(VariantKind.REWRITE in dict(one.kinds) for one in chosen):
+        chosen, model = _with_answers(context, chosen, progress)
     with progress.phase("vary", total=len(chosen)) as step:
         parts = []
         for varied in runner.map(partial(vary, context), tasks_for(chosen)):
             parts.append(varied.part)
             step.advance(varied.num_documents)
         variants, more = real_variants(context, decision, parts, benchmarks, runner.map)
-    return msgspec.structs.replace(decision, variants=variants, no_variants=[*missing, *more], variant_parts=parts)
+    missing += more
+    return msgspec.structs.replace(decision, variants=variants, no_variants=missing, variant_parts=parts, model=model)
 
 
-def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> list[Chosen]:
-    """With what the language model makes of those that are to be rewritten, in a file each."""
+def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
+    """With what the language model makes of those that are to be rewritten, in a file each; and its name."""
     answers: dict[int, Path] = {}
     wanted = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
     with progress.phase("rewrite", total=wanted) as step, _rewriter(context) as rewriter:
@@ -73,11 +72,12 @@ def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress
                 answers[task.key] = context.scratch / f"{name}.answer"
                 write_atomically(answers[task.key], outcome.text)
             step.advance(1)
-    return [one._replace(answer=answers.get(number)) for number, one in enumerate(chosen)]
+        model = rewriter.model
+    return [one._replace(answer=answers.get(number)) for number, one in enumerate(chosen)], model
 
 
 def _rewriter(context: Context) -> Rewriter:
-    return Rewriter(_endpoint(context.config), context.folder / ANSWERS)
+    return Rewriter(_endpoint(context.config), context.answers)
 
 
 def _endpoint(config: Config) -> Endpoint:

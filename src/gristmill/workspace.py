@@ -3,6 +3,7 @@
     OUT.work/lock         held while a build runs; a second build into OUT refuses
     OUT.work/prepared/    parts: what batches of files became. They stay, as the cache of the next build
     OUT.work/fetched/     clones, downloads and the rows of tables
+    OUT.work/answers/     what a language model has answered: dear, so it stays whatever --cache-bytes says
     OUT.work/scratch/     of no use once a build is over
     OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
     OUT.work/built, previous.jsonl    what the last build was made with
@@ -55,6 +56,7 @@ class Workspace:
         self.prepared = self.folder / "prepared"
         self.dataset = self.folder / "dataset"
         self.fetched = self.folder / "fetched"
+        self.answers = self.folder / "answers"
         self._scratch = self.folder / "scratch"
         self._upload = self.folder / "upload"
         self._earlier = self.folder / "earlier"
@@ -153,7 +155,7 @@ class Workspace:
 
     def _is_of_use(self) -> bool:
         parts = self.prepared.is_dir() and any(self.prepared.iterdir())
-        return parts or self.dataset.is_dir() or self.fetched.is_dir()
+        return parts or any(folder.is_dir() for folder in (self.dataset, self.fetched, self.answers))
 
     def _remove(self) -> None:
         for entry in self.folder.iterdir():
@@ -163,6 +165,12 @@ class Workspace:
                 entry.unlink()
         (self.folder / "lock").unlink(missing_ok=True)
         self.folder.rmdir()
+
+    def take_answers(self, other: "Workspace") -> None:
+        """A copy of another's, into a work folder that is new: a language model need not say the same twice."""
+        if other.answers.is_dir():
+            shutil.copytree(other.answers, self.answers)
+            (self.folder / "lock").touch()
 
     def clean(self) -> int:
         """Delete all that is kept for the next build -> how many bytes that were."""

@@ -55,6 +55,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "dataset"
 
     @property
+    def answers(self) -> Path:
+        """What a language model has said: a build that is run again asks nothing twice."""
+        return self.folder / "answers"
+
+    @property
     def tokenizer_folder(self) -> Path:
         return self.folder / "tokenizer"
 

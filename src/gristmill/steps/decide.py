@@ -64,6 +64,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     no_variants: Sequence[NoVariant] = ()
     """Of files that were chosen for one."""
     variant_parts: Sequence[str] = ()
+    model: str | None = None
+    """That has rewritten files, by the name it goes by at its endpoint."""
 
     def shown(self) -> Iterator[PreparedDocument]:
         """Files, each with its variants behind it."""

@@ -1,11 +1,11 @@
 """How often train goes over its tokens, and what variants there are: told in the manifest."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from gristmill.config import VariantsConfig
 from gristmill.manifest import EpochFacts, VariantFacts
-from gristmill.records import FileKey, PreparedDocument, Split, VariantKind
+from gristmill.records import FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.shaping.windows import WindowShape
 from gristmill.steps.decide import Decision
 from gristmill.steps.rows import windows_of
@@ -26,8 +26,19 @@ def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKin
             windows=sum(one.num_windows for one in made),
             tokens=sum(one.num_shown_tokens for one in made),
             missing=dict(sorted(missing.items())),
+            model=decision.model if kind is VariantKind.REWRITE else None,
         )
     return facts
+
+
+def variant_warnings(facts: Mapping[VariantKind, VariantFacts]) -> Iterator[str]:
+    for kind, one in facts.items():
+        unanswered = one.missing.get(WhyNoVariant.NO_ANSWER, 0)
+        if unanswered:
+            yield f"{unanswered:,} files were not rewritten, as no answer came: the same command asks for these again."
+        elif one.chosen and not one.made:
+            why = ", ".join(f"{count:,} {why}" for why, count in one.missing.items())
+            yield f"--variants {kind} has made nothing of {one.chosen:,} files: {why}."
 
 
 def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:

@@ -31,7 +31,7 @@ from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, Prepared
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.draw import sampling_warnings
-from gristmill.steps.epochs import epoch_facts, variant_facts
+from gristmill.steps.epochs import epoch_facts, variant_facts, variant_warnings
 from gristmill.steps.keys import versions
 from gristmill.steps.parts import PartReader
 from gristmill.tokenizing.definition import Definition
@@ -204,6 +204,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     decision, decontamination = judged.decision, judged.decontamination
     definition = context.tokenizer.definition
     splits = split_facts(decision)
+    variants = variant_facts(decision, context.config.variants)
     own_files = {name: digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
         format=FORMAT,
@@ -229,7 +230,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
         sampling=judged.sampling,
-        variants=variant_facts(decision, context.config.variants),
+        variants=variants,
         epochs=epoch_facts(decision, context.window_shape),
         columns=context.row_format.columns,
         counts=Counts(
@@ -248,6 +249,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             *scan.warnings,
             *warnings_of(context.config.split, splits, decision, decontamination),
             *sampling_warnings(judged.sampling, context.config.sampling),
+            *variant_warnings(variants),
         ],
         run=run,
     )
