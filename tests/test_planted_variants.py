@@ -1,0 +1,179 @@
+"""Faults planted into a dataset with repeats and variants: each is found, by the check that is about it."""
+
+import json
+import shutil
+
+import pytest
+
+from gristmill import Config, SamplingConfig, TokenizerConfig, VariantsConfig, build, load_tokenizer
+from test_planted_faults import Planted
+
+RATES = {"rename": 1.0, "noise": 1.0, "fim": 1.0}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, corpus):
+    folder = tmp_path_factory.mktemp("planted-variants")
+    tokenizer = folder / "with-fim"
+    tokenizer.mkdir()
+    definition = load_tokenizer().definition
+    tree = json.loads(definition.json)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] += [
+        {"id": 50_265 + number, "content": f"<fim_{name}>", "special": True, **flags}
+        for number, name in enumerate(("prefix", "middle", "suffix"))
+    ]
+    (tokenizer / "tokenizer.json").write_text(json.dumps(tree))
+    (tokenizer / "tokenizer_config.json").write_bytes(definition.config)
+    config = Config(
+        sources=[str(corpus / "json"), str(corpus / "logging"), str(corpus / "concurrent")],
+        out=str(folder / "dataset"),
+        tokenizer=TokenizerConfig(name=str(tokenizer)),
+        sampling=SamplingConfig(weights={"**/h*.py": 2.0, "**/_*.py": 0.5, "**/t*.py": 3.0}),
+        variants=VariantsConfig(rates=RATES),
+    )
+    build(config)
+    return folder / "dataset"
+
+
+@pytest.fixture
+def planted(good, tmp_path):
+    return Planted(shutil.copytree(good, tmp_path / "dataset"))
+
+
+def first(planted, **wanted):
+    return next(row for row in planted.rows["train"] if all(row[name] == value for name, value in wanted.items()))
+
+
+def row_of(planted, row, kind):
+    return next(one for one in planted.file_of(row)["variants"] if one["kind"] == kind)
+
+
+def test_the_dataset_is_good_before(planted):
+    assert planted.check() == {}
+    assert any(row["repeat"] for row in planted.rows["train"])
+
+
+def other_seed(planted):
+    first(planted, variant="rename")["variant_seed"] += 1
+
+
+def one_row_less(planted):
+    planted.rows["train"].remove(first(planted, variant="rename"))
+
+
+def one_id_of_a_rename(planted):
+    rows = (row for row in planted.rows["train"] if row["variant"] == "rename")
+    row = next(
+        row for row in rows if row_of(planted, row, "rename")["draw"] is None
+    )  # all of it is there to be spelled
+    row["input_ids"][3] = row["input_ids"][3] % 1000 + 1
+
+
+def labels_of_another(planted):
+    rows = [row for row in planted.rows["train"] if row["variant"] == "noise"]
+    rows[0]["labels"], rows[1]["labels"] = rows[1]["labels"], rows[0]["labels"]
+
+
+def noise_without_noise(planted):
+    row = first(planted, variant="noise")
+    row["input_ids"] = row["labels"]
+
+
+def a_sentinel_less(planted):
+    row = first(planted, variant="fim")
+    row["input_ids"].remove(50_266)
+
+
+def sentinels_in_another_order(planted):
+    row = first(planted, variant="fim")
+    swap = {50_266: 50_267, 50_267: 50_266}
+    row["input_ids"] = [swap.get(one, one) for one in row["input_ids"]]
+
+
+def a_kind_that_files_does_not_know(planted):
+    row = first(planted, variant="rename")
+    row_of(planted, row, "rename")["kind"] = "comments"
+
+
+def a_variant_that_is_only_told(planted):
+    row = first(planted, variant="fim")
+    rows = planted.rows["train"]
+    planted.rows["train"] = [
+        one for one in rows if (one["path"], one["repo"], one["variant"]) != (row["path"], row["repo"], "fim")
+    ]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        other_seed,
+        one_row_less,
+        one_id_of_a_rename,
+        labels_of_another,
+        noise_without_noise,
+        a_sentinel_less,
+        sentinels_in_another_order,
+        a_kind_that_files_does_not_know,
+        a_variant_that_is_only_told,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_fault_in_a_variant_is_found(planted, plant):
+    plant(planted)
+    assert "variants" in planted.check()
+
+
+def test_a_variant_in_a_held_out_split_is_found(planted):
+    row = first(planted, variant="rename")
+    planted.rows["test"].append({**row, "path": planted.rows["test"][-1]["path"]})
+    assert "variants" in planted.check()
+
+
+def test_a_sentinel_where_none_belongs_is_found(planted):
+    first(planted, variant="rename")["input_ids"][4] = 50_265
+    assert "special_tokens" in planted.check()
+
+
+def test_a_mask_outside_of_noise_is_found(planted):
+    first(planted, variant=None)["input_ids"][4] = 50_264
+    assert "special_tokens" in planted.check()
+
+
+def repeated(planted):
+    return next(row for row in planted.rows["train"] if row["repeat"] == 1)
+
+
+def test_a_repeat_that_is_counted_wrong_is_found(planted):
+    repeated(planted)["repeat"] = 5
+    assert "windows" in planted.check()
+
+
+def test_a_hidden_copy_is_found(planted):
+    row = first(planted, variant=None, repeat=0)
+    planted.rows["train"].insert(planted.rows["train"].index(row), dict(row))
+    failed = planted.check()
+    assert {"duplicates", "windows"} & set(failed)
+
+
+def test_a_repeat_with_other_ids_is_found(planted):
+    row = repeated(planted)
+    row["input_ids"][5] = row["input_ids"][5] % 1000 + 1
+    assert "windows" in planted.check()
+
+
+def test_fresh_tokens_in_a_repeat_are_found(planted):
+    repeated(planted)["fresh"] = 7
+    assert "fresh" in planted.check()
+
+
+def test_a_draw_that_is_not_what_the_rows_show_is_found(planted):
+    file = planted.file_of(repeated(planted))
+    file["draw"][0] += 1
+    assert "windows" in planted.check()
+
+
+def test_repeats_of_a_file_that_is_said_to_be_shown_once_are_found(planted):
+    file = planted.file_of(repeated(planted))
+    file["draw"] = None
+    assert "windows" in planted.check()
