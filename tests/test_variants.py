@@ -1,6 +1,7 @@
 """Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from chat_server import PARENT, ChatServer, fails, says
 from gristmill import (
     Config,
     DuplicatesConfig,
+    OutputError,
     RewriteConfig,
     RunConfig,
     SamplingConfig,
@@ -29,6 +31,8 @@ from gristmill import (
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.rebuilding import against_clean
+from gristmill.records import VariantKind
+from gristmill.steps.make_variants import BY_GRAMMAR
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
 
@@ -301,6 +305,21 @@ def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_pa
         shape_shard(config, Shard(number, 2))
     finish_all(config)
     assert everything(tmp_path / "out") == everything(varied)
+
+
+def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path, monkeypatch):
+    def deadly(parsed, dice):
+        return os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\n"
+
+    monkeypatch.setitem(BY_GRAMMAR, VariantKind.RENAME, deadly)
+    config = {"variants": VariantsConfig(rates={"rename": 1.0}), "split": SplitConfig(shares="100/0/0")}
+    with pytest.raises(OutputError, match=r"project/calendar.py could not be varied: its worker died"):
+        make(source, tmp_path / "out", **config, run=RunConfig(workers=2))
+    manifest = make(source, tmp_path / "out", **config, run=RunConfig(workers=2, skip_failed=True))
+    assert manifest.variants["rename"].missing == {"failed": 1, "language_not_known": 1}
+    assert manifest.variants["rename"].made == manifest.splits["train"].files - 2
+    (told,) = files_table(tmp_path / "out")["calendar.py"]["variants"]
+    assert told["missing"] == "failed"
 
 
 def rewriting(folder, out, server, **more):

@@ -190,6 +190,7 @@ class WhyNoVariant(StrEnum):
     ANSWER_REFUSED = "answer_refused"
     DUPLICATE = "duplicate"
     SHARES_SPAN = "shares_span"
+    FAILED = "failed"
 
 
 WHY_NO_VARIANT: dict[WhyNoVariant, str] = {
@@ -204,6 +205,7 @@ WHY_NO_VARIANT: dict[WhyNoVariant, str] = {
     WhyNoVariant.ANSWER_REFUSED: "the answer is no code, the same code, or has more syntax errors",
     WhyNoVariant.DUPLICATE: "the same text is in the corpus already",
     WhyNoVariant.SHARES_SPAN: "it shares 50 tokens with a held-out file or a benchmark, and the file does not",
+    WhyNoVariant.FAILED: "a worker died or hung over it in each of three attempts; with --skip-failed",
 }
 
 

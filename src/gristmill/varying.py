@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gristmill.config import Config
+from gristmill.errors import OutputError
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.layout import write_atomically
-from gristmill.progress import Progress
-from gristmill.records import VariantKind
-from gristmill.runners.runner import Runner
+from gristmill.progress import Progress, Step
+from gristmill.records import FileKey, NoVariant, VariantKind, WhyNoVariant
+from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.shaping.variants.endpoint import Endpoint
 from gristmill.shaping.variants.grammars import require_grammars
 from gristmill.shaping.variants.rewriting import Rewriter, RewriteTask, Rewritten
@@ -51,13 +52,42 @@ def with_variants(
     if any(VariantKind.REWRITE in dict(one.kinds) for one in chosen):
         chosen, model = _with_answers(context, chosen, progress)
     with progress.phase("vary", total=len(chosen)) as step:
-        parts = []
-        for varied in runner.map(partial(vary, context), tasks_for(chosen)):
-            parts.append(varied.part)
-            step.advance(varied.num_documents)
+        parts, failed = _vary_all(context, chosen, runner, step)
         variants, more = real_variants(context, decision, parts, benchmarks, runner.map)
-    missing += more
+    missing += [*failed, *more]
     return msgspec.structs.replace(decision, variants=variants, no_variants=missing, variant_parts=parts, model=model)
+
+
+def _vary_all(
+    context: Context, chosen: Sequence[Chosen], runner: Runner, step: Step
+) -> tuple[list[str], list[NoVariant]]:
+    """The parts, in the order of the files. A file over which a worker dies or hangs is found by trying each alone."""
+    waiting = tasks_for(chosen)
+    parts: dict[FileKey, str] = {}
+    missing: list[NoVariant] = []
+    seconds = context.config.run.task_seconds
+    while waiting:
+        failed: list[list[Chosen]] = []
+        for number, answer in runner.as_done(partial(vary, context), waiting, seconds_for=lambda _: seconds):
+            task = waiting[number]
+            if isinstance(answer, TaskFailed):
+                failed += [[one] for one in task] if len(task) > 1 else []
+                missing += _without(context, task[0], answer.reason) if len(task) == 1 else []
+                continue
+            parts[task[0].document.key] = answer.part
+            step.advance(answer.num_documents)
+        waiting = failed
+    return [part for _, part in sorted(parts.items())], missing
+
+
+def _without(context: Context, chosen: Chosen, reason: str) -> list[NoVariant]:
+    document = chosen.document
+    if not context.config.run.skip_failed:
+        raise OutputError(
+            f"{document.name} could not be varied: {reason}. What is done is kept: run the same command again, with "
+            "--skip-failed to do without its variants."
+        )
+    return [NoVariant(*document.key, kind, WhyNoVariant.FAILED) for kind, _ in chosen.kinds]
 
 
 def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
