@@ -76,7 +76,7 @@ def check(
         table = read_files_table(path, faults)
         verdicts = _check_files(rows, table, settings, faults)
         texts = Texts(rows, table, settings, folders)
-        with progress.phase("texts", len(rows.by_file)) as step:
+        with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)
     with progress.phase("leakage", 0):
         verdicts["leakage"] = check_leakage(rows, settings.decontaminate, num_cores(), faults)

@@ -54,6 +54,12 @@ class Texts(NamedTuple):
     folders: dict[str, str]
     """Of the sources, by repo."""
 
+    @property
+    def num_tasks(self) -> int:
+        """Files, and those of their variants that are texts."""
+        variants = (placed for runs in self.rows.variants.values() for placed in runs)
+        return len(self.rows.by_file) + sum(not placed.run.key.is_by_windows for placed in variants)
+
     def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
         secrets = self.settings.secrets
         why_no_secrets = self._why_no_secrets()
