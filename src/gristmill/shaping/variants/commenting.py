@@ -14,7 +14,7 @@ from gristmill.shaping.variants.comments import Comments, find_comments
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.docstrings import strip_docstrings
 from gristmill.shaping.variants.edits import Edit, apply_edits
-from gristmill.shaping.variants.grammars import Parsed
+from gristmill.shaping.variants.grammars import Parsed, parse
 from gristmill.shaping.variants.moving_comments import move_comments
 from gristmill.shaping.variants.plain_text import may_be_rewritten
 from gristmill.shaping.variants.removing_comments import remove
@@ -29,7 +29,7 @@ Mode = Callable[[Parsed, Comments, Dice], list[Edit]]
 def vary_comments(parsed: Parsed, dice: Dice) -> bytes | None:
     """None: the text has no comment that can go or move, or nothing but comments."""
     text = parsed.text
-    if not may_be_rewritten(text, parsed.language) or _is_all_wrong(parsed):
+    if not may_be_rewritten(parsed) or _is_all_wrong(parsed):
         return None
     comments = find_comments(parsed)
     modes: list[Mode] = [_strip_all, _strip_some, move_comments]
@@ -37,9 +37,16 @@ def vary_comments(parsed: Parsed, dice: Dice) -> bytes | None:
     for mode in modes:
         edits = mode(parsed, comments, dice)
         variant = _with_last_line_as(text, apply_edits(text, edits)) if edits else b""
-        if variant.strip():
+        if variant.strip() and not _has_more_errors(variant, parsed):
             return variant
     return None
+
+
+def _has_more_errors(variant: bytes, parsed: Parsed) -> bool:
+    """Only what is wrong already can become worse: parsing it again would halve the speed of the rest."""
+    if not parsed.tree.root_node.has_error:
+        return False
+    return parse(variant, parsed.language).num_errors > parsed.num_errors
 
 
 def _is_all_wrong(parsed: Parsed) -> bool:

@@ -28,7 +28,7 @@ class Layout(NamedTuple):
 
 def lay_out_again(parsed: Parsed, dice: Dice) -> bytes | None:
     """None: the grammar does not understand all of the text, Python's indents are mixed, or nothing can change."""
-    if parsed.tree.root_node.has_error or not may_be_rewritten(parsed.text, parsed.language):
+    if parsed.tree.root_node.has_error or not may_be_rewritten(parsed):
         return None
     places = find_quotes(parsed)
     lines = lines_of(parsed)

@@ -85,9 +85,8 @@ def _put_above(page: Page, place: Place, before: bytes) -> list[Edit]:
     """Not between a directive and its line, nor away from the comments that go on below."""
     text, (start, end) = page.parsed.text, place.span
     code = before.strip(BLANKS)
-    if code.startswith(NOT_BELOW) or code.endswith(b"\\") or not text[place.line_end : place.next_start].strip():
-        return []
-    if place.is_below_kept:
+    goes_on_below = place.next_start < len(text) and not text[place.line_end : place.next_start].strip()
+    if place.is_below_kept or goes_on_below or code.startswith(NOT_BELOW) or code.endswith(b"\\"):
         return []
     indent = before[: len(before) - len(before.lstrip(BLANKS))]
     line_feed = b"\r\n" if text[place.line_end - 1 : place.line_end] == b"\r" else b"\n"

@@ -1,5 +1,8 @@
 """Texts that may be written differently: everybody counts their lines alike, and they do not read themselves."""
 
+from gristmill.shaping.variants.depth import is_too_deep
+from gristmill.shaping.variants.grammars import Parsed
+
 LINE_SEPARATORS = (b"\0", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 """NUL, U+2028 and U+2029: what follows them is a new line or the end to some readers and not to others."""
 
@@ -10,11 +13,16 @@ FAR = 200
 """Bytes: a backslash with more blanks than this behind it is taken to be there."""
 
 
-def may_be_rewritten(text: bytes, language: str) -> bool:
+def may_be_rewritten(parsed: Parsed) -> bool:
     """Lone carriage returns end a line for Python and JavaScript, and a comment for no grammar."""
+    text = parsed.text
     if text.count(b"\r") != text.count(b"\r\n") or any(separator in text for separator in LINE_SEPARATORS):
         return False
-    return _is_utf8(text) and not any(word in text for word in READS_ITSELF.get(language, ()))
+    return (
+        _is_utf8(text)
+        and not is_too_deep(parsed)
+        and not any(word in text for word in READS_ITSELF.get(parsed.language, ()))
+    )
 
 
 def goes_on(text: bytes, line_start: int) -> bool:

@@ -1,0 +1,160 @@
+"""Another layout, the same tokens."""
+
+import ast
+import random
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.variants.grammars import GRAMMARS, parse
+from gristmill.shaping.variants.laying_out import lay_out_again
+
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+NUM_SEEDS = 150
+
+
+def variants(text, language):
+    """All that the dice come up with in a few throws."""
+    parsed = parse(text, language)
+    return {lay_out_again(parsed, Dice(seed)) for seed in range(NUM_SEEDS)}
+
+
+def tokens(text, language):
+    """Strings by what is between their quotes; the text of JSX by its words, as a browser shows it."""
+    found, nodes = [], [parse(text, language).tree.root_node]
+    while nodes:
+        node = nodes.pop()
+        piece = text[node.start_byte : node.end_byte]
+        if node.type == "string":
+            found.append(piece[1:-1])
+        elif node.type == "jsx_text":
+            found += piece.split()
+        elif "comment" not in node.type:
+            nodes += reversed(node.children)
+            found += [] if node.children else [piece]
+    return found
+
+
+PYTHON = b"def f(x):\n    if x:\n        return 'a'\n    return g(x,\n             1)\n\n\ny = 2\n"
+BRACES = b"int f() {\n    /* a\n     * b */\n    return g(1,\n             2);\n}\n\n\nint y;\n"
+
+
+def test_indents_come_by_another_unit_and_alignment_stays():
+    found = variants(PYTHON, "python")
+    assert b"def f(x):\n  if x:\n    return 'a'\n  return g(x,\n           1)\n\n\ny = 2\n" in found
+    assert b"def f(x):\n\tif x:\n\t\treturn 'a'\n\treturn g(x,\n\t         1)\n\n\ny = 2\n" in found
+    assert b"int f() {\n\t/* a\n\t * b */\n\treturn g(1,\n\t         2);\n}\n\n\nint y;\n" in variants(BRACES, "c")
+
+
+def test_tabs_may_become_blanks():
+    text = b"package a\n\nfunc f() {\n\tif x {\n\t\tg(1,\n\t\t  2)\n\t}\n}\n"
+    assert text.replace(b"\t", b"    ") in variants(text, "go")
+
+
+def test_the_other_quotes_come_where_they_mean_the_same():
+    assert variants(b"x = 'a' + b'b' + 'c\"' + 'd\\n' + f'{e}'\n", "python") == {
+        b'x = "a" + b"b" + \'c"\' + \'d\\n\' + f"{e}"\n'
+    }
+    assert variants(b"let x = <a b='c'>{'d'}</a>\n", "tsx") == {b"let x = <a b='c'>{\"d\"}</a>\n"}
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", b"x = f\"{y['a']}\"\n"),
+        ("python", b"x = ''\"\"\n"),
+        ("python", b"x = '''a'''\n"),
+        ("python", b"if x:\n\ty\n\tz\nif x:\n        y\n"),
+        ("python", b"if x:\n    y(\n\t1)\n"),
+        ("python", b"x = = 1\n\n\n'a'\n"),
+        ("python", b"if x:\n    y = 'a'\r    z\n"),
+        ("python", b"x = 1 \\\n\ny = 2\n"),
+        ("c", b"#define A 1 \\\n\nint x = 'a';\n"),
+        ("java", b"class A { char x = 'a'; String y = \"b\"; }\n"),
+        ("rust", b"fn f() { g('a', \"b\") }\n"),
+        *((language, b"") for language in GRAMMARS),
+    ],
+)
+def test_what_would_mean_something_else_is_left_alone(language, text):
+    assert variants(text, language) == {None}
+
+
+def test_blank_lines_become_fewer_or_more():
+    found = variants(b"f()\n\n\ng()\n\nh()\n", "python")
+    assert found == {b"f()\n\ng()\n\nh()\n", b"f()\n\n\n\ng()\n\n\nh()\n"}
+    assert b"f()\r\n\r\ng()\r\n" in variants(b"f()\r\n\r\n\r\ng()\r\n", "python")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", b'if x:\n    y = """\n    a\n\n\n    b"""\n    z\n'),
+        ("javascript", b"if (x) {\n    y = `\n    a\n\n\n    ${b}`;\n    z();\n}\n"),
+        ("rust", b'fn f() {\n    g(r"\n    a\n\n\n    b");\n    /** c\n       d */\n    h();\n}\n'),
+        ("go", b"package a\n\nfunc f() {\n\tg(`\n\ta\n\n\n\tb`)\n}\n"),
+        ("java", b'class A {\n    String x = """\n    a\n\n\n    b""";\n    int y;\n}\n'),
+        ("c", b"void f() {\n    g();\n#define A \\\n    x \\\n    y\n    h();\n}\n"),
+        ("c++", b'void f() {\n    g(R"(\n    a\n\n\n    b)");\n    h();\n}\n'),
+        ("tsx", b"let x = (\n    <a>\n        b c\n        {d}\n    </a>\n);\n"),
+    ],
+)
+def test_the_inside_of_a_token_stays(language, text):
+    found = variants(text, language)
+    assert len(found) > 1
+    for variant in found:
+        assert tokens(variant, language) == tokens(text, language)
+
+
+def test_documentation_of_rust_is_a_value():
+    for variant in variants(b"mod a {\n    /** c\n       d */\n    fn f() {\n        g();\n    }\n}\n", "rust"):
+        assert b"/** c\n       d */" in variant
+
+
+def test_the_first_and_the_last_line_stay_as_they_end():
+    for variant in variants(b"\xef\xbb\xbfif x:\r\n    y = 'a'", "python"):
+        assert variant.startswith(b"\xef\xbb\xbfif x:\r\n")
+        assert not variant.endswith(b"\n")
+
+
+def test_the_same_dice_give_the_same_text():
+    assert lay_out_again(parse(PYTHON, "python"), Dice(3)) == lay_out_again(parse(PYTHON, "python"), Dice(3))
+    assert len(variants(PYTHON, "python")) > 8
+
+
+def test_the_standard_library_means_the_same():
+    paths = random.Random(2).sample(sorted(STANDARD_LIBRARY.glob("*.py")), 80)
+    num_variants = 0
+    for path in paths:
+        text = path.read_bytes()
+        parsed = parse(text, "python")
+        for seed in range(2):
+            variant = lay_out_again(parsed, Dice(seed, path.name))
+            if variant is not None:
+                num_variants += 1
+                assert variant != text
+                assert parse(variant, "python").num_errors == 0
+                assert ast.dump(ast.parse(variant)) == ast.dump(ast.parse(text)), path
+    assert num_variants > 80
+
+
+HOSTILE = {
+    "junk": random.Random(1).randbytes(20_000),
+    "NUL": b"if x:\n    y\0\n",
+    "deep brackets": b"x = " + b"[" * 10_000 + b"]" * 10_000 + b"\n",
+    "deep blocks": b"".join(b" " * depth + b"if x:\n" for depth in range(200)) + b" " * 200 + b"y\n",
+    "strings on one line": b"x = [" + b"'a', " * 5_000 + b"]\n",
+    "a long line": b'x = "' + b"a" * 1_000_000 + b'"\n',
+    "line feeds": b"\n" * 20_000,
+    "blanks": b" " * 20_000,
+    "form feeds": b"if x:\n    y\n\x0c    z\n\x0c\n\x0c\n",
+}
+
+
+@pytest.mark.parametrize("language", GRAMMARS)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.timeout(20)
+def test_nothing_is_too_odd(language, text):
+    parsed = parse(text, language)
+    assert text not in {lay_out_again(parsed, Dice(seed)) for seed in range(3)}
