@@ -93,6 +93,8 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
         "--cache-dir", tmp_path / "cache", "--tokenizer", "codebert", "--split-by", "directory", "--decontaminate", "drop",
         "--decontaminate-against", benchmark, "--near-duplicates", "keep", "--secrets", "drop", "--redact-emails",
         "--license-allow", "mit,NOASSERTION", "--license-allow", "Apache-2.0",
+        "--weights", "code", "--weight", "b/**=0.5", "--weight", "a/**=2", "--target-windows", 30, "--max-epochs", 3,
+        "--sample-seed", 4, "--variants", "noise,rename=0.25", "--variant-seed", 6,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
@@ -113,6 +115,23 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
         "secrets": {"action": "drop", "emails": True},
         "licenses": {"allow": ["mit,NOASSERTION", "Apache-2.0"]},
         "duplicates": {"near": "keep"},
+        "sampling": {
+            "max_windows": None,
+            "preset": "code",
+            "weights": [["b/**", 0.5], ["a/**", 2.0]],
+            "target_windows": 30,
+            "max_epochs": 3.0,
+            "weights_only": False,
+            "seed": 4,
+        },
+        "variants": {
+            "rates": {"rename": 0.25, "noise": 0.5},
+            "seed": 6,
+            "noise_mask": 0.15,
+            "noise_span": 3.0,
+            "noise_delete": 0.05,
+        },
+        "rewrite": {"model": None, "way": "paraphrase"},
     }
     assert manifest["decontamination"]["against"][0]["name"] == "benchmark.txt"
     assert manifest["run"]["workers"] == 2

@@ -31,7 +31,8 @@ class Bench:
             (self.folder / name).mkdir(parents=True)
         config = Config(sources=["x"], out="y")
         key = load_tokenizer().definition.key
-        self.context = Context(config=config, folder=self.folder, tokenizer_key=key, prepare_key="key")
+        keys = {"tokenizer_key": key, "prepare_key": "key"}
+        self.context = Context(config=config, folder=self.folder, **keys, keeps_text=False)
         self.num_parts = 0
         self.compared = []
 

@@ -71,7 +71,7 @@ def test_what_is_no_dataset_is_refused(tmp_path):
         ("{", "damaged"),
         ("[]", "damaged"),
         ("{}", "not a dataset"),
-        ('{"format": 2, "gristmill": "0"}', "damaged"),
+        ('{"format": 3, "gristmill": "0"}', "damaged"),
         ('{"gristmill": "0"}', "format None"),
         ('{"format": 99, "gristmill": "9"}', "format 99"),
         ("\xff", "damaged"),

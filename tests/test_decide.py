@@ -19,7 +19,9 @@ def config(tmp_path, **split):
 
 def decided(documents, config):
     nowhere = Path(config.out)
-    return decide(Context(config=config, folder=nowhere, tokenizer_key="", prepare_key=""), documents, map)
+    return decide(
+        Context(config=config, folder=nowhere, tokenizer_key="", prepare_key="", keeps_text=False), documents, map
+    )
 
 
 def splits(decision):

@@ -478,7 +478,7 @@ def test_a_damaged_row_of_the_files_table(planted, change, said):
 def test_a_token_count_that_cannot_be(planted):
     planted.file_of(planted.rows["train"][0])["tokens"] = 1 << 40
     failed = planted.check()
-    assert "windows for 1099511627776 tokens" in failed["windows"][0]
+    assert failed["windows"][0].endswith(", not 0 to 510")
 
 
 def test_a_file_twice_in_the_table(planted):

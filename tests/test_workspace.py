@@ -32,6 +32,9 @@ MANIFEST = {
     "previous_splits": None,
     "near_duplicates": {"clusters": 0, "files": 0, "dropped": 0},
     "decontamination": {"how": "off", "files_cut": {}, "tokens_before": {}, "tokens_cut": {}, "against": []},
+    "sampling": None,
+    "variants": {},
+    "epochs": None,
     "columns": [],
     "counts": {
         "found": 0,

@@ -12,7 +12,7 @@ from gristmill.errors import DatasetError
 from gristmill.layout import MANIFEST, write_atomically
 from gristmill.records import DropReason, Split, VariantKind, WhyNoVariant
 
-FORMAT = 2
+FORMAT = 3
 BUILD = "gristmill build"
 
 
