@@ -1,10 +1,11 @@
 """Where the comments of a text are, and which of them nobody but people reads."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import NamedTuple
 
-from gristmill.shaping.variants.directives import ALL_OF_A_FILE, DIRECTIVES, LICENSE, OF_A_RUN
+from gristmill.shaping.variants.directives import ALL_OF_A_FILE, LICENSE, OF_A_RUN, directives_of
 from gristmill.shaping.variants.edits import Span
 from gristmill.shaping.variants.grammars import Parsed, captures
 from gristmill.shaping.variants.plain_text import goes_on
@@ -37,13 +38,15 @@ def find_comments(parsed: Parsed) -> Comments:
         return Comments(spans, [])
     unsure = sorted(Span(node.start_byte, node.end_byte) for node in found.get("unsure", ()))
     kept = _in_any(spans, unsure) | _of_kept_runs(parsed, spans) | _at_odd_places(parsed, spans)
-    text, says_something = parsed.text, DIRECTIVES[parsed.language].search
-    loose = [
-        number
-        for number, span in enumerate(spans)
-        if number not in kept and not says_something(text[span.start : span.end])
-    ]
-    return Comments(spans, loose)
+    kept |= _with_directives(parsed, spans)
+    return Comments(spans, [number for number in range(len(spans)) if number not in kept])
+
+
+def _with_directives(parsed: Parsed, spans: list[Span]) -> set[int]:
+    pieces = [parsed.text[start:end] for start, end in spans]
+    starts = [0, *accumulate(len(piece) + 1 for piece in pieces)]
+    found = directives_of(parsed.language).finditer(b"\n".join(pieces))
+    return {bisect_right(starts, match.start()) - 1 for match in found}
 
 
 def _span(text: bytes, start: int, end: int) -> Span:

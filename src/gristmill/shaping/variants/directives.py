@@ -1,10 +1,14 @@
 """Comments that are comments only in form: compilers, checkers, test harnesses and lawyers read them.
 
-One pattern for each family of languages, searched for in the comment's text. What a pattern finds is kept where it is:
+One pattern for each family of languages, searched for in the comments' text. What a pattern finds is kept where it is:
 to keep one comment too many costs nothing.
 """
 
 import re
+from functools import cache
+from typing import Any
+
+import re2
 
 _LICENSE = rb"(?i:copyright|SPDX-|licen[cs]ed? under|\(c\) ?[12]\d\d\d|\xc2\xa9)"
 
@@ -36,11 +40,17 @@ _FAMILIES = {
 }
 
 LICENSE = re.compile(_LICENSE)
-DIRECTIVES = {language: re.compile(rb"|".join(patterns)) for language, patterns in _FAMILIES.items()}
-"""By language: a comment in which it is found says something to a program."""
 
 OF_A_RUN = {"python": b"# /// ", "go": b"utput:"}
 """Read together with the comments around it: a script's requirements (PEP 723), and what an example has to print."""
 
 ALL_OF_A_FILE = {"go": b'"C"'}
 """Where this is imported, comments are C."""
+
+
+@cache
+def directives_of(language: str) -> Any:
+    """RE2, over all comments at once, one to a line: Python's own engine takes 10 us for each."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes in, byte offsets out
+    return re2.compile(rb"(?m)" + rb"|".join(_FAMILIES[language]), options)

@@ -19,7 +19,7 @@ WIDTHS = (2, 3, 4, 8)
 """Of a level, in blanks, as people have it."""
 MOST_LEVELS_AT_ONCE = 2
 """A line further in than this is aligned with something above it."""
-SHARE_ON_LEVELS = 0.7
+SHARE_ON_LEVELS = 0.5
 """Of the indented lines: with fewer, there is no unit to speak of."""
 
 BLANKS = b" \t"
