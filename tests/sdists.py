@@ -64,7 +64,9 @@ def outcomes(sdist: Sdist, vary: Callable[[bytes], bytes], cache: Path, work: Pa
         command, cwd=root, env=environment, timeout=TIME_LIMIT_S, capture_output=True, text=True, check=False
     )
     assert report.exists(), done.stdout + done.stderr
-    return {f"{case.get('classname')}::{case.get('name')}": _outcome(case) for case in ET.parse(report).iter("testcase")}
+    return {
+        f"{case.get('classname')}::{case.get('name')}": _outcome(case) for case in ET.parse(report).iter("testcase")
+    }
 
 
 def _outcome(case: ET.Element) -> str:

@@ -1,18 +1,18 @@
 """What the captures of a query bind, and where it is used.
 
-    use              an identifier; all of them
-    skip             one that is no variable: a field, a label, the name of a keyword argument
-    scope            a block; scope.function, scope.local (a comprehension), scope.class (functions inside see nothing
-                     of it), scope.wall (what is used through it stays), scope.item (a function behind such a wall)
-    outside          inside a scope by its place, but worked out in the scope around it
-    define           binds a name that may be renamed; define.function: in the function around it
-    late             what is defined in it is known from its end on: let x = x + 1
-    keep             binds a name that stays; keep.outer: in the scope around it
-    pin              names in it stay, whatever they mean; pin.format: those in {}; pin.tokens: those that a macro may
-                     take for something else
-    hold             keep and pin
-    forbid           names in it stay in the whole file
-    dynamic          here names are looked up by text: all stays as it is in the functions around it
+use              an identifier; all of them
+skip             one that is no variable: a field, a label, the name of a keyword argument
+scope            a block; scope.function, scope.local (a comprehension), scope.class (functions inside see nothing
+                 of it), scope.wall (what is used through it stays), scope.item (a function behind such a wall)
+outside          inside a scope by its place, but worked out in the scope around it
+define           binds a name that may be renamed; define.function: in the function around it
+late             what is defined in it is known from its end on: let x = x + 1
+keep             binds a name that stays; keep.outer: in the scope around it
+pin              names in it stay, whatever they mean; pin.format: those in {}; pin.tokens: those that a macro may
+                 take for something else
+hold             keep and pin
+forbid           names in it stay in the whole file
+dynamic          here names are looked up by text: all stays as it is in the functions around it
 """
 
 import re
@@ -128,7 +128,7 @@ class Places:
         text, resolve, defined = self._parsed.text, self._scopes.resolve, self._defined
         looking = LOOKING.get(self._parsed.language, frozenset())
         watched = self._names | looking
-        skipped = {node.start_byte for node in self._found.get("skip", ())}
+        skipped = {node.start_byte for kind in ("skip", "keep.outer") for node in self._found.get(kind, ())}
         if self._parsed.language == "rust":
             skipped.update(dot.end() for dot in MEMBERS.finditer(text))
         places = []
