@@ -128,7 +128,7 @@ class Places:
         text, resolve, defined = self._parsed.text, self._scopes.resolve, self._defined
         looking = LOOKING.get(self._parsed.language, frozenset())
         watched = self._names | looking
-        skipped = {node.start_byte for node in self._found.get("skip", ())}
+        skipped = {node.start_byte for kind in ("skip", "keep.outer") for node in self._found.get(kind, ())}
         if self._parsed.language == "rust":
             skipped.update(dot.end() for dot in MEMBERS.finditer(text))
         places = []

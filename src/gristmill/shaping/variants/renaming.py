@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 from gristmill.shaping.variants.binding import Found, Place, Places
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import ERRORS, Parsed, captures
 from gristmill.shaping.variants.names import FreshNames, is_fit, words_of
@@ -35,6 +36,8 @@ LOOKS_UP_NAMES = frozenset({b"angular", b"duckdb", b"numexpr"})
 
 def rename(parsed: Parsed, dice: Dice) -> bytes | None:
     """None: nothing to rename."""
+    if is_hard_to_query(parsed):
+        return None
     found = captures(parsed, query_of(parsed.language))
     names = _names_defined(parsed.text, found)
     if not names:
