@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gristmill.config import Config, OutputConfig
 from gristmill.errors import ConfigError, DatasetError
-from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, RowFormat
+from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
+from gristmill.records import Variant, VariantKind
 from gristmill.shaping.windows import WindowShape, cut, lines_of
 from gristmill.tokenizing.definition import Definition
 
@@ -18,6 +19,10 @@ FORMATS = st.builds(
     suffix=st.sampled_from([(), (2,), (2, 1000)]),
     pad_id=st.sampled_from([None, 1, 50000]),
     with_text=st.booleans(),
+    with_repeat=st.booleans(),
+    with_weight=st.booleans(),
+    with_variant=st.booleans(),
+    with_labels=st.booleans(),
 )
 
 
@@ -37,6 +42,13 @@ def documents(draw):
     text = DocumentText(utf8, np.array(cuts, np.int64)) if row_format.with_text else None
     path = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
     rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.int32), windows, text)
+    if draw(st.booleans()):
+        repeats = draw(st.lists(st.integers(0, 1200), min_size=len(windows), max_size=len(windows)))
+        rows = rows._replace(repeats=np.array(repeats, np.int64), weight=draw(st.floats(0, 100)))
+    if draw(st.booleans()):
+        rows = rows._replace(variant=Variant(draw(st.sampled_from(VariantKind)), draw(st.integers(0, 1 << 31))))
+    if draw(st.booleans()):
+        rows = rows._replace(labels=Labels(ids[::-1].copy(), windows))
     return row_format, rows, utf8
 
 
@@ -59,6 +71,17 @@ def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
         assert row["lines"] == [first[index], last[index]]
         assert (row["start"], row["fresh"]) == (start, rows.windows.fresh[index])
         assert list(row) == row_format.columns
+        assert None not in row.values()
+        clean = rows.clean.ids[start:end].tolist()
+        assert row.get("labels", []) == (
+            [*row_format.prefix, *clean, *row_format.suffix] if row_format.with_labels else []
+        )
+        assert row.get("repeat", 0) == (
+            rows.repeats[index] if row_format.with_repeat and rows.repeats is not None else 0
+        )
+        assert row.get("weight", 1) == (rows.weight if row_format.with_weight else 1)
+        kind, seed = (rows.variant.kind, rows.variant.seed) if rows.variant else ("", 0)
+        assert (row.get("variant", kind), row.get("variant_seed", seed)) == (kind, seed)
         num_ids += len(row["input_ids"])
     assert row_format.num_emitted(rows.windows) == num_ids
     if (

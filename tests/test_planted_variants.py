@@ -80,6 +80,10 @@ def noise_without_noise(planted):
     row["input_ids"] = row["labels"]
 
 
+def labels_that_are_not_the_ids(planted):
+    first(planted, variant="")["labels"][3] += 1
+
+
 def a_sentinel_less(planted):
     row = first(planted, variant="fim")
     row["input_ids"].remove(50_266)
@@ -112,6 +116,7 @@ def a_variant_that_is_only_told(planted):
         one_id_of_a_rename,
         labels_of_another,
         noise_without_noise,
+        labels_that_are_not_the_ids,
         a_sentinel_less,
         sentinels_in_another_order,
         a_kind_that_files_does_not_know,
@@ -136,7 +141,7 @@ def test_a_sentinel_where_none_belongs_is_found(planted):
 
 
 def test_a_mask_outside_of_noise_is_found(planted):
-    first(planted, variant=None)["input_ids"][4] = 50_264
+    first(planted, variant="")["input_ids"][4] = 50_264
     assert "special_tokens" in planted.check()
 
 
@@ -150,7 +155,7 @@ def test_a_repeat_that_is_counted_wrong_is_found(planted):
 
 
 def test_a_hidden_copy_is_found(planted):
-    row = first(planted, variant=None, repeat=0)
+    row = first(planted, variant="", repeat=0)
     planted.rows["train"].insert(planted.rows["train"].index(row), dict(row))
     failed = planted.check()
     assert {"duplicates", "windows"} & set(failed)

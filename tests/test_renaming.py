@@ -5,13 +5,13 @@ import builtins
 import keyword
 import re
 import symtable
-import sys
 import sysconfig
 import time
 import urllib.error
 from pathlib import Path
 
 import pytest
+
 from sdists import SDISTS, outcomes
 
 pytest.importorskip("tree_sitter")
@@ -314,11 +314,11 @@ def test_the_same_dice_give_the_same_variant(language):
 
 
 def test_no_word_of_the_pool_is_reserved_alone():
-    assert RESERVED >= {
+    assert {
         *keyword.kwlist,
         *keyword.softkwlist,
         *(name for name in dir(builtins) if name.islower() and name[0] != "_"),
-    }
+    } <= RESERVED
     assert all(word.isascii() and word.islower() and word.isalpha() for word in (*MODIFIERS, *NOUNS, *SHORT))
     assert not {*SHORT} & RESERVED
     assert len({*NOUNS} - RESERVED) > 200

@@ -101,19 +101,19 @@ def rows_of(out, split="train"):
 def test_variants_are_of_train_files_and_stand_behind_them(varied, plain):
     table = files_table(varied)
     for split in ("validation", "test"):
-        assert {row["variant"] for row in rows_of(varied, split)} == {None}
+        assert {(row["variant"], row["variant_seed"]) for row in rows_of(varied, split)} == {("", 0)}
         bare = [
             {name: row[name] for name in row if name not in {"variant", "variant_seed", "labels"}}
             for row in rows_of(varied, split)
         ]
         assert bare == rows_of(plain, split)
-    own = [row for row in rows_of(varied) if row["variant"] is None]
+    own = [row for row in rows_of(varied) if not row["variant"]]
     assert [row["input_ids"] for row in own] == [row["input_ids"] for row in rows_of(plain)]
     order = ["rename", "comments", "format", "rewrite", "noise", "fim"]
-    places = [(row["path"], -1 if row["variant"] is None else order.index(row["variant"])) for row in rows_of(varied)]
+    places = [(row["path"], order.index(row["variant"]) if row["variant"] else -1) for row in rows_of(varied)]
     assert places == sorted(places)
     for row in rows_of(varied):
-        if row["variant"] is not None:
+        if row["variant"]:
             (told,) = [one for one in table[row["path"]]["variants"] if one["kind"] == row["variant"]]
             assert told["seed"] == row["variant_seed"]
             assert table[row["path"]]["split"] == "train"
@@ -146,11 +146,11 @@ def test_a_check_believes_it(source, varied, tmp_path):
 
 def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
     train = rows_of(varied)
-    own = {(row["path"], row["start"]): row["input_ids"] for row in train if row["variant"] is None}
+    own = {(row["path"], row["start"]): row["input_ids"] for row in train if not row["variant"]}
     noisy = [row for row in train if row["variant"] == "noise"]
     assert noisy
     for row in train:
-        assert (row["labels"] is None) == (row["variant"] != "noise")
+        assert (row["labels"] == row["input_ids"]) == (row["variant"] != "noise")
     for row in noisy:
         assert row["labels"] == own[row["path"], row["start"]]
         assert row["input_ids"] != row["labels"]
@@ -201,7 +201,7 @@ def test_a_rate_is_a_share_of_the_files(source, tmp_path):
 def test_a_sample_has_variants_in_proportion(source, tmp_path):
     sampling = SamplingConfig(max_windows=60)
     manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
-    own = sum(row["variant"] is None for row in rows_of(tmp_path / "out"))
+    own = sum(not row["variant"] for row in rows_of(tmp_path / "out"))
     assert 0.5 * own < manifest.variants["rename"].windows < 1.5 * own
     assert check(tmp_path / "out", [str(source)]).ok
 

@@ -35,11 +35,12 @@ COLUMN_TEXTS = {
     "start": "which of the file's tokens the window's first content token is, counted from 0",
     "fresh": "how many of the window's tokens no earlier window of the file has shown: its last `fresh` ones",
     "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
-    "labels": "with `--variants noise`: of a noise row the clean window that its ids were made from, else null",
+    "labels": "with `--variants noise`: the clean window, special tokens in, no padding; of a noise row that from which its ids "
+    "were made, else its ids themselves",
     "repeat": "with weights or `--target-windows`: how often the window has been shown before, from 0",
     "weight": "with `--weights-only`: how often the row should be drawn, 1 on average",
-    "variant": "with `--variants`: which kind, or null for the file itself; `path` and `repo` are the file's in any case",
-    "variant_seed": "with it and the file's text the same variant comes out again",
+    "variant": "with `--variants`: which kind, or empty for the file itself; `path` and `repo` are the file's in any case",
+    "variant_seed": "with it and the file's text the same variant comes out again; 0 for the file itself",
     "text": "with `--with-text`: the window's text; a character that two windows would share is whole in the first",
 }
 FILES = {

@@ -71,7 +71,7 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
             named,
             content,
             int(offsets[index + 1] - offsets[index]),
-            _label_key(named, content, rules, first + index, faults) if named.get("labels") is not None else 0,
+            _label_key(named, content, rules, first + index, faults) if "labels" in named else 0,
         )
         for index, (named, content) in enumerate(zip(fields, block.contents(faults), strict=True))
         if named is not None
@@ -179,22 +179,18 @@ def _is_weight(value: Any) -> bool:
 
 
 def _is_kind(value: Any) -> bool:
-    return value is None or (type(value) is str and value in KINDS)
-
-
-def _is_seed(value: Any) -> bool:
-    return value is None or _is_count(value)
+    return type(value) is str and (not value or value in KINDS)
 
 
 def _are_labels(value: Any) -> bool:
-    return value is None or (type(value) is list and all(map(_is_count, value)))
+    return type(value) is list and all(map(_is_count, value))
 
 
 IS_RIGHT: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("path", "repo", "language", "text"), _is_text),
     **dict.fromkeys(("start", "fresh"), _is_count),
     "variant": _is_kind,
-    "variant_seed": _is_seed,
+    "variant_seed": _is_count,
     "labels": _are_labels,
     "repeat": _is_count,
     "weight": _is_weight,

@@ -29,9 +29,22 @@ def check_variants(rows: Rows, table: FilesTable, settings: Settings, faults: Fa
             for index, what in _wrong(placed, row, rows, settings):
                 number = int(placed.run.windows[index, ROW])
                 faults.add(CHECK, what, file=placed.file, row=number, path=placed.run.key.name)
+    if "labels" in settings.rules.columns:
+        _check_clean_labels(rows, faults)
     for (key, kind), row in said.items():
         faults.add(CHECK, f"{kind} has {row.windows} windows, and there are none", file=FILES, path="/".join(key))
     return sum(map(len, rows.variants.values()))
+
+
+def _check_clean_labels(rows: Rows, faults: Faults) -> None:
+    """Where there is no noise, the labels are the ids."""
+    for runs in (*rows.by_file.values(), *rows.variants.values()):
+        for placed in runs:
+            windows = placed.run.windows
+            is_wrong = windows[:, KEY] != windows[:, LABEL_KEY]
+            if placed.run.key.variant != VariantKind.NOISE and is_wrong.any():
+                number = int(windows[is_wrong.argmax(), ROW])
+                faults.add(CHECK, "its labels are not its ids", file=placed.file, row=number, path=placed.run.key.name)
 
 
 def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Settings) -> Iterator[Fault]:

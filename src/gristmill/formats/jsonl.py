@@ -21,7 +21,6 @@ from gristmill.shaping.windows import Indices, Windows, lines_of
 from gristmill.tokenizing.definition import Definition
 
 COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
-NO_LABELS = b',"labels":null'
 SCAN_BYTES = 1 << 24
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
 WIDTHS_KNOWN = 1 << 18
@@ -58,6 +57,11 @@ class DocumentRows(NamedTuple):
     places: Windows | None = None
     """Where in the file's tokens each window is from, if that is not where it is in the ids."""
     labels: Labels | None = None
+    """Where the ids are not clean themselves."""
+
+    @property
+    def clean(self) -> Labels:
+        return Labels(self.ids, self.windows) if self.labels is None else self.labels
 
     @property
     def told_windows(self) -> Windows:
@@ -109,8 +113,8 @@ class RowFormat(NamedTuple):
 
     @property
     def plain(self) -> "RowFormat":
-        """Without the columns that say how often something is shown: what rows take for the ids alone."""
-        return self._replace(with_repeat=False, with_weight=False, with_variant=False, with_labels=False)
+        """Without the columns that say how often something is shown, and which variant."""
+        return self._replace(with_repeat=False, with_weight=False, with_variant=False)
 
     @property
     def columns(self) -> list[str]:
@@ -128,8 +132,7 @@ class RowFormat(NamedTuple):
     @property
     def num_more_bytes(self) -> int:
         """That each row of a document takes beyond the plain ones, where its windows are shown once, as they are."""
-        labels = len(NO_LABELS) if self.with_labels else 0
-        return len(self._end(1.0, None)) + labels + (len(_repeat_column(0)) if self.with_repeat else 0)
+        return len(self._end(1.0, None)) + (len(_repeat_column(0)) if self.with_repeat else 0)
 
     def num_ids(self, windows: Windows) -> Indices:
         """Per window, without padding."""
@@ -157,7 +160,7 @@ class RowFormat(NamedTuple):
             escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
             sizes += escaped[ends] - escaped[starts] + len(_text_column(b""))
         if self.with_labels:
-            sizes += self._label_sizes(rows.labels)
+            sizes += self._label_sizes(rows.clean)
         if self.with_repeat:
             sizes += len(_repeat_column(0)) - 1 + (1 if rows.repeats is None else _num_digits(rows.repeats))
         return sizes
@@ -189,11 +192,11 @@ class RowFormat(NamedTuple):
         return _Constants(b'{"input_ids":[' + head, suffix, names, self._end(rows.weight, rows.variant))
 
     def _end(self, weight: float, variant: Variant | None) -> bytes:
-        """What is the same in all rows of a document."""
+        """What is the same in all rows of a document. No null: readers that guess types choke on a first one."""
         end = b',"weight":%b' % orjson.dumps(weight) if self.with_weight else b""
         if not self.with_variant:
             return end
-        kind, seed = (variant.kind, variant.seed) if variant is not None else (None, None)
+        kind, seed = (variant.kind, variant.seed) if variant is not None else ("", 0)
         return end + b',"variant":%b,"variant_seed":%b' % (orjson.dumps(kind), orjson.dumps(seed))
 
     def _extra_columns(self, rows: DocumentRows) -> list[bytes]:
@@ -208,8 +211,7 @@ class RowFormat(NamedTuple):
             repeats = [0] * len(extras) if rows.repeats is None else rows.repeats.tolist()
             extras = [extra + _repeat_column(repeat) for extra, repeat in zip(extras, repeats, strict=True)]
         if self.with_labels:
-            labels = self._label_columns(rows.labels) if rows.labels is not None else [NO_LABELS] * len(extras)
-            extras = [extra + own for extra, own in zip(extras, labels, strict=True)]
+            extras = [extra + own for extra, own in zip(extras, self._label_columns(rows.clean), strict=True)]
         return extras
 
     def _label_columns(self, labels: Labels) -> list[bytes]:
@@ -219,9 +221,7 @@ class RowFormat(NamedTuple):
         ranges = zip(*(edge.tolist() for edge in _id_ranges(labels.ids, labels.windows)), strict=True)
         return [b',"labels":[%b%b%b]' % (head, all_ids[at:to], suffix) for at, to in ranges]
 
-    def _label_sizes(self, labels: Labels | None) -> Indices | int:
-        if labels is None:
-            return len(NO_LABELS)
+    def _label_sizes(self, labels: Labels) -> Indices:
         at, to = _id_ranges(labels.ids, labels.windows)
         sizes: Indices = to - at + (len(b',"labels":[]') + sum(map(len, self._around())))
         return sizes

@@ -11,10 +11,10 @@ from functools import cache
 from importlib.resources import files
 
 from gristmill.shaping.variants.binding import Found, Place, Places
-from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import ERRORS, Parsed, captures
 from gristmill.shaping.variants.names import FreshNames, is_fit, words_of
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 
 MAX_ERRORS = 100
 """With more of them it is hardly the language it is said to be."""
