@@ -144,6 +144,17 @@ def test_a_check_believes_it(source, varied, tmp_path):
     assert verdict.status == "ok"
 
 
+def test_hugging_face_reads_it(varied, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    loaded = datasets.load_dataset(str(varied), cache_dir=str(tmp_path))
+    assert loaded["train"].num_rows == len(rows_of(varied))
+    assert loaded["train"].features["variant"].dtype == "string"
+    # Types are guessed from the first rows: a null there would break what comes later.
+    assert not any(None in row.values() for split in open_dataset(varied) for row in rows_of(varied, split))
+
+
 def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
     train = rows_of(varied)
     own = {(row["path"], row["start"]): row["input_ids"] for row in train if not row["variant"]}

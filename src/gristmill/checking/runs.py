@@ -81,9 +81,8 @@ def runs_of(rows: Iterable[Row], file: str, faults: Faults) -> list[Run]:
 def _key(row: Row) -> RunKey:
     fields = row.fields
     kind = fields.get("variant") or None
-    return RunKey(
-        fields["repo"], fields["path"], fields.get("repeat"), kind, fields.get("variant_seed") if kind else None
-    )
+    seed = fields.get("variant_seed") if kind else None
+    return RunKey(fields["repo"], fields["path"], fields.get("repeat"), kind, seed)
 
 
 class _GrowingRun:

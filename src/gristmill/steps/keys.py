@@ -10,6 +10,7 @@ import msgspec
 
 import gristmill
 from gristmill.config import Config
+from gristmill.records import VariantKind
 
 VERSIONED = (
     *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "pathspec", "rensa"),
@@ -31,11 +32,8 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
         [settings[section] for section in ("window", "rules", "secrets")],
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
-        [
-            *(settings["output"][name] for name in ("pad", "with_text")),
-            keeps_text,
-            "noise" in settings["variants"]["rates"],
-        ],
+        [settings["output"][name] for name in ("pad", "with_text")],
+        [keeps_text, VariantKind.NOISE in config.variants.rates],
         [config.duplicates.near != "keep", config.looks_for_spans],
     )
 
