@@ -7,7 +7,7 @@ from gristmill.shaping.variants.grammars import Parsed
 if TYPE_CHECKING:
     from tree_sitter import TreeCursor
 
-NUM_SAMPLES = 32
+NUM_SAMPLES = 16
 MAX_DEPTH = 500
 """Of a sampled node. Code written by people stays below 100."""
 MAX_IN_ERROR = 2000

@@ -5,8 +5,12 @@ with an example that doctest would run, and all of a file with a word in it that
 as __doc__, argparse or pydantic. What goes beyond that is what `python -OO` takes away.
 """
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import re2
 
 from gristmill.shaping.variants.edits import Edit, Span
 from gristmill.shaping.variants.grammars import Parsed, captures
@@ -33,7 +37,7 @@ QUERY = f"""
 
 def strip_docstrings(parsed: Parsed) -> list[Edit]:
     """In the order of the text: the lines of each, or `pass` in its place where a body would be left with nothing."""
-    if parsed.language != "python" or any(word in parsed.text for word in READERS):
+    if parsed.language != "python" or _readers().search(parsed.text):
         return []
     found = captures(parsed, QUERY)
     decorated = {node.start_byte for node in found.get("decorated", ())}
@@ -44,6 +48,14 @@ def strip_docstrings(parsed: Parsed) -> list[Edit]:
         if body.start_byte in ends and body.start_byte not in decorated
         for edit in _removal(parsed.text, body, Span(body.start_byte, ends[body.start_byte]))
     )
+
+
+@cache
+def _readers() -> Any:
+    """RE2, which reads the text once for all the words."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(b"|".join(map(re.escape, READERS)), options)
 
 
 def _removal(text: bytes, body: "Node", docstring: Span) -> Iterator[Edit]:
