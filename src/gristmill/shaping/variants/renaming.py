@@ -11,10 +11,10 @@ from functools import cache
 from importlib.resources import files
 
 from gristmill.shaping.variants.binding import Found, Place, Places
-from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import ERRORS, Parsed, captures
 from gristmill.shaping.variants.names import FreshNames, is_fit, words_of
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 
 MAX_ERRORS = 100
 """With more of them it is hardly the language it is said to be."""
@@ -86,7 +86,7 @@ def _has_escaped_names(parsed: Parsed, found: Found) -> bool:
 def _replaced(parsed: Parsed, places: Iterable[Place], fresh: FreshNames) -> bytes:
     text = parsed.text
     renamed: dict[bytes, bytes] = {}
-    pieces = []
+    pieces: list[bytes] = []
     done = 0
     for start, name, _ in places:
         new = renamed.get(name)
