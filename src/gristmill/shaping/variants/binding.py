@@ -114,8 +114,8 @@ class Places:
 
     def _end_of_declaration(self, start: int, scope: int) -> int:
         """Not of one around the scope: let a = |b| b + 1"""
-        declaration = self._declarations.around(start)
-        return declaration.end if declaration.start > self._scopes.ranges[scope].start else start
+        declared_at, minus_end, _ = self._declarations.around(start)
+        return -minus_end if declared_at > self._scopes.ranges[scope][0] else start
 
     def _pin(self) -> None:
         for kind in WORDS:
@@ -160,7 +160,11 @@ class Places:
                     yield word.start(), word[0].strip()
 
     def _ranges(self, kinds: Iterable[str]) -> list[Range]:
-        return [Range(node.start_byte, node.end_byte, kind) for kind in kinds for node in self._found.get(kind, ())]
+        return [
+            (node.start_byte, -node.end_byte, rank)
+            for rank, kind in enumerate(kinds)
+            for node in self._found.get(kind, ())
+        ]
 
 
 def _spread_kept(bindings: Iterable[Binding]) -> None:

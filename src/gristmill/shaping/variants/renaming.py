@@ -86,7 +86,7 @@ def _has_escaped_names(parsed: Parsed, found: Found) -> bool:
 def _replaced(parsed: Parsed, places: Iterable[Place], fresh: FreshNames) -> bytes:
     text = parsed.text
     renamed: dict[bytes, bytes] = {}
-    pieces = []
+    pieces: list[bytes] = []
     done = 0
     for start, name, _ in places:
         new = renamed.get(name)

@@ -5,7 +5,8 @@ All of it from ranges that a query captured; renaming.py says what the captures 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from operator import itemgetter
+from typing import TypeAlias
 
 MAX_DEPTH = 200
 """Scopes inside one another; every name is looked up through all of them."""
@@ -13,18 +14,14 @@ MAX_DEPTH = 200
 SCOPES = ("outside", "scope.class", "scope.wall", "scope.item", "scope.function", "scope.local", "scope")
 """Of two with the same range the first is around the other."""
 
-RANKS = {kind: rank for rank, kind in enumerate(SCOPES)}
-
 FUNCTIONS = ("scope.item", "scope.function")
 WALLS = ("scope.wall", "scope.item")
 WHOLE_FILE = 0
 """The scope around all others."""
 
 
-class Range(NamedTuple):
-    start: int
-    end: int
-    kind: str
+Range: TypeAlias = tuple[int, int, int]
+"""Start, -end and kind, by its place in SCOPES: when sorted, what is around others comes before them."""
 
 
 class Binding:
@@ -50,32 +47,31 @@ class Regions:
     """Ranges inside one another: which is the innermost at a place? 0 is the whole text."""
 
     def __init__(self, ranges: Iterable[Range], num_bytes: int) -> None:
-        inner = sorted(set(ranges), key=lambda one: (one.start, -one.end, RANKS.get(one.kind, 0)))
-        self.ranges = [Range(0, num_bytes + 1, "scope"), *inner]
-        self.parents: list[int] = []
+        self.ranges: list[Range] = [(0, -num_bytes - 1, len(SCOPES) - 1), *sorted(set(ranges))]
+        self.parents = [0]
         self.depth = 0
-        self._starts: list[int] = []
-        self._innermost: list[int] = []
-        self._nest()
+        self._starts = [0]
+        self._innermost = [0]
+        self._nest(num_bytes)
 
-    def _nest(self) -> None:
-        around: list[int] = []
-        for index, one in enumerate(self.ranges):
-            self._leave(around, one.start)
-            self.parents.append(around[-1] if around else 0)
+    def _nest(self, num_bytes: int) -> None:
+        around, ends = [0], [num_bytes + 1]
+        starts, innermost = self._starts, self._innermost
+        for index, (start, minus_end, _) in enumerate(self.ranges[1:], start=1):
+            while ends[-1] <= start:
+                starts.append(ends.pop())
+                around.pop()
+                innermost.append(around[-1])
+            self.parents.append(around[-1])
             around.append(index)
+            ends.append(-minus_end)
+            starts.append(start)
+            innermost.append(index)
             self.depth = max(self.depth, len(around))
-            self._enter(one.start, index)
-        self._leave(around, self.ranges[0].end)
-
-    def _leave(self, around: list[int], start: int) -> None:
-        while len(around) > 1 and self.ranges[around[-1]].end <= start:
-            end = self.ranges[around.pop()].end
-            self._enter(end, around[-1])
-
-    def _enter(self, start: int, index: int) -> None:
-        self._starts.append(start)
-        self._innermost.append(index)
+        while len(ends) > 1:
+            starts.append(ends.pop())
+            around.pop()
+            innermost.append(around[-1])
 
     def replace(self, others: Sequence[int]) -> None:
         """Another index for each."""
@@ -92,7 +88,7 @@ class Scopes:
     def __init__(self, ranges: Iterable[Range], num_bytes: int) -> None:
         self._regions = Regions(ranges, num_bytes)
         self.ranges = self._regions.ranges
-        self.kinds = [one.kind for one in self.ranges]
+        self.kinds = [SCOPES[rank] for _, _, rank in self.ranges]
         self.is_too_deep = self._regions.depth > MAX_DEPTH
         self.parents = self._resolve_outside()
         self.roots = self._find_roots()
@@ -121,8 +117,8 @@ class Scopes:
 
     def roots_touching(self, start: int, end: int) -> set[int]:
         """The outermost functions of which some part is in the range, or next to it."""
-        first = bisect_left(self.ranges, start, key=lambda one: one.start)
-        last = bisect_right(self.ranges, end, key=lambda one: one.start)
+        first = bisect_left(self.ranges, start, key=itemgetter(0))
+        last = bisect_right(self.ranges, end, key=itemgetter(0))
         return {self.roots[self.at(max(start - 1, 0))], self.roots[self.at(start)], *self.roots[first:last]}
 
     def function_of(self, scope: int) -> int:
