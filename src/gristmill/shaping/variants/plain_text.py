@@ -1,6 +1,6 @@
 """Texts that may be written differently: everybody counts their lines alike, and they do not read themselves."""
 
-from gristmill.shaping.variants.depth import is_too_deep
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.variants.grammars import Parsed
 
 LINE_SEPARATORS = (b"\0", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
@@ -20,7 +20,7 @@ def may_be_rewritten(parsed: Parsed) -> bool:
         return False
     return (
         _is_utf8(text)
-        and not is_too_deep(parsed)
+        and not is_hard_to_query(parsed)
         and not any(word in text for word in READS_ITSELF.get(parsed.language, ()))
     )
 
