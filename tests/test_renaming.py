@@ -165,6 +165,7 @@ CASES = {
         "unused may be used by a macro": "int f(V visit, void *arg) { VISIT(1); }",
         "argument of a macro": "int f(int a, int b1) { LIST_EACH(a, list, a); return b1 + b1; }",
         "fields": "int f(struct s *p1, int x1) { struct s v1 = { .x = x1 }; p1->x = v1.x; }",
+        "assert prints it": "int f(int a, int b1) { assert(a > 0); return b1 + b1; }",
         "labels": "int f(int a1) { if (a1) goto a; a: return a1; }",
         "extern": "int f(int a1) { extern int b; int c(int); return a1 + b + c(a1); }",
         "pragma": "int f(int a, int b1) {\n#pragma omp parallel private(a)\n b1 = a; return b1; }",

@@ -36,8 +36,9 @@
 (preproc_if condition: (_) @forbid)
 (preproc_elif condition: (_) @forbid)
 (preproc_defined (identifier) @forbid)
-((call_expression function: (identifier) @_macro arguments: (argument_list (identifier) @pin))
- (#match? @_macro "^[A-Z0-9_]+$|_of$|_entry|each|offsetof"))
+; It may print it, as assert does, or take it for that of a field.
+((call_expression function: (identifier) @_macro arguments: (_) @pin)
+ (#match? @_macro "^[A-Z0-9_]+$|assert$|_of$|_entry|each|offsetof"))
 (gnu_asm_expression) @pin
 (attribute_specifier) @pin
 (attribute_declaration) @pin
