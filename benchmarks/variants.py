@@ -18,13 +18,13 @@ from measure import GRISTMILL, STDLIB, machine, medians
 
 import gristmill
 from gristmill.intake.languages import language_of
-from gristmill.shaping.variants.commenting import vary_comments
+from gristmill.shaping.variants.commenting.vary_comments import vary_comments
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, Parsed, parse
 from gristmill.shaping.variants.infilling import Infiller
-from gristmill.shaping.variants.laying_out import lay_out_again
+from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
 from gristmill.shaping.variants.noising import Noise
-from gristmill.shaping.variants.renaming import rename
+from gristmill.shaping.variants.renaming.rename import rename
 
 MEGABYTES = 8
 """Of each language, at most."""

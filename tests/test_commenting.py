@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.shaping.variants.commenting import vary_comments
+from gristmill.shaping.variants.commenting.vary_comments import vary_comments
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
 

@@ -9,7 +9,7 @@ import pytest
 
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
-from gristmill.shaping.variants.laying_out import lay_out_again
+from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
 
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 NUM_SEEDS = 150

@@ -18,8 +18,8 @@ pytest.importorskip("tree_sitter")
 
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
-from gristmill.shaping.variants.names import FreshNames, is_fit, keywords, reserved, word_list, words_of
-from gristmill.shaping.variants.renaming import query_of, rename
+from gristmill.shaping.variants.renaming.names import FreshNames, is_fit, keywords, reserved, word_list, words_of
+from gristmill.shaping.variants.renaming.rename import query_of, rename
 
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
 

@@ -13,12 +13,12 @@ import pytest
 import chat_server as acts
 from chat_server import CHILD, KEY, PARENT, ChatServer, fails, says, sends
 from gristmill.errors import ConfigError, InputError, OutputError
-from gristmill.shaping.variants.answers import UnusableAnswerError, code_in, in_manner_of, why_refused
-from gristmill.shaping.variants.asking import MAX_FAILED_IN_A_ROW, seconds_to_wait
-from gristmill.shaping.variants.endpoint import Endpoint
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
-from gristmill.shaping.variants.rewriting import TASKS_PER_THREAD, Failure, Rewriter, RewriteTask, Rewritten
-from gristmill.shaping.variants.signatures import signatures_of
+from gristmill.shaping.variants.rewriting.answers import UnusableAnswerError, code_in, in_manner_of, why_refused
+from gristmill.shaping.variants.rewriting.asking import MAX_FAILED_IN_A_ROW, seconds_to_wait
+from gristmill.shaping.variants.rewriting.endpoint import Endpoint
+from gristmill.shaping.variants.rewriting.rewriter import TASKS_PER_THREAD, Failure, Rewriter, RewriteTask, Rewritten
+from gristmill.shaping.variants.rewriting.signatures import signatures_of
 
 
 @pytest.fixture(autouse=True)

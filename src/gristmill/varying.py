@@ -14,9 +14,9 @@ from gristmill.layout import write_atomically
 from gristmill.progress import Progress, Step
 from gristmill.records import FileKey, NoVariant, VariantKind, WhyNoVariant
 from gristmill.runners.runner import Runner, TaskFailed
-from gristmill.shaping.variants.endpoint import Endpoint
 from gristmill.shaping.variants.grammars import require_grammars
-from gristmill.shaping.variants.rewriting import Rewriter, RewriteTask, Rewritten
+from gristmill.shaping.variants.rewriting.endpoint import Endpoint
+from gristmill.shaping.variants.rewriting.rewriter import Rewriter, RewriteTask, Rewritten
 from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
@@ -66,9 +66,13 @@ def _vary_all(
     parts: dict[FileKey, str] = {}
     missing: list[NoVariant] = []
     seconds = context.config.run.task_seconds
+    # A grammar may run out of time or memory over a text that was made for that: never in this process.
+    is_alone = (lambda _: True) if runner.workers == 1 else None
     while waiting:
         failed: list[list[Chosen]] = []
-        for number, answer in runner.as_done(partial(vary, context), waiting, seconds_for=lambda _: seconds):
+        for number, answer in runner.as_done(
+            partial(vary, context), waiting, seconds_for=lambda _: seconds, is_alone=is_alone
+        ):
             task = waiting[number]
             if isinstance(answer, TaskFailed):
                 failed += [[one] for one in task] if len(task) > 1 else []

@@ -10,14 +10,15 @@ import numpy.typing as npt
 
 from gristmill.cleaning.secrets import find_secrets
 from gristmill.records import PreparedDocument, Range, Variant, VariantKind, WhyNoVariant
-from gristmill.shaping.variants.answers import why_refused
-from gristmill.shaping.variants.commenting import vary_comments
+from gristmill.shaping.variants.commenting.vary_comments import vary_comments
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import Parsed, parse
 from gristmill.shaping.variants.infilling import Infiller
-from gristmill.shaping.variants.laying_out import lay_out_again
+from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
 from gristmill.shaping.variants.noising import Noise
-from gristmill.shaping.variants.renaming import rename
+from gristmill.shaping.variants.renaming.rename import rename
+from gristmill.shaping.variants.rewriting.answers import why_refused
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.windows import cut
 from gristmill.steps.blocks import Block
 from gristmill.steps.context import Context
@@ -71,7 +72,8 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
                 yield kind, _infilled(source, seed)
             case _:
                 parsed = parsed or parse(text, document.language)
-                other = _other_text(kind, parsed, seed, chosen.answer)
+                is_hard = is_hard_to_query(parsed)
+                other = WhyNoVariant.NOTHING_TO_VARY if is_hard else _other_text(kind, parsed, seed, chosen.answer)
                 yield kind, _encoded(context, Variant(kind, seed), other) if isinstance(other, bytes) else other
 
 

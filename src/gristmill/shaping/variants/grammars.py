@@ -53,7 +53,7 @@ def parse(text: bytes, language: str) -> Parsed:
 
 
 def captures(parsed: Parsed, query: str) -> dict[str, list["Node"]]:
-    """By the names in the query, in the order of the text."""
+    """By the names in the query, in no order."""
     from tree_sitter import QueryCursor  # noqa: PLC0415 - an extra
 
     return QueryCursor(_query(parsed.language, query)).captures(parsed.tree.root_node)

@@ -1,7 +1,7 @@
 """Texts that may be written differently: everybody counts their lines alike, and they do not read themselves."""
 
-from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.variants.grammars import Parsed
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 
 LINE_SEPARATORS = (b"\0", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 """NUL, U+2028 and U+2029: what follows them is a new line or the end to some readers and not to others."""

@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import msgspec
 
-from gristmill.shaping.variants.exchanging import Fault, NoAnswerError
 from gristmill.shaping.variants.grammars import Parsed, is_parsable, parse
+from gristmill.shaping.variants.rewriting.exchanging import Fault, NoAnswerError
+from gristmill.shaping.variants.treeshape import is_hard_to_query
 
 Shape = TypeVar("Shape")
 
@@ -115,7 +116,10 @@ def why_refused(parent: Parsed, answer: bytes) -> str | None:
         return "it is its parent again, but for white space"
     if not len(parent.text) <= MAX_GROWTH * len(answer) <= MAX_GROWTH * MAX_GROWTH * len(parent.text):
         return f"it has {len(answer)} bytes, its parent {len(parent.text)}"
-    num_errors, num_allowed = parse(answer, parent.language).num_errors, parent.num_errors
+    parsed = parse(answer, parent.language)
+    if is_hard_to_query(parsed):
+        return "it is too deep to be checked"
+    num_errors, num_allowed = parsed.num_errors, parent.num_errors
     if num_errors > num_allowed:
         return f"it has {num_errors} syntax errors, its parent {num_allowed}"
     return None

@@ -8,9 +8,9 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from gristmill.errors import InputError
-from gristmill.shaping.variants.answers import Reply, listed_models, read_reply
-from gristmill.shaping.variants.endpoint import COMPLETIONS, MODELS, Endpoint
-from gristmill.shaping.variants.exchanging import Fault, NoAnswerError, StoppedError, exchange
+from gristmill.shaping.variants.rewriting.answers import Reply, listed_models, read_reply
+from gristmill.shaping.variants.rewriting.endpoint import COMPLETIONS, MODELS, Endpoint
+from gristmill.shaping.variants.rewriting.exchanging import Fault, NoAnswerError, StoppedError, exchange
 
 FIRST_WAIT_SECONDS = 0.5
 MAX_WAIT_SECONDS = 30.0

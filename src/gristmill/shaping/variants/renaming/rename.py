@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from gristmill.shaping.variants.binding import Found, Place, Places
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import ERRORS, Parsed, captures
-from gristmill.shaping.variants.names import FreshNames, is_fit, words_of
+from gristmill.shaping.variants.renaming.binding import Found, Place, Places
+from gristmill.shaping.variants.renaming.names import FreshNames, is_fit, words_of
 from gristmill.shaping.variants.treeshape import is_hard_to_query
 
 MAX_ERRORS = 100

@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from gristmill.shaping.variants.grammars import Parsed
-from gristmill.shaping.variants.scopes import SCOPES, WHOLE_FILE, Binding, Range, Regions, Scopes
+from gristmill.shaping.variants.renaming.scopes import SCOPES, WHOLE_FILE, Binding, Range, Regions, Scopes
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -9,13 +9,13 @@ Chosen by the dice for a file as a whole, so that it is as consistent as before:
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from gristmill.shaping.variants.blank_lines import Spacing, possible_spacings, space_again
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import Parsed
-from gristmill.shaping.variants.indents import UNITS, indent_again, indents_of, is_mixed, prefixes_of
-from gristmill.shaping.variants.page_lines import lines_of
+from gristmill.shaping.variants.laying_out.blank_lines import Spacing, possible_spacings, space_again
+from gristmill.shaping.variants.laying_out.indents import UNITS, indent_again, indents_of, is_mixed, prefixes_of
+from gristmill.shaping.variants.laying_out.page_lines import lines_of
+from gristmill.shaping.variants.laying_out.quotes import find_quotes, quote_again
 from gristmill.shaping.variants.plain_text import may_be_rewritten
-from gristmill.shaping.variants.quotes import find_quotes, quote_again
 
 Choice = TypeVar("Choice")
 

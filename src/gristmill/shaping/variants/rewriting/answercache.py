@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gristmill.layout import write_atomically
-from gristmill.shaping.variants.answers import Reply
+from gristmill.shaping.variants.rewriting.answers import Reply
 
 VERSION = b"gristmill answer 1\n"
 MAX_FILE_BYTES = 64 << 20

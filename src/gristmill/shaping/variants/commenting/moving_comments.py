@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from typing import NamedTuple
 
-from gristmill.shaping.variants.comments import Comments
+from gristmill.shaping.variants.commenting.comments import Comments
 from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.edits import Edit, Span
 from gristmill.shaping.variants.grammars import Parsed

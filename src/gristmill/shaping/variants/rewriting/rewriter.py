@@ -20,14 +20,14 @@ from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
 from gristmill.errors import OutputError
-from gristmill.shaping.variants.answercache import AnswerCache
-from gristmill.shaping.variants.answers import UnusableAnswerError, code_in, in_manner_of, usable_text
-from gristmill.shaping.variants.asking import Asking, encoded_request
-from gristmill.shaping.variants.endpoint import Endpoint
-from gristmill.shaping.variants.exchanging import NoAnswerError
 from gristmill.shaping.variants.grammars import is_parsable, parse
-from gristmill.shaping.variants.prompts import description_prompt, implementation_prompt, paraphrase_prompt
-from gristmill.shaping.variants.signatures import signatures_of
+from gristmill.shaping.variants.rewriting.answercache import AnswerCache
+from gristmill.shaping.variants.rewriting.answers import UnusableAnswerError, code_in, in_manner_of, usable_text
+from gristmill.shaping.variants.rewriting.asking import Asking, encoded_request
+from gristmill.shaping.variants.rewriting.endpoint import Endpoint
+from gristmill.shaping.variants.rewriting.exchanging import NoAnswerError
+from gristmill.shaping.variants.rewriting.prompts import description_prompt, implementation_prompt, paraphrase_prompt
+from gristmill.shaping.variants.rewriting.signatures import signatures_of
 
 Way = Literal["paraphrase", "back_translation"]
 

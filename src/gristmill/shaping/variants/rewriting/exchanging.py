@@ -17,7 +17,7 @@ from socket import gaierror, socket
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, urlsplit
 
-from gristmill.shaping.variants.endpoint import Endpoint
+from gristmill.shaping.variants.rewriting.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

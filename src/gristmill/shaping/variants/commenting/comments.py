@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import accumulate, islice
 from typing import NamedTuple
 
-from gristmill.shaping.variants.directives import ALL_OF_A_FILE, LICENSE, OF_A_RUN, directives_of
+from gristmill.shaping.variants.commenting.directives import ALL_OF_A_FILE, LICENSE, OF_A_RUN, directives_of
 from gristmill.shaping.variants.edits import Span
 from gristmill.shaping.variants.grammars import Parsed, captures
 from gristmill.shaping.variants.plain_text import goes_on

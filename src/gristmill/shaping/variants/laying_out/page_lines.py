@@ -4,7 +4,7 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
-from gristmill.shaping.variants.comments import HAS_CONTINUATIONS, HAS_PREPROCESSOR
+from gristmill.shaping.variants.commenting.comments import HAS_CONTINUATIONS, HAS_PREPROCESSOR
 from gristmill.shaping.variants.edits import Span
 from gristmill.shaping.variants.grammars import Parsed
 from gristmill.shaping.variants.long_tokens import COMMENTS, STRINGS, long_tokens

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import Enum
 from itertools import groupby
 
-from gristmill.shaping.variants.page_lines import FREE, Lines
+from gristmill.shaping.variants.laying_out.page_lines import FREE, Lines
 
 CLOSING = (b"}", b")", b"]")
 BLANKS = (b" ", b"\t")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gristmill.shaping.variants.grammars import Parsed, captures
-from gristmill.shaping.variants.page_lines import FREE, FROZEN, Lines
+from gristmill.shaping.variants.laying_out.page_lines import FREE, FROZEN, Lines
 
 TAB = b"\t"
 UNITS = (b"  ", b"    ", b"        ", TAB)
