@@ -18,8 +18,8 @@ from measure import GRISTMILL, STDLIB, machine, medians
 
 import gristmill
 from gristmill.intake.languages import language_of
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.vary_comments import vary_comments
-from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, Parsed, parse
 from gristmill.shaping.variants.infilling import Infiller
 from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again

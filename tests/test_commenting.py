@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.vary_comments import vary_comments
-from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
 
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))

@@ -1,12 +1,13 @@
 """Builds with a size or weights: what was asked for, what came of it, and that a check believes it."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
 
 from builds import everything, files_table, make, refusal, run
-from gristmill import OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset, plan
+from gristmill import ConfigError, OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset, plan
 from gristmill.config import Config
 from gristmill.configuring import load_config
 
@@ -104,7 +105,7 @@ def test_a_weight_multiplies_the_natural_share_of_tokens_in_train_alone(source, 
     for split in ("validation", "test"):
         plain = [{**row, "repeat": 0} for row in rows_of(natural, split)]
         assert rows_of(out, split) == plain
-    groups = manifest.sampling.groups
+    groups = {one.name: one for one in manifest.sampling.groups}
     assert groups["src/**"].realised_share == pytest.approx(after["src"], abs=1e-6)
     assert groups["src/**"].requested_share == pytest.approx(weighed["src"] / sum(weighed.values()), abs=1e-6)
     assert check(out, [str(source)]).ok
@@ -122,7 +123,7 @@ def test_within_an_epoch_no_window_comes_twice_and_repeats_are_counted(source, n
         assert {repeat for name, at, repeat in keys if (name, at) == (path, start)} == set(range(count))
     small = [count for (path, _), count in times.items() if path.startswith("small/")]
     assert set(small) == {3}
-    assert max(row["repeat"] for row in rows) == manifest.sampling.groups["small/**"].largest_repeat == 2
+    assert max(row["repeat"] for row in rows) == manifest.sampling.groups[0].largest_repeat == 2
     assert all(row["fresh"] == 0 for row in rows if row["repeat"])
     said = [warning for warning in manifest.warnings if warning.startswith("small/**")]
     assert len(said) == 1
@@ -157,7 +158,7 @@ def test_weights_only_writes_what_a_trainer_draws_by(source, natural, tmp_path):
     drawn = Counter()
     for row in rows:
         drawn[row["path"].split("/")[0]] += row["weight"] * (len(row["input_ids"]) - 2)
-    assert shares(drawn)["src"] == pytest.approx(manifest.sampling.groups["src/**"].requested_share, abs=1e-5)
+    assert shares(drawn)["src"] == pytest.approx(manifest.sampling.groups[0].requested_share, abs=1e-5)
     assert sum(row["weight"] for row in rows) == pytest.approx(len(rows), rel=1e-4)
     assert {row["weight"] for row in rows_of(out, "test")} == {1.0}
     assert check(out, [str(source)]).ok
@@ -198,7 +199,8 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
         (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws nothing"),
         (["--max-windows", "0"], "at least 1"),
         (["--max-windows", "5", "--target-windows", "5"], "use one of them"),
-        (["--max-epochs", "0.5"], "from 1 to"),
+        (["--max-epochs", "0"], "at least 1"),
+        (["--max-epochs", "1.5"], "invalid int value"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
@@ -215,7 +217,7 @@ def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
     assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "largest repeat"))
     assert "small/** has" in done.stderr
     summary = json.loads(run("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
-    assert summary["sampling"]["groups"]["source"]["weight"] == 2
+    assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
 
 
 def test_a_plan_reckons_with_the_size_that_is_asked_for(source, natural):
@@ -226,3 +228,33 @@ def test_a_plan_reckons_with_the_size_that_is_asked_for(source, natural):
     many = plan(Config(sources=[str(source)], out="unused", sampling=SamplingConfig(target_windows=10**6)))
     assert many.taken.train_windows == 4 * everywhere["train"]
     assert plan(Config(sources=[str(source)], out="unused")).taken is None
+
+
+def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
+    done = run("build", source, "--out", tmp_path / "out", "--max-windows", 30)
+    assert re.search(r"sample   30 of \d+ windows", done.stdout)
+    assert "weights for train" not in done.stdout
+
+
+def test_a_pattern_that_is_called_like_a_group_of_the_preset_is_another(source, tmp_path):
+    sampling = SamplingConfig(preset="code", weights={"code:source": 3, "docs": 2})
+    manifest = make(source, tmp_path / "out", sampling=sampling)
+    assert sum(one.files for one in manifest.sampling.groups) == manifest.splits["train"].files
+    assert sum(one.realised_share for one in manifest.sampling.groups) == pytest.approx(1, abs=1e-5)
+    assert not [warning for warning in manifest.warnings if "fewer" in warning]
+    assert check(tmp_path / "out").ok
+
+
+def test_where_all_weighs_nothing_the_reason_is_told(source, tmp_path):
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(weights={"**": 0}))
+    assert any("every file of it weighs 0" in warning for warning in manifest.warnings)
+    assert check(tmp_path / "out").ok
+    with pytest.raises(ConfigError, match="no window is left to show"):
+        make(source, tmp_path / "none", sampling=SamplingConfig(weights={"**": 0}), split=SplitConfig(shares="100/0/0"))
+
+
+def test_a_size_for_a_train_that_is_empty_is_told(source, tmp_path):
+    sampling = SamplingConfig(target_windows=100)
+    manifest = make(source, tmp_path / "out", sampling=sampling, split=SplitConfig(shares="0/50/50"))
+    assert any("(100 fewer): no file is in train" in warning for warning in manifest.warnings)
+    assert check(tmp_path / "out").ok

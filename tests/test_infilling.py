@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill import load_tokenizer
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.infilling import Infiller
 from gristmill.tokenizing.sentinels import FIM_NAMES, fim_ids
 

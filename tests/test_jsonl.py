@@ -72,10 +72,8 @@ def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
         assert (row["start"], row["fresh"]) == (start, rows.windows.fresh[index])
         assert list(row) == row_format.columns
         assert None not in row.values()
-        clean = rows.clean.ids[start:end].tolist()
-        assert row.get("labels", []) == (
-            [*row_format.prefix, *clean, *row_format.suffix] if row_format.with_labels else []
-        )
+        clean = [*row_format.prefix, *rows.clean.ids[start:end].tolist(), *row_format.suffix] + [-100] * padding
+        assert row.get("labels", clean) == clean
         assert row.get("repeat", 0) == (
             rows.repeats[index] if row_format.with_repeat and rows.repeats is not None else 0
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
 from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
 

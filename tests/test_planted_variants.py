@@ -182,3 +182,68 @@ def test_repeats_of_a_file_that_is_said_to_be_shown_once_are_found(planted):
     file = planted.file_of(repeated(planted))
     file["draw"] = None
     assert "windows" in planted.check()
+
+
+def test_a_hidden_copy_that_is_called_a_variant_is_found(planted):
+    row = first(planted, variant="rename")
+    table = row_of(planted, row, "rename")
+    table["text_sha256"] = planted.file_of(row)["text_sha256"]
+    assert "variants" in planted.check()
+
+
+def test_the_files_own_rows_under_the_name_of_a_variant_are_found(planted):
+    rows = planted.rows["train"]
+    chosen = first(planted, variant="rename")
+    own = [row for row in rows if (row["path"], row["repo"]) == (chosen["path"], chosen["repo"])]
+    clean = {row["start"]: row for row in own if not row["variant"]}
+    for row in own:
+        if row["variant"] == "rename" and row["start"] in clean:
+            row["input_ids"] = row["labels"] = clean[row["start"]]["input_ids"]
+    assert "variants" in planted.check()
+
+
+def test_a_held_out_file_that_is_shown_twice_is_found(planted):
+    row = planted.rows["test"][0]
+    planted.file_of(row)["draw"] = [2, 0]
+    assert "held out, and shown 2 times" in str(planted.check()["windows"])
+
+
+def test_more_epochs_than_were_allowed_are_found(planted):
+    planted.manifest["settings"]["sampling"]["max_epochs"] = 1
+    assert "max_epochs is 1" in str(planted.check()["windows"])
+
+
+def test_windows_that_another_seed_would_draw_are_found(planted):
+    planted.manifest["settings"]["sampling"]["seed"] = 99
+    assert "is drawn" in str(planted.check())
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("variants", "made", 999),
+        ("variants", "windows", 1),
+        ("variants", "chosen", 0),
+        ("variants", "missing", {"more_errors": 3}),
+        ("epochs", "effective", 50.0),
+        ("sampling", "windows", {"train": 1, "validation": 1, "test": 1}),
+    ],
+)
+def test_what_the_manifest_tells_wrong_is_found(planted, section, name, value):
+    facts = planted.manifest[section]
+    facts = facts["rename"] if section == "variants" else facts
+    facts[name] = value
+    assert "files_table" in planted.check()
+
+
+def test_shares_that_do_not_add_up_are_found(planted):
+    planted.manifest["sampling"]["groups"][0]["realised_share"] += 0.3
+    assert "files_table" in planted.check()
+
+
+def test_a_reason_that_is_gone_is_found(planted):
+    for file in planted.files:
+        file["variants"] = [row for row in file["variants"] if row["missing"] is None]
+    is_any = any(facts["missing"] for facts in planted.manifest["variants"].values())
+    assert ("files_table" in planted.check()) == is_any
+    assert is_any

@@ -16,7 +16,7 @@ from sdists import SDISTS, outcomes
 
 pytest.importorskip("tree_sitter")
 
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
 from gristmill.shaping.variants.renaming.names import FreshNames, is_fit, keywords, reserved, word_list, words_of
 from gristmill.shaping.variants.renaming.rename import query_of, rename

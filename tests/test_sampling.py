@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.records import Draw
-from gristmill.shaping.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of, luck, shown
+from gristmill.shaping.chance import luck
+from gristmill.shaping.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of, shown
 from gristmill.shaping.windows import WindowShape, cut
 
 SHAPE = WindowShape(510, 256, "keep", 32)

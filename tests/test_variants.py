@@ -1,7 +1,6 @@
 """Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from chat_server import PARENT, ChatServer, fails, says
 from gristmill import (
     Config,
     DuplicatesConfig,
-    OutputError,
+    OutputConfig,
     RewriteConfig,
     RunConfig,
     SamplingConfig,
@@ -31,8 +30,7 @@ from gristmill import (
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.rebuilding import against_clean
-from gristmill.records import VariantKind
-from gristmill.steps.make_variants import BY_GRAMMAR
+from tokenizers_made_here import unigram, word_piece
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
 
@@ -209,6 +207,53 @@ def test_a_rate_is_a_share_of_the_files(source, tmp_path):
     assert make(source, tmp_path / "none", variants=VariantsConfig(rates={"noise": 0.0})).variants == {}
 
 
+@pytest.mark.parametrize("setting", [{"noise_mask": 0.6}, {"noise_span": 9.0}, {"noise_delete": 0.4}, {"seed": 9}])
+def test_a_setting_that_is_changed_changes_what_was_made_before(source, tmp_path, setting):
+    first = VariantsConfig(rates={"noise": 1.0})
+    second = VariantsConfig(rates={"noise": 1.0}, **setting)
+    for out, variants in (("one", first), ("one", second), ("two", second)):
+        make(source, tmp_path / out, variants=variants, split=SplitConfig(fresh=True))
+    assert everything(tmp_path / "one")[0] == everything(tmp_path / "two")[0]
+
+
+@pytest.mark.parametrize(
+    "output", [{"with_text": True}, {"pad": True}, {"pad": True, "with_text": True, "compress": "zstd"}]
+)
+def test_a_check_believes_it_with_every_column(source, tokenizer, tmp_path, output):
+    make(
+        source, tmp_path / "out", tokenizer=tokenizer, variants=VariantsConfig(rates=ALL), output=OutputConfig(**output)
+    )
+    report = check(tmp_path / "out", [str(source)])
+    assert report.ok, report
+    if "pad" in output:
+        lengths = {(len(row["input_ids"]), len(row["labels"])) for row in rows_of(tmp_path / "out")}
+        assert lengths == {(512, 512)}
+
+
+@pytest.mark.parametrize("made", [word_piece, unigram])
+def test_a_tokenizer_that_does_not_give_the_text_back_has_variants_too(source, tmp_path, made):
+    (tmp_path / "tokenizer.json").write_text(made())
+    tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
+    rates = {"rename": 1.0, "noise": 1.0}
+    manifest = make(source, tmp_path / "out", tokenizer=tokenizer, variants=VariantsConfig(rates=rates))
+    assert manifest.variants["rename"].made > 3
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_padded_rows_of_a_reader_have_padded_labels(varied):
+    row = next(iter(open_dataset(varied)["train"].padded()))
+    assert len(row["labels"]) == len(row["input_ids"]) == 512
+
+
+def test_a_share_counts_the_variants_too(source, tmp_path):
+    sampling = SamplingConfig(weights={"**/a*.py": 3.0})
+    manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
+    counts = Counter()
+    for row in rows_of(tmp_path / "out"):
+        counts[row["path"].startswith("a")] += len(row["input_ids"]) - 2
+    assert manifest.sampling.groups[0].realised_share == pytest.approx(counts[True] / counts.total(), abs=1e-6)
+
+
 def test_a_sample_has_variants_in_proportion(source, tmp_path):
     sampling = SamplingConfig(max_windows=60)
     manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
@@ -274,7 +319,10 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_p
         (["--variants", "rename=2"], "from 0 to 1"),
         (["--variants", "rename=many"], "KIND=RATE"),
         (["--variants", "rewrite"], "--rewrite-endpoint"),
-        (["--rewrite-endpoint", "http://localhost:1/v1"], "--variants rewrite"),
+        (
+            ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
+            "only redacted",
+        ),
         (["--variants", "rewrite", "--rewrite-endpoint", "ftp://x"], "http"),
     ],
 )
@@ -318,15 +366,31 @@ def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_pa
     assert everything(tmp_path / "out") == everything(varied)
 
 
-def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path, monkeypatch):
-    def deadly(parsed, dice):
-        return os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\n"
+DEADLY = """
+import os, sys
+from gristmill import Config, RunConfig, SplitConfig, VariantsConfig, build
 
-    monkeypatch.setitem(BY_GRAMMAR, VariantKind.RENAME, deadly)
-    config = {"variants": VariantsConfig(rates={"rename": 1.0}), "split": SplitConfig(shares="100/0/0")}
-    with pytest.raises(OutputError, match=r"project/calendar.py could not be varied: its worker died"):
-        make(source, tmp_path / "out", **config, run=RunConfig(workers=2))
-    manifest = make(source, tmp_path / "out", **config, run=RunConfig(workers=2, skip_failed=True))
+BY_GRAMMAR[VariantKind.RENAME] = (
+    lambda parsed, dice: os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\\n"
+)
+source, out, workers, skips = sys.argv[1:]
+build(Config(
+    sources=[source], out=out, variants=VariantsConfig(rates={"rename": 1.0}), split=SplitConfig(shares="100/0/0"),
+    run=RunConfig(workers=int(workers), skip_failed=skips == "yes"),
+))
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path, workers):
+    def built(skips):
+        words = [sys.executable, "-c", DEADLY, source, tmp_path / "out", str(workers), skips]
+        return subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+
+    done = built("no")
+    assert "project/calendar.py could not be varied: its worker died" in done.stderr.splitlines()[-1]
+    assert built("yes").returncode == 0
+    manifest = open_dataset(tmp_path / "out").manifest
     assert manifest.variants["rename"].missing == {"failed": 1, "language_not_known": 1}
     assert manifest.variants["rename"].made == manifest.splits["train"].files - 2
     (told,) = files_table(tmp_path / "out")["calendar.py"]["variants"]

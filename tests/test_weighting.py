@@ -22,8 +22,8 @@ from gristmill.shaping.weighting import OTHERS, rule_for, rules_of
 )
 def test_the_preset_knows_source_from_tests_from_docs(path, language, group):
     rules = rules_of(SamplingConfig(preset="code"))
-    assert rule_for(rules, "repo", path, language).group == group
-    weights = {rule.group: rule.weight for rule in rules}
+    assert rule_for(rules, "repo", path, language).group == f"code:{group}"
+    weights = {rule.group.removeprefix("code:"): rule.weight for rule in rules}
     assert weights["source"] > weights["tests"] > weights["docs"]
 
 
@@ -46,4 +46,4 @@ def test_of_several_that_match_the_last_counts():
 def test_what_is_said_by_hand_comes_before_a_preset():
     rules = rules_of(SamplingConfig(preset="code", weights={"src/core/**": 9}))
     assert rule_for(rules, "repo", "src/core/a.py", "python").weight == 9
-    assert rule_for(rules, "repo", "src/b.py", "python").group == "source"
+    assert rule_for(rules, "repo", "src/b.py", "python").group == "code:source"

@@ -35,10 +35,10 @@ COLUMN_TEXTS = {
     "start": "which of the file's tokens the window's first content token is, counted from 0",
     "fresh": "how many of the window's tokens no earlier window of the file has shown: its last `fresh` ones",
     "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
-    "labels": "with `--variants noise`: the clean window, without padding; of a noise row the one that its ids were made "
+    "labels": "with `--variants noise`: the clean window, padded with -100; of a noise row the one its ids were made "
     "from, else its ids themselves",
     "repeat": "with weights or `--target-windows`: how often the window has been shown before, from 0",
-    "weight": "with `--weights-only`: how often the row should be drawn, 1 on average",
+    "weight": "with `--weights-only`: how often the row should be drawn; 1 on average, unless --max-epochs forbids",
     "variant": "with `--variants`: which kind, or empty for the file itself; `path` and `repo` are the file's",
     "variant_seed": "with it and the file's text the same variant comes out again; 0 for the file itself",
     "text": "with `--with-text`: the window's text; a character that two windows would share is whole in the first",
@@ -63,8 +63,7 @@ FILES_COLUMNS = {
     "tokens": "of the whole file, after redaction and before any cut",
     "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
     "windows": "how many rows it has, variants apart",
-    "draw": "with a sample or weights: `[passes, extra]`, all its windows so often, so many of them once more; null: each "
-    "once",
+    "draw": "with a sample or weights: `[passes, extra]`, all its windows so often, so many of them once more; or null",
     "left_tokens": "how many of its tokens no row shows, as the windows that would were not drawn",
     "weight": "of its rows, with `--weights-only`; else 1",
     "variants": "per variant it was chosen for its `kind`, `seed`, `tokens`, `windows`, `draw` and `text_sha256`; or "

@@ -232,15 +232,15 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_windows: int | None = None
-    """Of all splits together: where there are more, a sample in proportion, group by group."""
+    """Of all splits together: where there are more, a sample in proportion, group by group. Variants come on top."""
     preset: Literal["code"] | None = None
     """Weights by what a file is for: `code` is source 2, tests 1, docs and data 0.5."""
     weights: dict[str, float] = {}
     """By pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a source's top folder) or `repo:NAME`: how many
     times its natural share of train's tokens a group of files gets. Of several that match, the last counts."""
     target_windows: int | None = None
-    """Windows in train; default: as many as there are by nature."""
-    max_epochs: float = 4.0
+    """Windows in train; default: as many as there are by nature. Variants come on top."""
+    max_epochs: int = 4
     """No window is in train more often than this; what a small group cannot give, the others do."""
     weights_only: bool = False
     """Write each row's weight, for a trainer that samples, instead of drawing."""
@@ -252,8 +252,7 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("max_windows", "target_windows"):
             if getattr(self, name) is not None:
                 _at_least(1, f"sampling.{name}", getattr(self, name))
-        if not 1 <= self.max_epochs <= MOST_EPOCHS:
-            raise ConfigError(f"sampling.max_epochs must be from 1 to {MOST_EPOCHS}, got {self.max_epochs}.")
+        _at_least(1, "sampling.max_epochs", self.max_epochs, most=MOST_EPOCHS)
         for group, weight in self.weights.items():
             if not 0 <= weight <= MOST_WEIGHT:
                 raise ConfigError(f"the weight of {group!r} must be from 0 to {MOST_WEIGHT}, got {weight}.")
@@ -390,9 +389,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
-        if (VariantKind.REWRITE in self.variants.rates) != (self.rewrite.endpoint is not None):
-            raise ConfigError("--variants rewrite and --rewrite-endpoint URL go together: name both, or neither.")
-        if self.rewrite.endpoint is not None and self.secrets.action == "keep":
+        is_rewriting = VariantKind.REWRITE in self.variants.rates
+        if is_rewriting and self.rewrite.endpoint is None:
+            raise ConfigError(
+                "--variants rewrite needs the model's endpoint. Try --rewrite-endpoint http://localhost:8000/v1."
+            )
+        if is_rewriting and self.secrets.action == "keep":
             raise ConfigError("--variants rewrite sends only redacted texts: it does not go with --secrets keep.")
 
     @property

@@ -22,6 +22,8 @@ from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
 
 Row = dict[str, Any]
+IGNORED_LABEL = -100
+"""What loss functions leave out: in the place of padding among labels."""
 
 
 class _RowFile(Protocol):
@@ -128,6 +130,8 @@ class Rows:
                 missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
                 row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
                 row["input_ids"] = row["input_ids"] + [self._manifest.tokenizer.pad_id] * missing
+                if "labels" in row:
+                    row["labels"] += [IGNORED_LABEL] * (len(row["input_ids"]) - len(row["labels"]))
         except (orjson.JSONDecodeError, LookupError, TypeError) as error:
             raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
         return row

@@ -280,7 +280,8 @@ def _draw_lines(file: FileRow) -> list[str]:
     if file.draw is not None:
         passes, extra = file.draw
         left = f"; {file.left_tokens:,} tokens are in none" if file.left_tokens else ""
-        lines.append(f"all its windows {passes} times, and {extra:,} of them once more{left}")
+        more = f", and {extra:,} of them once more" if extra else ""
+        lines.append((f"all its windows {passes} times{more}" if passes else f"{extra:,} of its windows") + left)
     return [*lines, f"weight {file.weight:g}"] if file.weight not in {None, 1.0} else lines
 
 

@@ -48,6 +48,7 @@ from gristmill.steps.pieces import Task, tasks_of
 from gristmill.steps.prepare import Batch, prepare
 from gristmill.steps.reusing import StampLog
 from gristmill.steps.shape import ShapedPiece, shape
+from gristmill.steps.shares import sampling_facts
 from gristmill.workspace import Workspace
 
 LARGE_BYTES = 64 << 20
@@ -196,16 +197,19 @@ def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner
     with progress.phase("compare", unit="tasks") as step:
         map_tasks = step.counting(runner.map)
         decision, decontamination = decontaminate(context, decision, intake.benchmarks, map_tasks)
-        drawn, sampling = draw(context, decision.kept, map_tasks)
-    decision = msgspec.structs.replace(decision, kept=drawn)
+        drawing = draw(context, decision.kept, map_tasks)
+    decision = msgspec.structs.replace(decision, drops=[*not_allowed, *decision.drops])
+    if drawing is not None:
+        decision = msgspec.structs.replace(decision, kept=drawing.documents)
     if config.variants.rates:
         from gristmill.varying import with_variants  # noqa: PLC0415 - many builds do without, and it has much to load
 
         decision = with_variants(context, decision, intake.benchmarks, runner, progress)
-    drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
+    drops = [without_secrets(drop, config.secrets) for drop in decision.drops]
     decision = msgspec.structs.replace(decision, drops=drops)
     _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
     scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
+    sampling = sampling_facts(drawing, decision, config.sampling)
     return Judged(parts, decision, decontamination, scan_drops, renamed, sampling)
 
 

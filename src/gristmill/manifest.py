@@ -72,14 +72,16 @@ class Decontamination(msgspec.Struct, frozen=True, kw_only=True):
 class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of a group of train files that one weight holds for. Shares are of train's tokens, as its windows show them."""
 
+    name: str
     weight: float
     files: int
     natural_windows: int
     natural_share: float
     requested_share: float
     realised_share: float
+    """With its variants."""
     windows: int
-    """Rows, repeats included."""
+    """Rows, repeats included and variants not."""
     epochs: float
     """How often each of its windows is shown, on average."""
     largest_repeat: int
@@ -88,7 +90,10 @@ class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
 class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):
     natural_windows: dict[Split, int]
     wanted_windows: dict[Split, int]
-    groups: dict[str, WeightFacts]
+    windows: dict[Split, int]
+    """That came of it, variants apart."""
+    groups: list[WeightFacts]
+    """None where neither weights nor a size of train were asked for."""
 
 
 class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,7 +59,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--max-windows",
             "sampling.max_windows",
             "N",
-            "at most so many in all splits together: a sample in proportion, group by group",
+            "at most so many in all splits together, a sample in proportion, group by group; variants come on top",
             int,
             default="all there are",
         ),
@@ -82,7 +82,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--target-windows",
             "sampling.target_windows",
             "N",
-            "windows in train",
+            "windows in train, repeats included; variants come on top",
             int,
             default="as many as there are",
         ),
@@ -91,14 +91,14 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "sampling.max_epochs",
             "N",
             "how often a window may be in train, at most; what a small group cannot give, the others do",
-            float,
+            int,
         ),
         Option(
             "--weights-only", "sampling.weights_only", None, "write each row's weight instead of drawing by weights"
         ),
         Option("--sample-seed", "sampling.seed", "N", "decides which windows are drawn", int),
     ),
-    "real variations of train files, beside them (an extra: gristmill[variants])": (
+    "real variations of train files, beside them (all but noise and fim need gristmill[variants])": (
         Option(
             "--variants",
             "variants.rates",

@@ -88,14 +88,14 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
         return []
     if not facts.groups:
         natural = sum(facts.natural_windows.values())
-        return [f"sample   {sum(facts.wanted_windows.values()):,} of {natural:,} windows, each group in proportion"]
+        return [f"sample   {sum(facts.windows.values()):,} of {natural:,} windows, each group in proportion"]
     rows = [
         (
-            *(name, f"{group.weight:g}", f"{group.files:,}", f"{group.natural_share:.1%}"),
+            *(group.name, f"{group.weight:g}", f"{group.files:,}", f"{group.natural_share:.1%}"),
             *(f"{group.requested_share:.1%}", f"{group.realised_share:.1%}", f"{group.epochs:.2f}"),
             str(group.largest_repeat),
         )
-        for name, group in facts.groups.items()
+        for group in facts.groups
     ]
     headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
     told = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
@@ -122,10 +122,8 @@ def _epoch_lines(facts: EpochFacts | None) -> list[str]:
         return []
     varied = f" and {facts.varied:.2f} times varied, a variant being {facts.variant_worth:g} of a copy"
     shown = f"each token of train {facts.shown:.2f} times{varied if facts.varied else ''}"
-    return [
-        f"epochs   {facts.effective:.2f} in effect: {shown}",
-        f"         {facts.most:.2f} at most, in {printable(facts.most_in)}",
-    ]
+    most = [f"         {facts.most:.2f} at most, in {printable(facts.most_in)}"] if facts.most_in else []
+    return [f"epochs   {facts.effective:.2f} in effect: {shown}", *most]
 
 
 def _tail_line(num_tokens: int) -> list[str]:

@@ -36,6 +36,7 @@ from gristmill.checking.settings import Settings
 from gristmill.checking.sources import folders_by_repo
 from gristmill.checking.tables import FilesTable, check_groups, read_files_table
 from gristmill.checking.texts import Texts
+from gristmill.checking.told import check_told
 from gristmill.checking.variants import check_variants
 from gristmill.errors import DatasetError
 from gristmill.layout import CHECK, MANIFEST, write_atomically
@@ -105,9 +106,9 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     check_order(rows, faults)
     check_counts(table, manifest, faults)
     check_groups(table, faults)
-    drops_touched = settings.decontaminate == "drop"
-    num_tail_tokens = check_windows(rows, table, settings.shape, faults, drops_touched=drops_touched)
-    check_repeats(rows, table, faults)
+    num_tail_tokens = check_windows(rows, table, settings, faults)
+    check_repeats(rows, table, settings.sampling.max_epochs, faults)
+    check_told(rows, table, settings, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)
     num_variants = check_variants(rows, table, settings, faults)
     num_alike = check_duplicates(rows, faults)

@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gristmill.checking.draws import wrong_shares
 from gristmill.checking.result import Faults
 from gristmill.checking.runs import FRESH, KEY, NUM_IDS, ROW, START, Run, RunKey
+from gristmill.checking.settings import Settings
 from gristmill.checking.tables import FileKey, FilesTable, KeptFile
 from gristmill.checking.windows import (
+    Drawn,
     Expected,
     Shape,
     expected_windows,
@@ -87,8 +90,9 @@ def check_order(rows: Rows, faults: Faults) -> None:
         last[runs[0].split] = key
 
 
-def check_windows(rows: Rows, table: FilesTable, shape: Shape, faults: Faults, *, drops_touched: bool) -> int:
+def check_windows(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> int:
     """Each kept file's windows lie where they must; the tokens that --tail drop left out of them."""
+    shape, seed, drops_touched = settings.shape, settings.sampling.seed, settings.decontaminate == "drop"
     for key, runs in rows.by_file.items():
         copies = Counter(placed.run.key for placed in runs)
         for placed in runs:
@@ -98,7 +102,7 @@ def check_windows(rows: Rows, table: FilesTable, shape: Shape, faults: Faults, *
         for placed in runs:
             _add_if("fresh", wrong_fresh(placed.run.windows, is_again=placed.run.repeat > 0), placed, faults)
             if file is not None and copies[placed.run.key] == 1:
-                _check_run(placed, file, _expected(file, shape, drops_touched=drops_touched), faults)
+                _check_run(placed, file, _expected(file, shape, drops_touched=drops_touched), seed, faults)
     expected = (_expected(file, shape, drops_touched=drops_touched) for file in table.kept.values())
     return sum(one.num_tail_tokens_dropped for one in expected)
 
@@ -108,7 +112,7 @@ def _expected(file: KeptFile, shape: Shape, *, drops_touched: bool) -> Expected:
     return expected_windows(file.tokens, file.cuts, shape, drops_touched=is_dropping)
 
 
-def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, faults: Faults) -> None:
+def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, seed: int, faults: Faults) -> None:
     """All windows in the first `passes` runs of a file, as many as were drawn in the last."""
     windows = placed.run.windows
     passes, num_drawn = file.draw or (1, 0)
@@ -116,15 +120,18 @@ def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, faults: Fa
     if placed.run.repeat < passes:
         _add_if("windows", first_difference(windows, expected), placed, faults)
     else:
-        _add_if("windows", wrong_draw(windows, expected, num_drawn), placed, faults)
+        _add_if("windows", wrong_draw(windows, expected, Drawn(num_drawn, seed, file.key)), placed, faults)
     num_fresh, num_shown = int(windows[:, FRESH].sum()), file.shown_tokens - expected.num_tail_tokens_dropped
     if placed.run.repeat == 0 and num_fresh != num_shown:
         what = f"{num_fresh} fresh tokens in its rows, {num_shown} by its tokens, cut_tokens and left_tokens"
         faults.add("fresh", what, file=FILES, path=file.name)
 
 
-def check_repeats(rows: Rows, table: FilesTable, faults: Faults) -> None:
-    """A file's windows are there as often as it says, and again just as they were before."""
+def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults) -> None:
+    """A file's windows are there as often as it says and may be, and again just as they were before."""
+    for kept in table.kept.values():
+        for what in wrong_shares(kept, max_epochs):
+            faults.add("windows", what, file=FILES, path=kept.name)
     for key, runs in rows.by_file.items():
         file = table.kept.get(key)
         passes, num_drawn = (file and file.draw) or (1, 0)
@@ -132,6 +139,8 @@ def check_repeats(rows: Rows, table: FilesTable, faults: Faults) -> None:
         if file is not None and repeats != list(range(passes + (num_drawn > 0))):
             what = f"repeats {repeats}, of a file shown {passes} times and {num_drawn} windows"
             _add("windows", 0, what, runs[0], faults)
+        if file is not None and any(placed.run.key.weight not in {None, file.weight} for placed in runs):
+            _add("schema", 0, f"weight {runs[0].run.key.weight}, {FILES} has {file.weight:g}", runs[0], faults)
         ids_of = dict(runs[0].run.windows[:, [START, KEY]].tolist())
         for placed in runs[1:]:
             for index, (start, ids) in enumerate(placed.run.windows[:, [START, KEY]].tolist()):

@@ -75,7 +75,7 @@ def _rows(lines: list[bytes], rules: PartRules, faults: Faults) -> Iterator[Row]
     for at in range(0, len(lines), LINES_AT_ONCE):
         rows = read_rows(lines[at : at + LINES_AT_ONCE], at + 1, rules.rows, faults)
         if "text" in rules.rows.columns:
-            wrong_texts(rows, rules.rows.file, rules.spelling, faults)
+            wrong_texts(rows, rules.rows, rules.spelling, faults)
             secrets_in_column(rows, rules, faults)
         yield from rows
 

@@ -21,6 +21,8 @@ HEAD = b'{"input_ids":['
 TOO_LARGE = 99_999_999
 """Stands for an id of more than eight digits, or below zero: no vocabulary is as large."""
 LARGEST = 1 << 60
+IGNORED = -100
+"""In labels, in the place of padding."""
 KINDS = frozenset({"rename", "comments", "format", "rewrite", "noise", "fim"})
 REQUIRED = frozenset({"input_ids", "path", "repo", "language", "lines", "start", "fresh"})
 VALUE_SHOWN = 40
@@ -79,7 +81,10 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
 
 
 def _label_key(fields: Fields, ids: Ids, rules: RowRules, number: int, faults: Faults) -> int:
-    labels, num_prefix = fields["labels"], len(rules.prefix)
+    labels, num_prefix = clean_labels(fields), len(rules.prefix)
+    num_padded = rules.length - len(labels) if rules.pad_id is not None else 0
+    if fields["labels"] != labels + [IGNORED] * num_padded:
+        faults.add("schema", "labels padded otherwise", file=rules.file, row=number, path=path_of(fields))
     end = len(labels) - len(rules.suffix)
     if (*labels[:num_prefix], *labels[max(end, 0) :]) != (*rules.prefix, *rules.suffix):
         faults.add("special_tokens", "labels without them", file=rules.file, row=number, path=path_of(fields))
@@ -89,6 +94,11 @@ def _label_key(fields: Fields, ids: Ids, rules: RowRules, number: int, faults: F
         faults.add("ids", what, file=rules.file, row=number, path=path_of(fields))
         content = []
     return key_of_ids(np.array(content, ids.dtype))
+
+
+def clean_labels(fields: Fields) -> list[int]:
+    """Without what stands in the place of padding."""
+    return [one for one in fields["labels"] if one != IGNORED]
 
 
 def _taken_apart(lines: Sequence[bytes]) -> _Lines:
@@ -183,7 +193,7 @@ def _is_kind(value: Any) -> bool:
 
 
 def _are_labels(value: Any) -> bool:
-    return type(value) is list and all(map(_is_count, value))
+    return type(value) is list and all(_is_count(one) or one == IGNORED for one in value)
 
 
 IS_RIGHT: Mapping[str, Callable[[Any], bool]] = {

@@ -26,10 +26,15 @@ class RunKey(NamedTuple):
     repeat: Any = None
     variant: Any = None
     seed: Any = None
+    weight: float | None = None
 
     @property
     def name(self) -> str:
         return f"{self.repo}/{self.path}"
+
+    @property
+    def file(self) -> tuple[str, str]:
+        return self.repo, self.path
 
     @property
     def is_by_windows(self) -> bool:
@@ -82,7 +87,7 @@ def _key(row: Row) -> RunKey:
     fields = row.fields
     kind = fields.get("variant") or None
     seed = fields.get("variant_seed") if kind else None
-    return RunKey(fields["repo"], fields["path"], fields.get("repeat"), kind, seed)
+    return RunKey(fields["repo"], fields["path"], fields.get("repeat"), kind, seed, fields.get("weight"))
 
 
 class _GrowingRun:

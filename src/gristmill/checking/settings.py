@@ -12,7 +12,15 @@ from gristmill.checking.rows import REQUIRED
 from gristmill.checking.spelling import Spelling
 from gristmill.checking.tokens import RowRules
 from gristmill.checking.windows import Shape
-from gristmill.config import OutputConfig, ScanConfig, SecretsConfig, SplitConfig, VariantsConfig, WindowConfig
+from gristmill.config import (
+    OutputConfig,
+    SamplingConfig,
+    ScanConfig,
+    SecretsConfig,
+    SplitConfig,
+    VariantsConfig,
+    WindowConfig,
+)
 from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
 from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import Manifest
@@ -31,6 +39,10 @@ class _Sections(msgspec.Struct):
     sampling: dict[str, Any]
     variants: VariantsConfig
 
+    def drawing(self) -> SamplingConfig:
+        """Weights are told as pairs, since their order counts."""
+        return msgspec.convert(self.sampling | {"weights": dict(self.sampling.get("weights", ()))}, SamplingConfig)
+
 
 class Settings(NamedTuple):
     folder: Path
@@ -38,6 +50,8 @@ class Settings(NamedTuple):
     decontaminate: str
     notebooks: str
     secrets: SecretsConfig
+    sampling: SamplingConfig
+    variants: VariantsConfig
     shape: Shape
     rules: RowRules
     spelling: Spelling
@@ -48,7 +62,8 @@ class Settings(NamedTuple):
     def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
         try:
             sections = msgspec.convert(manifest.settings, _Sections)
-        except (msgspec.ValidationError, ConfigError) as error:
+            sampling = sections.drawing()
+        except (msgspec.ValidationError, ConfigError, TypeError, ValueError) as error:
             raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
         facts = manifest.tokenizer
         definition, tokenizer, why = _tokenizer(folder, manifest, faults)
@@ -71,6 +86,8 @@ class Settings(NamedTuple):
             decontaminate=sections.split.decontaminate,
             notebooks=sections.scan.notebooks,
             secrets=sections.secrets,
+            sampling=sampling,
+            variants=sections.variants,
             shape=Shape.of(sections.window, len(facts.prefix) + len(facts.suffix)),
             rules=rules if "attention_mask" in rules.columns else rules._replace(pad_id=None),
             spelling=Spelling.of(folder, tokenizer),
@@ -113,14 +130,13 @@ def _own_ids(definition: Definition, variants: VariantsConfig) -> tuple[tuple[st
 
 
 def _check_columns(rules: RowRules, sections: _Sections, faults: Faults) -> None:
-    output, sampling = sections.output, sections.sampling
-    is_drawn = any(sampling.get(name) for name in ("preset", "weights", "target_windows"))
+    output, sampling = sections.output, sections.drawing()
     wanted = {
         **dict.fromkeys(sorted(REQUIRED), True),
         "attention_mask": output.pad,
         "text": output.with_text,
-        "repeat": is_drawn and not sampling.get("weights_only"),
-        "weight": bool(sampling.get("weights_only")),
+        "repeat": sampling.draws,
+        "weight": sampling.weights_only,
         "labels": VariantKind.NOISE in sections.variants.rates,
         "variant": bool(sections.variants.rates),
         "variant_seed": bool(sections.variants.rates),

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.checking.result import Faults
-from gristmill.checking.rows import Row
+from gristmill.checking.rows import Row, clean_labels
+from gristmill.checking.tokens import Ids, RowRules
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
 
 CONTINUING = bytes(range(0x80, 0xC0))
@@ -61,14 +62,30 @@ def _num_line_feeds_per_id(spelling: Spelling) -> npt.NDArray[np.int64]:
     return np.array([tokenizer.decode([index]).count(b"\n") for index in range(tokenizer.vocab_size)], np.int64)
 
 
-def wrong_texts(rows: Sequence[Row], file: str, spelling: Spelling, faults: Faults) -> None:
+def wrong_texts(rows: Sequence[Row], rules: RowRules, spelling: Spelling, faults: Faults) -> None:
     """A character whose bytes two tokens share belongs to the window in which the first of them is."""
     if not spelling.is_exact:
         return
     for row in rows:
         text = row.fields["text"].encode()
-        spelled = spelling.tokenizer.decode(row.ids).lstrip(CONTINUING)
+        spelled = b"".join(map(spelling.tokenizer.decode, _in_order(row, rules))).lstrip(CONTINUING)
         more = text[len(spelled) :]
         if not text.startswith(spelled) or len(more) > MAX_CONTINUING or more.lstrip(CONTINUING):
             what = "its text is not what its ids spell"
-            faults.add("schema", what, file=file, row=row.number, path=f"{row.fields['repo']}/{row.fields['path']}")
+            faults.add(
+                "schema", what, file=rules.file, row=row.number, path=f"{row.fields['repo']}/{row.fields['path']}"
+            )
+
+
+def _in_order(row: Row, rules: RowRules) -> list[Ids]:
+    """The ids of its text: of noise the clean ones, of fill in the middle prefix, middle and suffix."""
+    kind = row.fields.get("variant")
+    if kind == "noise":
+        clean = clean_labels(row.fields)
+        return [np.array(clean[len(rules.prefix) : len(clean) - len(rules.suffix)], row.ids.dtype)]
+    sentinels = dict(rules.own_ids).get("fim")
+    if kind != "fim" or sentinels is None:
+        return [row.ids]
+    _, middle, suffix = sentinels
+    places = [int(np.flatnonzero(row.ids == one)[0]) if one in row.ids else 0 for one in (suffix, middle)]
+    return [row.ids[1 : places[0]], row.ids[places[1] + 1 :], row.ids[places[0] + 1 : places[1]]]

@@ -24,13 +24,17 @@ class PartRules(NamedTuple):
         return self._replace(rows=self.rows._replace(file=name))
 
 
+def _whose(row: Row) -> tuple[object, ...]:
+    return tuple(map(row.fields.get, ("repo", "path", "repeat", "variant")))
+
+
 def secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Faults) -> None:
     """What touches an edge of a window is judged in the window beside it, which shows more."""
     if not rules.looks_for_secrets:
         return
     for row, after in zip_longest(rows, rows[1:]):
         fields = row.fields
-        is_last = after is not None and after.fields["path"] != fields["path"]
+        is_last = after is not None and _whose(after) != _whose(row)
         text = fields["text"].encode()
         for kind, start, end in secrets_in(text, emails=rules.emails):
             is_at_end = not is_last and end >= len(text) - LOOK_AHEAD_BYTES

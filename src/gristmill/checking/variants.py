@@ -10,8 +10,8 @@ from gristmill.checking.files import PlacedRun, Rows
 from gristmill.checking.result import Faults
 from gristmill.checking.runs import KEY, LABEL_KEY, ROW, START, Stretch
 from gristmill.checking.settings import Settings
-from gristmill.checking.tables import FileKey, FilesTable
-from gristmill.checking.windows import expected_windows, first_difference, wrong_draw
+from gristmill.checking.tables import FilesTable
+from gristmill.checking.windows import Drawn, expected_windows, first_difference, wrong_draw
 from gristmill.filestable import VariantRow
 from gristmill.layout import FILES
 from gristmill.records import Split, VariantKind
@@ -29,11 +29,24 @@ def check_variants(rows: Rows, table: FilesTable, settings: Settings, faults: Fa
             for index, what in _wrong(placed, row, rows, settings):
                 number = int(placed.run.windows[index, ROW])
                 faults.add(CHECK, what, file=placed.file, row=number, path=placed.run.key.name)
+    _check_texts(table, faults)
     if "labels" in settings.rules.columns:
         _check_clean_labels(rows, faults)
     for (key, kind), row in said.items():
         faults.add(CHECK, f"{kind} has {row.windows} windows, and there are none", file=FILES, path="/".join(key))
     return sum(map(len, rows.variants.values()))
+
+
+def _check_texts(table: FilesTable, faults: Faults) -> None:
+    """No variant is the text of a file, or of another variant."""
+    known = {file.text_sha256 for file in table.kept.values()}
+    known |= {row.text_sha256 for row in table.dropped.values() if row.text_sha256 is not None}
+    for file in table.kept.values():
+        for row in file.variants:
+            if row.text_sha256 in known:
+                faults.add(CHECK, f"its {row.kind} is the text of another, or its own", file=FILES, path=file.name)
+            if row.text_sha256 is not None:
+                known.add(row.text_sha256)
 
 
 def _check_clean_labels(rows: Rows, faults: Faults) -> None:
@@ -64,14 +77,26 @@ def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Sett
         yield from _wrong_labels(placed, rows)
     else:
         yield from _wrong_windows(placed, row, settings)
+        if _is_copy(placed, rows):
+            yield 0, f"a {kind} that is the file itself"
 
 
 def _wrong_windows(placed: PlacedRun, row: VariantRow, settings: Settings) -> Iterator[Fault]:
     expected = expected_windows(row.tokens, (), settings.shape, drops_touched=False)
     windows = placed.run.windows
-    fault = first_difference(windows, expected) if row.draw is None else wrong_draw(windows, expected, row.draw[1])
+    drawn = None if row.draw is None else Drawn(row.draw[1], settings.sampling.seed, placed.run.key.file)
+    fault = first_difference(windows, expected) if drawn is None else wrong_draw(windows, expected, drawn)
     if fault is not None:
         yield fault
+
+
+def _is_copy(placed: PlacedRun, rows: Rows) -> bool:
+    own = {
+        (start, ids)
+        for one in rows.by_file.get(placed.run.key.file, ())
+        for start, ids in one.run.windows[:, [START, KEY]].tolist()
+    }
+    return all((start, ids) in own for start, ids in placed.run.windows[:, [START, KEY]].tolist())
 
 
 def _wrong_sentinels(stretches: list[Stretch], sentinels: tuple[int, ...]) -> Iterator[Fault]:
@@ -87,8 +112,11 @@ def _wrong_sentinels(stretches: list[Stretch], sentinels: tuple[int, ...]) -> It
 
 
 def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
-    key: FileKey = (placed.run.key.repo, placed.run.key.path)
-    own = {start: ids for one in rows.by_file.get(key, ()) for start, ids in one.run.windows[:, [START, KEY]].tolist()}
+    own = {
+        start: ids
+        for one in rows.by_file.get(placed.run.key.file, ())
+        for start, ids in one.run.windows[:, [START, KEY]].tolist()
+    }
     for index, (start, ids, labels) in enumerate(placed.run.windows[:, [START, KEY, LABEL_KEY]].tolist()):
         if own.get(start, labels) != labels:
             yield index, f"its labels are not the file's window at {start}"

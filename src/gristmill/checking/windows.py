@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gristmill.checking.draws import drawn_numbers
 from gristmill.checking.runs import END, FIRST_LINE, FRESH, LAST_LINE, START, Table
 from gristmill.config import WindowConfig
 from gristmill.errors import DatasetError
@@ -17,7 +18,17 @@ from gristmill.records import Cut
 MIN_STRETCH_TOKENS = 32
 """What is left between two cuts is shown only if it is as long."""
 
+MOST_WINDOWS = 1 << 20
+
 Range = tuple[int, int]
+
+
+class Drawn(NamedTuple):
+    """Of a file's windows, so many by this seed."""
+
+    num_windows: int
+    seed: int
+    key: tuple[str, str]
 
 
 class Shape(NamedTuple):
@@ -45,11 +56,6 @@ class _Laid(NamedTuple):
     last: Range | None
     num_tail_tokens_dropped: int
 
-    def holds(self, window: Range, shape: Shape) -> bool:
-        number, rest = divmod(window[0] - self.start, shape.stride)
-        is_regular = not rest and 0 <= number < self.num_regular and window[1] - window[0] == shape.num_content
-        return is_regular or window == self.last
-
     def inside(self, within: Range, shape: Shape) -> Iterator[Range]:
         """Those that lie wholly in this range."""
         begin, end = within
@@ -73,11 +79,6 @@ class Expected(NamedTuple):
         """No more than that: what a damaged table says is not laid out."""
         every = (window for within, one in self.laid for window in one.inside(within, self.shape))
         return list(islice(every, at_most))
-
-    def holds(self, window: Range) -> bool:
-        return any(
-            begin <= window[0] and window[1] <= end and one.holds(window, self.shape) for (begin, end), one in self.laid
-        )
 
 
 def expected_windows(num_tokens: int, cuts: Sequence[Cut], shape: Shape, *, drops_touched: bool) -> Expected:
@@ -119,15 +120,20 @@ def first_difference(windows: Table, expected: Expected) -> tuple[int, str] | No
     return len(found) - 1, f"the last of {len(found)}, and there should be more"
 
 
-def wrong_draw(windows: Table, expected: Expected, num_drawn: int) -> tuple[int, str] | None:
+def wrong_draw(windows: Table, expected: Expected, drawn: Drawn) -> tuple[int, str] | None:
     """The same where only some of them were drawn."""
-    if len(windows) != num_drawn:
-        return 0, f"{len(windows)} windows drawn, and {num_drawn} should be"
-    before = -1
-    for index, (start, end) in enumerate(windows[:, [START, END]].tolist()):
-        if start <= before or not expected.holds((start, end)):
-            return index, f"tokens {start} to {end}, where no window lies"
-        before = start
+    if len(windows) != drawn.num_windows:
+        return 0, f"{len(windows)} windows drawn, and {drawn.num_windows} should be"
+    natural = expected.windows(MOST_WINDOWS)
+    if len(natural) == MOST_WINDOWS:  # of a damaged table: it is not laid out
+        return 0, f"a file of {MOST_WINDOWS:,} windows"
+    numbers = drawn_numbers(len(natural), drawn.num_windows, drawn.seed, drawn.key)
+    for index, (window, number) in enumerate(zip(windows[:, [START, END]].tolist(), numbers, strict=False)):
+        if tuple(window) != natural[number]:
+            return (
+                index,
+                f"tokens {window[0]} to {window[1]}, where {natural[number][0]} to {natural[number][1]} is drawn",
+            )
     return None
 
 

@@ -21,6 +21,8 @@ from gristmill.shaping.windows import Indices, Windows, lines_of
 from gristmill.tokenizing.definition import Definition
 
 COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
+IGNORED = b",-100"
+"""In the place of padding among labels: what loss functions leave out."""
 SCAN_BYTES = 1 << 24
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
 WIDTHS_KNOWN = 1 << 18
@@ -218,13 +220,22 @@ class RowFormat(NamedTuple):
         """The clean ids with the special tokens around them, as in `input_ids`."""
         all_ids = orjson.dumps(np.ascontiguousarray(labels.ids), option=orjson.OPT_SERIALIZE_NUMPY)
         head, suffix = self._around()
-        ranges = zip(*(edge.tolist() for edge in _id_ranges(labels.ids, labels.windows)), strict=True)
-        return [b',"labels":[%b%b%b]' % (head, all_ids[at:to], suffix) for at, to in ranges]
+        ranges = (edge.tolist() for edge in _id_ranges(labels.ids, labels.windows))
+        pads = [IGNORED * count for count in self._num_label_pads(labels)]
+        return [
+            b',"labels":[%b%b%b%b]' % (head, all_ids[at:to], suffix, pad)
+            for at, to, pad in zip(*ranges, pads, strict=True)
+        ]
 
     def _label_sizes(self, labels: Labels) -> Indices:
         at, to = _id_ranges(labels.ids, labels.windows)
         sizes: Indices = to - at + (len(b',"labels":[]') + sum(map(len, self._around())))
-        return sizes
+        return sizes + np.array(self._num_label_pads(labels), np.int64) * len(IGNORED)
+
+    def _num_label_pads(self, labels: Labels) -> list[int]:
+        if self.pad_id is None:
+            return [0] * len(labels.windows)
+        return [self.length - count for count in self.num_ids(labels.windows).tolist()]
 
     def _around(self) -> tuple[bytes, bytes]:
         head = b"".join(b"%d," % index for index in self.prefix)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.config import Config, SamplingConfig
+from gristmill.config import Config
 from gristmill.intake.trees import Scan
 from gristmill.manifest import SplitFacts
 from gristmill.naming import path_text
@@ -70,6 +70,7 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
     weights = np.array([drawn.bytes_weight(document.size) for document in counted.documents])
     overlaps = [_overlap_plan(gathered, column, weights, budget, wanted) for column in range(len(counted.overlaps))]
     picked = pick(overlaps, budget, length)
+    taken = _taken(overlaps, picked, gathered.config)
     facts = split_facts(gathered.judged.decision)
     removed = _removed(gathered)
     num_found = drawn.num_files + drawn.num_empty + len(gathered.found.drops)
@@ -92,8 +93,8 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
         removed=removed,
         splits=_splits(facts) if drawn.is_all else [],
         previous_splits=gathered.judged.decision.previous,
-        taken=_taken(overlaps, picked, gathered.config.sampling),
-        passes=_passes(overlaps, picked, wanted),
+        taken=taken,
+        passes=_passes(overlaps, picked, taken, wanted),
         pick=picked,
         sample=_sample(gathered),
         warnings=_warnings(gathered, facts) if drawn.is_all else [],
@@ -114,7 +115,8 @@ def _warnings(gathered: Gathered, facts: Mapping[Split, SplitFacts]) -> list[str
     ]
 
 
-def _taken(overlaps: list[OverlapPlan], picked: Pick, config: SamplingConfig) -> Taken | None:
+def _taken(overlaps: list[OverlapPlan], picked: Pick, wanted: Config) -> Taken | None:
+    config = wanted.sampling
     one = next(one for one in overlaps if one.overlap == picked.overlap)
     limit = min(config.max_windows or one.windows, one.windows)
     train = round(one.train_windows * limit / max(one.windows, 1))
@@ -123,16 +125,20 @@ def _taken(overlaps: list[OverlapPlan], picked: Pick, config: SamplingConfig) ->
     why = [f"--max-windows {config.max_windows}"] if limit < one.windows else []
     why += [f"--target-windows {config.target_windows}"] if config.target_windows is not None else []
     held_out = round((one.windows - one.train_windows) * limit / max(one.windows, 1))
-    return Taken(windows=train + held_out, train_windows=train, why=why) if why else None
+    variants = [f"{kind} ({rate:g})" for kind, rate in wanted.variants.rates.items()]
+    return Taken(windows=train + held_out, train_windows=train, why=why, variants=variants) if why or variants else None
 
 
-def _passes(overlaps: list[OverlapPlan], picked: Pick, wanted: Wanted) -> list[Passes]:
+def _passes(overlaps: list[OverlapPlan], picked: Pick, taken: Taken | None, wanted: Wanted) -> list[Passes]:
+    """Over what is taken: of a sample each token is shown less often."""
     one = next(one for one in overlaps if one.overlap == picked.overlap)
-    if not one.train_windows:
+    windows = one.train_windows if taken is None else taken.train_windows
+    if not windows or not one.train_windows:
         return []
-    epochs = {passes: passes / max(1.0, one.redundancy) for passes in (FEW_PASSES, MANY_PASSES)}
+    redundancy = max(1.0, one.redundancy * windows / one.train_windows)
+    epochs = {passes: passes / redundancy for passes in (FEW_PASSES, MANY_PASSES)}
     return [
-        Passes(passes=passes, epochs=round(count, 2), steps=math.ceil(count * one.train_windows / wanted.batch_size))
+        Passes(passes=passes, epochs=round(count, 2), steps=math.ceil(count * windows / wanted.batch_size))
         for passes, count in epochs.items()
     ]
 

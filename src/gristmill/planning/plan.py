@@ -46,13 +46,17 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     wanted, progress = wanted or Wanted(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
-    benchmarks = benchmarks_of(config)
+    benchmarks = benchmarks_of(asked_for)
     work = Workspace(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     try:
         with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+                if asked_for.variants.rates:
+                    from gristmill.varying import require_means  # noqa: PLC0415 - many plans do without
+
+                    require_means(asked_for, definition)
                 context = Context.of(config, definition, Path(folder))
                 overlaps = _overlaps(context)
             with progress.phase("scan") as step:

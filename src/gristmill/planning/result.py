@@ -90,6 +90,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """Repeats included."""
     why: list[str]
     """The options that say so."""
+    variants: list[str]
+    """Kinds that come on top, for so many of the files in train."""
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,10 +86,16 @@ def _sample_lines(plan: Plan) -> list[str]:
 
 
 def _taken_lines(plan: Plan) -> list[str]:
-    if plan.taken is None:
+    taken = plan.taken
+    if taken is None:
         return []
-    told = f"{plan.taken.windows:,} windows, {plan.taken.train_windows:,} of them in train"
-    return [f"of all these a build takes {told}, at overlap {plan.pick.overlap} ({', '.join(plan.taken.why)})", ""]
+    lines = []
+    if taken.why:
+        told = f"{taken.windows:,} windows, {taken.train_windows:,} of them in train"
+        lines.append(f"of all these a build takes {told}, at overlap {plan.pick.overlap} ({', '.join(taken.why)})")
+    if taken.variants:
+        lines.append(f"variants come on top, for that share of the files in train: {', '.join(taken.variants)}")
+    return [*lines, ""]
 
 
 def _split_lines(plan: Plan) -> list[str]:

@@ -11,7 +11,6 @@ Which windows are drawn depends on their file, their number and the seed: a file
 anything elsewhere.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.records import Draw, FileKey
+from gristmill.shaping.chance import Dice, luck
 from gristmill.shaping.windows import Indices, Windows
 
 Floats = npt.NDArray[np.float64]
-DRAWS = 1 << 64
 
 
 class Shown(NamedTuple):
@@ -39,16 +38,6 @@ class WeightedGroup(NamedTuple):
 
     weight: float
     num_windows: int
-
-
-def luck(seed: int, *names: str) -> float:
-    """From above 0 to 1: the same for the same names."""
-    return (number_of(seed, *names) + 1) / DRAWS
-
-
-def number_of(seed: int, *names: str) -> int:
-    digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
 
 
 def apportion(total: int, sizes: Sequence[int], lucks: Sequence[float]) -> list[int]:
@@ -86,7 +75,7 @@ def epochs_of(groups: Sequence[WeightedGroup], num_windows: int, max_epochs: flo
         full = [number for number in open_groups if level * groups[number].weight >= max_epochs]
         for number in full or open_groups:
             epochs[number] = max_epochs if full else level * groups[number].weight
-            left -= epochs[number] * groups[number].num_windows
+            left = max(left - epochs[number] * groups[number].num_windows, 0.0)
         open_groups = [number for number in open_groups if number not in full] if full else []
     return epochs
 
@@ -109,18 +98,9 @@ def numbers_shown(num_windows: int, draw: Draw, key: FileKey) -> tuple[Indices, 
 
 
 def _drawn(num_windows: int, draw: Draw, key: FileKey) -> Indices:
-    """So many of them, those with the smallest luck, in order."""
-    lucks = _stirred(number_of(draw.seed, *key), np.arange(num_windows if draw.extra else 0, dtype=np.uint64))
-    return np.sort(np.argsort(lucks, kind="stable")[: draw.extra])
-
-
-def _stirred(start: int, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A number without a pattern for each (SplitMix64): to hash window by window would take longer than to draw."""
-    mixed = np.uint64(start) + numbers * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    stirred: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
-    return stirred
+    """So many of them, those with the smallest numbers, in order."""
+    bits = Dice(draw.seed, *key).many_bits(num_windows if draw.extra else 0)
+    return np.sort(np.argsort(bits, kind="stable")[: draw.extra])
 
 
 def _fresh(starts: Indices, ends: Indices) -> Indices:

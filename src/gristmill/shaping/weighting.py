@@ -51,10 +51,10 @@ OTHERS = Rule("others", 1.0)
 """Files that no weight is said for."""
 PRESETS: dict[str, tuple[Rule, ...]] = {
     "code": (
-        Rule("source", 2.0, patterns=("**",)),
-        Rule("data", 0.5, languages=DATA),
-        Rule("docs", 0.5, languages=PROSE, patterns=DOCS),
-        Rule("tests", 1.0, patterns=TESTS),
+        Rule("code:source", 2.0, patterns=("**",)),
+        Rule("code:data", 0.5, languages=DATA),
+        Rule("code:docs", 0.5, languages=PROSE, patterns=DOCS),
+        Rule("code:tests", 1.0, patterns=TESTS),
     )
 }
 

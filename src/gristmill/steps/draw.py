@@ -1,55 +1,59 @@
 """Still step 2: how often each window is shown. By nature, every one once, and nothing is done here."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from gristmill.config import SamplingConfig
-from gristmill.manifest import SamplingFacts, WeightFacts
+from gristmill.errors import ConfigError
 from gristmill.progress import MapFunction
 from gristmill.records import Draw, FileKey, PreparedDocument, Split
-from gristmill.shaping.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of, luck
+from gristmill.shaping.chance import luck
+from gristmill.shaping.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of
 from gristmill.shaping.weighting import Rule, rule_for, rules_of
 from gristmill.steps.context import Context
 from gristmill.steps.measuring import measure_again
 
 DRAWN = "drawn"
 NUM_DIGITS = 6
-WORTH_SAYING = 0.005
-"""Of train's tokens, between what was asked for and what came of it."""
 
 Documents = Sequence[PreparedDocument]
 Draws = dict[FileKey, Draw]
 
 
-class _Group(NamedTuple):
-    """Files of train that one weight holds for."""
+class Group(NamedTuple):
+    """Files of train that one weight holds for, as they are by nature."""
 
     rule: Rule
     members: Documents
     epochs: float
+    """That it is to be shown."""
 
     @property
     def num_windows(self) -> int:
-        return _num_windows(self.members)
-
-    @property
-    def num_tokens(self) -> int:
-        return _num_tokens(self.members)
+        return num_windows(self.members)
 
 
-def draw(
-    context: Context, documents: Documents, map_tasks: MapFunction
-) -> tuple[list[PreparedDocument], SamplingFacts | None]:
-    """Documents with what is shown of them, and what came of the weights; None where all is as it is by nature."""
+class Drawing(NamedTuple):
+    documents: list[PreparedDocument]
+    """With what is shown of each."""
+    natural: dict[Split, int]
+    """Windows there are, and are wanted."""
+    wanted: dict[Split, int]
+    groups: list[Group]
+    """None where nobody asked for weights or a size of train."""
+
+
+def draw(context: Context, documents: Documents, map_tasks: MapFunction) -> Drawing | None:
+    """None where all is as it is by nature."""
     config = context.config.sampling
     members = {split: [document for document in documents if document.split is split] for split in Split}
-    natural = {split: _num_windows(own) for split, own in members.items()}
+    natural = {split: num_windows(own) for split, own in members.items()}
     wanted = _wanted(natural, config)
-    if wanted == natural and not config.is_weighted:
-        return list(documents), None
+    if not documents or (wanted == natural and not config.is_weighted):
+        return None
     groups = _groups(members[Split.TRAIN], wanted[Split.TRAIN], config)
     draws: Draws = {}
     for split, own in members.items():
@@ -59,25 +63,10 @@ def draw(
         elif wanted[split] != natural[split]:
             draws |= _draw(own, wanted[split], config.seed)
     weights = _weights(groups) if config.weights_only else {}
-    changed = [
-        msgspec.structs.replace(
-            document, draw=draws.get(document.key), weight=weights.get(document.key, document.weight)
-        )
-        for document in documents
-        if document.key in draws or document.key in weights
-    ]
-    again = {document.key: document for document in measure_again(context, changed, map_tasks, name=DRAWN)}
-    drawn = [again.get(document.key, document) for document in documents]
-    facts = SamplingFacts(
-        natural_windows=natural,
-        wanted_windows=wanted,
-        groups={
-            group.rule.group: facts
-            for group, facts in _facts(groups, again, config)
-            if facts.files or group.rule.group in config.weights
-        },
-    )
-    return drawn, facts
+    drawn = _measured(context, documents, draws, weights, map_tasks)
+    if not num_windows(drawn):
+        raise ConfigError("no window is left to show: all of train weighs 0, and nothing is held out. See --weight.")
+    return Drawing(drawn, natural, wanted, groups)
 
 
 def _wanted(natural: Mapping[Split, int], config: SamplingConfig) -> dict[Split, int]:
@@ -85,24 +74,26 @@ def _wanted(natural: Mapping[Split, int], config: SamplingConfig) -> dict[Split,
     if config.max_windows is not None:
         lucks = [luck(config.seed, "split", split) for split in natural]
         wanted = dict(zip(natural, apportion(config.max_windows, list(natural.values()), lucks), strict=True))
-    if config.target_windows is not None and natural[Split.TRAIN]:
+    if config.target_windows is not None:
         wanted[Split.TRAIN] = config.target_windows
     return wanted
 
 
-def _groups(train: Documents, num_windows: int, config: SamplingConfig) -> list[_Group]:
+def _groups(train: Documents, wanted: int, config: SamplingConfig) -> list[Group]:
+    if not (config.is_weighted or config.draws):
+        return []
     rules = rules_of(config)
     members: dict[Rule, list[PreparedDocument]] = {rule: [] for rule in rules}
     for document in train:
         rule = rule_for(rules, document.repo, document.path, document.language)
         members.setdefault(rule, []).append(document)
-    sizes = [WeightedGroup(rule.weight, _num_windows(own)) for rule, own in members.items()]
-    size = num_windows if config.draws else sum(one.num_windows for one in sizes)
+    sizes = [WeightedGroup(rule.weight, num_windows(own)) for rule, own in members.items()]
+    size = wanted if config.draws else sum(one.num_windows for one in sizes)
     epochs = epochs_of(sizes, size, config.max_epochs)
-    return [_Group(rule, own, one) for (rule, own), one in zip(members.items(), epochs, strict=True)]
+    return [Group(rule, own, one) for (rule, own), one in zip(members.items(), epochs, strict=True)]
 
 
-def _counts(groups: Sequence[_Group]) -> list[int]:
+def _counts(groups: Sequence[Group]) -> list[int]:
     """Whole windows, as near as can be to each group's epochs, and together to all of them."""
     exact = [group.epochs * group.num_windows for group in groups]
     counts = [math.floor(one) for one in exact]
@@ -112,14 +103,14 @@ def _counts(groups: Sequence[_Group]) -> list[int]:
     return counts
 
 
-def _draw(documents: Documents, num_windows: int, seed: int) -> Draws:
+def _draw(documents: Documents, count: int, seed: int) -> Draws:
     """Of those that are not shown just once."""
     files = [Sized(document.key, document.group or "", document.num_windows) for document in documents]
-    draws = zip(files, drawn_from(files, num_windows, seed), strict=True)
+    draws = zip(files, drawn_from(files, count, seed), strict=True)
     return {file.key: one for file, one in draws if (one.passes, one.extra) != (1, 0)}
 
 
-def _weights(groups: Sequence[_Group]) -> dict[FileKey, float]:
+def _weights(groups: Sequence[Group]) -> dict[FileKey, float]:
     return {
         document.key: round(group.epochs, NUM_DIGITS)
         for group in groups
@@ -128,64 +119,19 @@ def _weights(groups: Sequence[_Group]) -> dict[FileKey, float]:
     }
 
 
-def _facts(
-    groups: Sequence[_Group], again: Mapping[FileKey, PreparedDocument], config: SamplingConfig
-) -> Iterator[tuple[_Group, WeightFacts]]:
-    """Of `--weights-only`: what a trainer that draws by the weights will see."""
-    shown = [[again.get(document.key, document) for document in group.members] for group in groups]
-    tokens = [
-        group.epochs * group.num_tokens if config.weights_only else _num_tokens(own)
-        for group, own in zip(groups, shown, strict=True)
+def _measured(
+    context: Context, documents: Documents, draws: Draws, weights: Mapping[FileKey, float], map_tasks: MapFunction
+) -> list[PreparedDocument]:
+    changed = [
+        msgspec.structs.replace(
+            document, draw=draws.get(document.key), weight=weights.get(document.key, document.weight)
+        )
+        for document in documents
+        if document.key in draws or document.key in weights
     ]
-    asked_for = sum(group.rule.weight * group.num_tokens for group in groups)
-    for group, own, num_tokens in zip(groups, shown, tokens, strict=True):
-        num_windows = group.num_windows
-        epochs = group.epochs if config.weights_only else _num_windows(own) / max(num_windows, 1)
-        yield (
-            group,
-            WeightFacts(
-                weight=group.rule.weight,
-                files=len(group.members),
-                natural_windows=num_windows,
-                natural_share=_share(group.num_tokens, sum(one.num_tokens for one in groups)),
-                requested_share=_share(group.rule.weight * group.num_tokens, asked_for),
-                realised_share=_share(num_tokens, sum(tokens)),
-                windows=_num_windows(own),
-                epochs=round(epochs, NUM_DIGITS),
-                largest_repeat=max(math.ceil(round(epochs, NUM_DIGITS)) - 1, 0) if not config.weights_only else 0,
-            ),
-        )
+    again = {document.key: document for document in measure_again(context, changed, map_tasks, name=DRAWN)}
+    return [again.get(document.key, document) for document in documents]
 
 
-def _share(part: float, whole: float) -> float:
-    return round(part / whole, NUM_DIGITS) if whole else 0.0
-
-
-def _num_windows(documents: Documents) -> int:
+def num_windows(documents: Documents) -> int:
     return sum(document.num_windows for document in documents)
-
-
-def _num_tokens(documents: Documents) -> int:
-    return sum(document.num_shown_tokens for document in documents)
-
-
-def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig) -> Iterator[str]:
-    """What was asked for and cannot be, and by how much."""
-    if facts is None:
-        return
-    wanted, drawn = facts.wanted_windows[Split.TRAIN], sum(group.windows for group in facts.groups.values())
-    if config.draws and drawn < wanted:
-        yield (
-            f"train has {drawn:,} windows where {wanted:,} were asked for ({wanted - drawn:,} fewer): none is shown "
-            f"more than {config.max_epochs:g} times (--max-epochs)."
-        )
-    for name, group in facts.groups.items():
-        missing = group.requested_share - group.realised_share
-        if not group.files and name in config.weights:
-            yield f"--weight {name!r} is for no file of train: none matches, or a later one matches too."
-        elif missing > WORTH_SAYING:
-            yield (
-                f"{name} has {group.realised_share:.1%} of train's tokens where {group.requested_share:.1%} were asked "
-                f"for ({100 * missing:.1f} points less): its windows are shown {group.epochs:.1f} times, and "
-                f"{config.max_epochs:g} is the most (--max-epochs)."
-            )

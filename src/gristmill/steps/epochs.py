@@ -46,7 +46,7 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
     train = [document for document in decision.kept if document.split is Split.TRAIN]
     varied: Counter[FileKey] = Counter()
     for one in decision.variants:
-        varied[one.key] += one.num_uncut_tokens
+        varied[one.key] += _num_distinct(one)
     shown = sum(_epochs(one, shape) * (one.num_tokens - one.num_cut_tokens) for one in train)
     total = sum(one.num_tokens - one.num_cut_tokens for one in train)
     most = max(
@@ -61,6 +61,18 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
         most=round(most[0], 6),
         most_in=most[1],
     )
+
+
+def _num_distinct(document: PreparedDocument) -> int:
+    """Tokens that its windows show, each once: those of noise overlap as the file's own do."""
+    variant = document.variant
+    if variant is None or variant.is_text or not variant.places:
+        return document.num_uncut_tokens
+    covered = end = 0
+    for start, stop in sorted(variant.places):
+        covered += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return round(covered * document.num_windows / len(variant.places))
 
 
 def _in_effect(document: PreparedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:

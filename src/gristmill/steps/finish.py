@@ -30,10 +30,10 @@ from gristmill.manifest import (
 from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
-from gristmill.steps.draw import sampling_warnings
 from gristmill.steps.epochs import epoch_facts, variant_facts, variant_warnings
-from gristmill.steps.keys import versions
+from gristmill.steps.keys import grammar_versions, versions
 from gristmill.steps.parts import PartReader
+from gristmill.steps.shares import sampling_warnings
 from gristmill.tokenizing.definition import Definition
 
 WORTH_A_WARNING = 0.01
@@ -211,7 +211,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         gristmill=gristmill.__version__,
         fingerprint=fingerprint(context.config, definition.key, gristmill.__version__, own_files[FILES].sha256),
         settings=context.config.settings(),
-        versions=versions(),
+        versions=versions() | grammar_versions(context.config.variants.rates),
         tokenizer=TokenizerFacts(
             name=located.name,
             sha256=definition.sha256,

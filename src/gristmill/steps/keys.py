@@ -1,6 +1,7 @@
 """What a part or a piece goes by: a digest of all that decides what is in it. Other settings, another name."""
 
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,13 @@ VERSIONED = (
     *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "pathspec", "rensa"),
     "zstandard",
 )
+
+GRAMMAR_PACKAGES = (
+    "tree-sitter",
+    *(f"tree-sitter-{name}" for name in ("c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")),
+)
+CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
+"""Rules, queries and words are code too."""
 
 
 def key_of(*parts: Any) -> str:
@@ -43,11 +51,18 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in VERSIONED}
 
 
+def grammar_versions(kinds: Iterable[VariantKind]) -> dict[str, str]:
+    """Of what makes such variants."""
+    if all(kind in {VariantKind.NOISE, VariantKind.FIM} for kind in kinds):
+        return {}
+    return {name: version(name) for name in GRAMMAR_PACKAGES}
+
+
 @cache
 def code_digest() -> str:
     """So that whoever changes a rule in a checkout need not think of a version number."""
     root = Path(gristmill.__file__).parent
     digest = hashlib.sha256(gristmill.__version__.encode())
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for path in root.rglob("*") if path.suffix in CODE_SUFFIXES):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

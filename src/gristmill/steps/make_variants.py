@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from gristmill.cleaning.secrets import find_secrets
 from gristmill.records import PreparedDocument, Range, Variant, VariantKind, WhyNoVariant
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.vary_comments import vary_comments
-from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.grammars import Parsed, parse
 from gristmill.shaping.variants.infilling import Infiller
 from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again

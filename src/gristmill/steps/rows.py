@@ -74,8 +74,8 @@ def measured(document: PreparedDocument, block: Block, row_format: RowFormat, sh
     """With the sizes of what its windows will take in the output."""
     rows = rows_of(document, block, shape)
     windows, natural = rows.windows, rows.windows
-    if document.draw is not None and (document.variant is None or document.variant.is_text):
-        natural = windows_of(document, shape)
+    if document.draw is not None:
+        natural = rows_of(msgspec.structs.replace(document, draw=None), block, shape).windows
     num_natural = int(natural.fresh.sum())
     return msgspec.structs.replace(
         document,

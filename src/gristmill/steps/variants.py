@@ -15,7 +15,7 @@ from gristmill.grouping.leakage import SPAN_TOKENS, span_keys
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.progress import MapFunction
 from gristmill.records import NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
-from gristmill.shaping.sampling import luck, number_of
+from gristmill.shaping.chance import luck, number_of
 from gristmill.shaping.variants.grammars import is_parsable
 from gristmill.steps.blocks import IdReader
 from gristmill.steps.compare import Shared, compare
@@ -95,7 +95,7 @@ def real_variants(
 
 
 def _are_new(made: Sequence[PreparedDocument], decision: Decision) -> list[bool]:
-    """Neither the text of a file that was read, kept or not, nor of a variant before it."""
+    """Neither the text of a file that was tokenized, kept or not, nor of a variant before it."""
     known = {document.text_sha256 for document in decision.kept}
     known |= {drop.text_sha256 for drop in decision.drops if drop.text_sha256 is not None}
     answers = []

@@ -12,7 +12,7 @@ from gristmill.grouping.signatures import band_keys
 from gristmill.records import Draw, NoVariant, PreparedDocument, WhyNoVariant
 from gristmill.steps.blocks import Block, read_blocks, to_bytes
 from gristmill.steps.context import Context
-from gristmill.steps.keys import key_of
+from gristmill.steps.keys import grammar_versions, key_of
 from gristmill.steps.make_variants import Chosen, Made, made_of
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, PartReader, is_whole, write_part
 from gristmill.steps.rows import measured, windows_of
@@ -25,7 +25,7 @@ class Varied(NamedTuple):
 
 def vary(context: Context, chosen: Sequence[Chosen]) -> Varied:
     """Leaves the part in the work folder, or finds it there."""
-    part = key_of("variants", context.rows_key, [_told(one) for one in chosen])[:40] + SUFFIX
+    part = key_of(_settings(context), [_told(one) for one in chosen])[:40] + SUFFIX
     if not is_whole(context.prepared / part):
         write_part(context.prepared / part, _part(context, chosen))
     return Varied(part, len(chosen))
@@ -34,6 +34,13 @@ def vary(context: Context, chosen: Sequence[Chosen]) -> Varied:
 def variants_in(context: Context, part: str) -> tuple[list[PreparedDocument], list[NoVariant]]:
     reader = PartReader(context.prepared, part)
     return reader.documents(), reader.no_variants()
+
+
+def _settings(context: Context) -> tuple[object, ...]:
+    """All that variants go by, but for the documents; how many there are to be is said for each."""
+    variants = msgspec.structs.asdict(context.config.variants)
+    rates = variants.pop("rates")
+    return "variants", context.rows_key, variants, grammar_versions(rates)
 
 
 def _told(chosen: Chosen) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.records import Range
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.windows import Indices
 
 NUM_SENTINELS = 3

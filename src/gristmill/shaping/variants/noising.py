@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 
 Ids = npt.NDArray[Any]
 

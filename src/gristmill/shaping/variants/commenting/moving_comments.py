@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from typing import NamedTuple
 
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.comments import Comments
-from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.edits import Edit, Span
 from gristmill.shaping.variants.grammars import Parsed
 from gristmill.shaping.variants.long_tokens import COMMENTS, ELEMENTS, STRINGS, long_tokens

@@ -10,11 +10,11 @@ What a compiler, a checker or a lawyer reads stays (directives.py, comments.py).
 from collections.abc import Callable
 from heapq import merge
 
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.comments import Comments, find_comments
 from gristmill.shaping.variants.commenting.docstrings import strip_docstrings
 from gristmill.shaping.variants.commenting.moving_comments import move_comments
 from gristmill.shaping.variants.commenting.removing_comments import remove
-from gristmill.shaping.variants.dice import Dice
 from gristmill.shaping.variants.edits import Edit, apply_edits
 from gristmill.shaping.variants.grammars import Parsed, parse
 from gristmill.shaping.variants.plain_text import may_be_rewritten

@@ -9,7 +9,7 @@ Chosen by the dice for a file as a whole, so that it is as consistent as before:
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.grammars import Parsed
 from gristmill.shaping.variants.laying_out.blank_lines import Spacing, possible_spacings, space_again
 from gristmill.shaping.variants.laying_out.indents import UNITS, indent_again, indents_of, is_mixed, prefixes_of

@@ -7,7 +7,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 
 MAX_SHORT = 2
 """A name of so many letters becomes one of so many."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from gristmill.shaping.variants.dice import Dice
+from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.grammars import ERRORS, Parsed, captures
 from gristmill.shaping.variants.renaming.binding import Found, Place, Places
 from gristmill.shaping.variants.renaming.names import FreshNames, is_fit, words_of

@@ -13,23 +13,42 @@ import numpy.typing as npt
 Item = TypeVar("Item")
 
 MASK = (1 << 64) - 1
-STEP = 0x9E3779B97F4A7C15
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def number_of(*names: object) -> int:
+    """64 bits: the same for the same names."""
+    text = "\0".join(map(str, names))
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+
+
+def luck(*names: object) -> float:
+    """From above 0 to 1."""
+    return (number_of(*names) + 1) / (1 << 64)
 
 
 class Dice:
     """SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts a number."""
 
     def __init__(self, *seeds: object) -> None:
-        digest = hashlib.sha256("\0".join(map(str, seeds)).encode("utf-8", "surrogateescape")).digest()
-        self._state = int.from_bytes(digest[:8], "little")
+        self._state = number_of(*seeds)
 
     def bits(self) -> int:
         """64 of them."""
         self._state = (self._state + STEP) & MASK
         mixed = self._state
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK
+        mixed = ((mixed ^ (mixed >> 30)) * FIRST) & MASK
+        mixed = ((mixed ^ (mixed >> 27)) * SECOND) & MASK
         return mixed ^ (mixed >> 31)
+
+    def many_bits(self, count: int) -> npt.NDArray[np.uint64]:
+        """The next so many, all at once."""
+        mixed = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+        self._state = (self._state + count * STEP) & MASK
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(FIRST)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)
+        bits: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+        return bits
 
     def below(self, limit: int) -> int:
         """From 0 on; the bias of one in 2 ** 64 / limit is of no account."""
@@ -40,12 +59,7 @@ class Dice:
         return (self.bits() >> 11) / (1 << 53)
 
     def fractions(self, count: int) -> npt.NDArray[np.float64]:
-        """The next so many, all at once."""
-        states = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
-        self._state = (self._state + count * STEP) & MASK
-        mixed = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        fractions: npt.NDArray[np.float64] = ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) / (1 << 53)
+        fractions: npt.NDArray[np.float64] = (self.many_bits(count) >> np.uint64(11)) / (1 << 53)
         return fractions
 
     def one_of(self, items: Sequence[Item]) -> Item:

@@ -1,0 +1,123 @@
+"""What came of weights and sizes: asked for and realised, variants included; and what to say where these differ."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gristmill.config import SamplingConfig
+from gristmill.manifest import SamplingFacts, WeightFacts
+from gristmill.records import FileKey, PreparedDocument, Split
+from gristmill.steps.decide import Decision
+from gristmill.steps.draw import NUM_DIGITS, Drawing, Group, num_windows
+
+WORTH_SAYING = 0.005
+"""Of train's tokens, between what was asked for and what came of it."""
+
+Documents = Sequence[PreparedDocument]
+
+
+class _Shown(NamedTuple):
+    """Of a group: its documents as they are shown, and the tokens of these and of their variants."""
+
+    documents: Documents
+    num_tokens: float
+    num_variant_tokens: float
+
+    @property
+    def num_all_tokens(self) -> float:
+        return self.num_tokens + self.num_variant_tokens
+
+
+def sampling_facts(drawing: Drawing | None, decision: Decision, config: SamplingConfig) -> SamplingFacts | None:
+    if drawing is None:
+        return None
+    shown_as = {document.key: document for document in decision.kept}
+    varied: Counter[FileKey] = Counter()
+    for one in decision.variants:
+        varied[one.key] += one.num_shown_tokens
+    shown = [_shown(group, shown_as, varied, config) for group in drawing.groups]
+    windows = dict.fromkeys(Split, 0)
+    for document in decision.kept:
+        windows[document.in_split] += document.num_windows
+    named = {*config.weights}
+    return SamplingFacts(
+        natural_windows=drawing.natural,
+        wanted_windows=drawing.wanted,
+        windows=windows,
+        groups=[facts for facts in _facts(drawing.groups, shown, config) if facts.files or facts.name in named],
+    )
+
+
+def _shown(
+    group: Group, shown_as: Mapping[FileKey, PreparedDocument], varied: Mapping[FileKey, int], config: SamplingConfig
+) -> _Shown:
+    """With `--weights-only`: what a trainer sees that draws by the weights."""
+    documents = [shown_as.get(document.key, document) for document in group.members]
+    times = group.epochs if config.weights_only else 1
+    num_varied = sum(varied.get(document.key, 0) for document in group.members)
+    return _Shown(documents, times * _num_tokens(documents), times * num_varied)
+
+
+def _facts(groups: Sequence[Group], shown: Sequence[_Shown], config: SamplingConfig) -> Iterator[WeightFacts]:
+    natural = [_num_tokens(group.members) for group in groups]
+    asked_for = [group.rule.weight * count for group, count in zip(groups, natural, strict=True)]
+    realised = sum(one.num_all_tokens for one in shown)
+    for number, (group, own) in enumerate(zip(groups, shown, strict=True)):
+        count = num_windows(own.documents)
+        yield WeightFacts(
+            name=group.rule.group,
+            weight=group.rule.weight,
+            files=len(group.members),
+            natural_windows=group.num_windows,
+            natural_share=_share(natural[number], sum(natural)),
+            requested_share=_share(asked_for[number], sum(asked_for)),
+            realised_share=_share(own.num_all_tokens, realised),
+            windows=count,
+            epochs=round(group.epochs if config.weights_only else count / max(group.num_windows, 1), NUM_DIGITS),
+            largest_repeat=max((_times(document) - 1 for document in own.documents if document.num_windows), default=0),
+        )
+
+
+def _times(document: PreparedDocument) -> int:
+    return 1 if document.draw is None else document.draw.passes + bool(document.draw.extra)
+
+
+def _num_tokens(documents: Documents) -> int:
+    return sum(document.num_shown_tokens for document in documents)
+
+
+def _share(part: float, whole: float) -> float:
+    return round(part / whole, NUM_DIGITS) if whole else 0.0
+
+
+def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig) -> Iterator[str]:
+    """What was asked for and cannot be, and by how much."""
+    if facts is None:
+        return
+    wanted, drawn = facts.wanted_windows[Split.TRAIN], facts.windows[Split.TRAIN]
+    if drawn < wanted:
+        fewer = f"{drawn:,} windows where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
+        yield f"train has {fewer}: {_why(facts, config)}."
+    for group in facts.groups:
+        missing = group.requested_share - group.realised_share
+        if not group.files:
+            yield f"--weight {group.name!r} is for no file of train: none matches, or a later one matches too."
+        elif missing > WORTH_SAYING:
+            yield (
+                f"{group.name} has {group.realised_share:.1%} of train's tokens where {group.requested_share:.1%} were "
+                f"asked for ({100 * missing:.1f} points less): {_why_less(group, config)}."
+            )
+
+
+def _why(facts: SamplingFacts, config: SamplingConfig) -> str:
+    if not facts.natural_windows[Split.TRAIN]:
+        return "no file is in train"
+    if not any(group.weight for group in facts.groups if group.files):
+        return "every file of it weighs 0"
+    return f"none is shown more than {config.max_epochs} times (--max-epochs)"
+
+
+def _why_less(group: WeightFacts, config: SamplingConfig) -> str:
+    if group.epochs >= config.max_epochs:
+        return f"its windows are shown {config.max_epochs} times, and not more often (--max-epochs)"
+    return "variants of the others count too, or there are too few windows to divide"
