@@ -369,6 +369,8 @@ def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_pa
 DEADLY = """
 import os, sys
 from gristmill import Config, RunConfig, SplitConfig, VariantsConfig, build
+from gristmill.records import VariantKind
+from gristmill.steps.make_variants import BY_GRAMMAR
 
 BY_GRAMMAR[VariantKind.RENAME] = (
     lambda parsed, dice: os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\\n"
