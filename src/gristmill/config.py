@@ -4,13 +4,13 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from types import UnionType
-from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
+from typing import Any, Literal
 
 import msgspec
 
 from gristmill.errors import ConfigError
 from gristmill.records import Split, VariantKind
+from gristmill.validating import at_least, between, check_types, is_section, text_list, words_of
 
 MIB = 1 << 20
 LONGEST_WINDOW = 1 << 20
@@ -26,7 +26,7 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a tokenizer from the Hub is kept; default: the Hugging Face cache."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "tokenizer.")
+        check_types(self, "tokenizer.")
 
 
 class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +40,10 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "window.")
-        _at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
-        _at_least(0, "window.overlap", self.overlap)
-        _at_least(1, "window.min_fresh", self.min_fresh)
+        check_types(self, "window.")
+        at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
+        at_least(0, "window.overlap", self.overlap)
+        at_least(1, "window.min_fresh", self.min_fresh)
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +57,8 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Past this size (before compression) a split is written as several files."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "output.")
-        _at_least(1, "output.shard_bytes", self.shard_bytes)
+        check_types(self, "output.")
+        at_least(1, "output.shard_bytes", self.shard_bytes)
 
 
 class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +79,8 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Benchmark texts (.jsonl, .jsonl.zst, .parquet or plain) whose spans are cut out of train."""
 
     def __post_init__(self) -> None:
-        _text_list(self, "split.", "against")
-        _check_types(self, "split.")
+        text_list(self, "split.", "against")
+        check_types(self, "split.")
         self.fractions()
         if self.fresh and self.previous is not None:
             raise ConfigError("--splits and --fresh-splits contradict each other; use one of them.")
@@ -122,11 +122,11 @@ class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for field in ("include", "exclude", "languages"):
-            _text_list(self, "scan.", field)
+            text_list(self, "scan.", field)
             if any(SURROGATES.search(text) for text in getattr(self, field)):
                 raise ConfigError(f"scan.{field} must be UTF-8. A name that is not is matched with ? or *.")
-        _check_types(self, "scan.")
-        _at_least(1, "scan.max_file_bytes", self.max_file_bytes)
+        check_types(self, "scan.")
+        at_least(1, "scan.max_file_bytes", self.max_file_bytes)
 
 
 class TablesConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ class TablesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """SPDX ids; found: max_stars_repo_licenses, licenses, license or detected_licenses."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "tables.")
+        check_types(self, "tables.")
 
 
 class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +180,7 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The same per language, which comes first."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "rules.")
+        check_types(self, "rules.")
         names = set(rule_names())
         tables = {"rules": {name: getattr(self, name) for name in names}}
         tables |= {f"rules.languages.{language}": table for language, table in self.languages.items()}
@@ -203,7 +203,7 @@ class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Mixed into the short hashes by which a redacted value is known again; choose one before you publish a dataset."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "secrets.")
+        check_types(self, "secrets.")
 
 
 class LicensesConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,8 +211,8 @@ class LicensesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """SPDX ids; with any given, files under another licence or an unknown one are dropped."""
 
     def __post_init__(self) -> None:
-        _text_list(self, "licenses.", "allow")
-        _check_types(self, "licenses.")
+        text_list(self, "licenses.", "allow")
+        check_types(self, "licenses.")
 
 
 class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class DuplicatesConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Files that share 0.7 or more of their 5-grams: keep one, keep all in one split, or do not look."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "duplicates.")
+        check_types(self, "duplicates.")
 
 
 class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,11 +248,11 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Decides which windows are drawn."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "sampling.")
+        check_types(self, "sampling.")
         for name in ("max_windows", "target_windows"):
             if getattr(self, name) is not None:
-                _at_least(1, f"sampling.{name}", getattr(self, name))
-        _at_least(1, "sampling.max_epochs", self.max_epochs, most=MOST_EPOCHS)
+                at_least(1, f"sampling.{name}", getattr(self, name))
+        at_least(1, "sampling.max_epochs", self.max_epochs, most=MOST_EPOCHS)
         for group, weight in self.weights.items():
             if not 0 <= weight <= MOST_WEIGHT:
                 raise ConfigError(f"the weight of {group!r} must be from 0 to {MOST_WEIGHT}, got {weight}.")
@@ -294,12 +294,12 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the tokens that are taken out."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "variants.")
+        check_types(self, "variants.")
         for kind, rate in self.rates.items():
-            _between(0, 1, f"variants.rates.{kind}", rate)
-        _between(0, 0.9, "variants.noise_mask", self.noise_mask)
-        _between(0, 0.9, "variants.noise_delete", self.noise_delete)
-        _between(1, 100, "variants.noise_span", self.noise_span)
+            between(0, 1, f"variants.rates.{kind}", rate)
+        between(0, 0.9, "variants.noise_mask", self.noise_mask)
+        between(0, 0.9, "variants.noise_delete", self.noise_delete)
+        between(1, 100, "variants.noise_span", self.noise_span)
         wanted = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
         msgspec.structs.force_setattr(self, "rates", {kind: wanted[kind] for kind in VariantKind if kind in wanted})
 
@@ -321,10 +321,10 @@ class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
     """After an error that may pass."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "rewrite.")
-        _at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
-        _at_least(0, "rewrite.retries", self.retries, most=100)
-        _between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)
+        check_types(self, "rewrite.")
+        at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
+        at_least(0, "rewrite.retries", self.retries, most=100)
+        between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,15 +348,15 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that is at one batch for longer counts as hung, and the batch is tried again by another."""
 
     def __post_init__(self) -> None:
-        _check_types(self, "run.")
-        _at_least(1, "run.batch_bytes", self.batch_bytes)
+        check_types(self, "run.")
+        at_least(1, "run.batch_bytes", self.batch_bytes)
         if self.workers != "auto":
-            _at_least(1, "run.workers", self.workers, most=1024)
-        _at_least(1, "run.batch_files", self.batch_files)
-        _at_least(0, "run.cache_bytes", self.cache_bytes)
+            at_least(1, "run.workers", self.workers, most=1024)
+        at_least(1, "run.batch_files", self.batch_files)
+        at_least(0, "run.cache_bytes", self.cache_bytes)
         if self.ray_address is not None and self.runner != "ray":
             raise ConfigError("--ray-address needs --runner ray.")
-        _at_least(1, "run.task_seconds", self.task_seconds)
+        at_least(1, "run.task_seconds", self.task_seconds)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,8 +382,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     run: RunConfig = msgspec.field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        _text_list(self, "", "sources")
-        _check_types(self, "")
+        text_list(self, "", "sources")
+        check_types(self, "")
         msgspec.structs.force_setattr(self, "out", os.path.expanduser(self.out))
         if not self.sources:
             raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
@@ -416,10 +416,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return settings
 
 
-def is_section(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
 def fingerprint(config: Config, *inputs: str) -> str:
     """One digest for all that decides the output; `inputs` are the digests of what is not a setting."""
     encoded = msgspec.json.encode([config.settings(), *inputs], order="deterministic")
@@ -448,68 +444,10 @@ def default_of(setting: str) -> Any:
 
 def choices_of(setting: str) -> tuple[str, ...] | None:
     """`window.tail` -> ("keep", "shift", "drop"); None for a setting that takes more than a few words."""
-    return _words(field_of(setting).type)
-
-
-def _words(kind: Any) -> tuple[str, ...] | None:
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    parts = [part for part in get_args(kind) if part is not type(None)]
-    return _words(parts[0]) if get_origin(kind) in {Union, UnionType} and len(parts) == 1 else None
+    return words_of(field_of(setting).type)
 
 
 def field_of(setting: str) -> msgspec.structs.FieldInfo:
     section, _, name = setting.rpartition(".")
     owner: Any = field_of(section).type if section else Config
     return next(field for field in msgspec.structs.fields(owner) if field.name == name)
-
-
-def _check_types(section: msgspec.Struct, prefix: str) -> None:
-    """What TOML is held to, Python is too: `WindowConfig(tail="cut")` is refused by name."""
-    for field in msgspec.structs.fields(section):
-        value = getattr(section, field.name)
-        if isinstance(value, os.PathLike):
-            value = os.fspath(value)
-            msgspec.structs.force_setattr(section, field.name, value)
-        if isinstance(value, str) and "\0" in value:
-            raise ConfigError(f"{prefix}{field.name} must not hold a NUL, got {value!r}.")
-        if is_section(field.type):
-            if not isinstance(value, field.type):
-                raise ConfigError(f"{prefix}{field.name} must be a {field.type.__name__}, got {value!r}.")
-            continue
-        try:
-            msgspec.convert(value, field.type)
-        except msgspec.ValidationError as error:
-            text = str(error).partition(" - at ")[0].partition(", got ")[0]
-            place = f"{prefix}{field.name}: {text[0].lower()}{text[1:]}"
-            raise ConfigError(f"{place}, got {value!r}.{wanted(field.type)}") from None
-
-
-def wanted(kind: Any) -> str:
-    """The words that a setting takes, where it takes only these."""
-    words = _words(kind)
-    return f" It takes {', '.join(words)}." if words is not None else ""
-
-
-def _text_list(section: msgspec.Struct, prefix: str, field: str) -> None:
-    """Take one text or path for a list of one, and paths for texts: what people write in Python."""
-    value = getattr(section, field)
-    items = [value] if isinstance(value, str | os.PathLike) else value
-    try:
-        texts = tuple(os.fspath(item) for item in items)
-        if any("\0" in text for text in texts):
-            raise TypeError
-    except TypeError:
-        raise ConfigError(f"{prefix}{field} must be a list of texts, got {value!r}.") from None
-    msgspec.structs.force_setattr(section, field, texts)
-
-
-def _between(least: float, most: float, name: str, value: float) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"{name} must be from {least:g} to {most:g}, got {value:g}.")
-
-
-def _at_least(least: int, name: str, value: int, most: int = 1 << 62) -> None:
-    if not least <= value <= most:
-        bound = f"at least {least}" if value < least else f"at most {most}"
-        raise ConfigError(f"{name} must be {bound}, got {value}.")

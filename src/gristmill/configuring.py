@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gristmill.config import Config, field_of, is_section, setting_names, wanted
+from gristmill.config import Config, field_of, setting_names
 from gristmill.errors import ConfigError
 from gristmill.naming import is_address
+from gristmill.validating import is_section, wanted
 
 
 def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str | None = None) -> Config:

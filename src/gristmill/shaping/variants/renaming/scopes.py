@@ -147,6 +147,9 @@ class Scopes:
 
     def resolve(self, place: int, name: bytes) -> Binding | None:
         here = scope = self.at(place)
+        binding = self.bound[here].get(name)
+        if binding is not None and place >= binding.visible_from:  # so for most, and this is in the hot loop
+            return binding
         inner = None
         is_behind_wall = False
         while scope >= WHOLE_FILE:
