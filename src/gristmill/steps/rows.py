@@ -13,10 +13,11 @@ from gristmill.steps.blocks import Block
 
 
 def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
-    variant = document.variant
+    variant, places, repeats = document.variant, None, None
     if variant is not None and not variant.is_text:
-        return _rows_by_themselves(document, variant, block)
-    windows, repeats = shown(windows_of(document, shape), document.draw, document.key)
+        windows, places = _windows_by_themselves(document, variant)
+    else:
+        windows, repeats = shown(windows_of(document, shape), document.draw, document.key)
     return DocumentRows(
         repo=document.repo,
         path=document.path,
@@ -28,31 +29,20 @@ def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> Doc
         repeats=repeats,
         weight=document.weight,
         variant=variant,
+        places=places,
+        labels=Labels(block.clean_ids, places) if block.clean_ids is not None and places is not None else None,
     )
 
 
-def _rows_by_themselves(document: PreparedDocument, variant: Variant, block: Block) -> DocumentRows:
-    """All that such a window shows is fresh. None is shown twice: a variant is there instead of a repeat."""
+def _windows_by_themselves(document: PreparedDocument, variant: Variant) -> tuple[Windows, Windows]:
+    """And where in the file each is from. All that it shows is fresh, and none is shown twice."""
     edges, places = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
     numbers = np.arange(len(places))
     if document.draw is not None:
         numbers, _ = numbers_shown(len(places), document.draw, document.key)
     starts, ends = edges[:-1][numbers], edges[1:][numbers]
-    windows = Windows(starts, ends, ends - starts, 0)
-    told = Windows(places[numbers, 0], places[numbers, 1], ends - starts, 0)
-    return DocumentRows(
-        repo=document.repo,
-        path=document.path,
-        language=document.language,
-        ids=block.ids,
-        newline_tokens=block.newline_tokens,
-        windows=windows,
-        text=block.text,
-        weight=document.weight,
-        variant=variant,
-        places=told,
-        labels=None if block.clean_ids is None else Labels(block.clean_ids, told),
-    )
+    fresh = ends - starts
+    return Windows(starts, ends, fresh, 0), Windows(places[numbers, 0], places[numbers, 1], fresh, 0)
 
 
 def windows_of(document: PreparedDocument, shape: WindowShape) -> Windows:
