@@ -150,6 +150,29 @@ def test_a_group_of_weight_zero_is_told_in_the_table_of_files(source, tmp_path):
     assert check(tmp_path / "out", [str(source)]).ok
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_weights_at_the_limit_are_written_as_they_were_measured(source, tmp_path, workers):
+    sampling = SamplingConfig(weights={"small/**": 50}, weights_only=True)
+    make(source, tmp_path / "out", sampling=sampling, run=RunConfig(workers=workers, batch_files=3))
+    assert {row["weight"] for row in rows_of(tmp_path / "out") if row["path"].startswith("small/")} == {4.0}
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_a_weight_that_is_for_nothing_says_why(source, tmp_path):
+    sampling = SamplingConfig(weights={"nowhere/**": 3, "src/part_1*": 2, "src/**": 2})
+    said = make(source, tmp_path / "out", sampling=sampling).warnings
+    assert any("'nowhere/**' is for no file of train: none matches it" in one for one in said)
+    assert any(
+        re.search(r"'src/part_1\*' is for no file of train: all \d+ that match it match a later", one) for one in said
+    )
+
+
+def test_a_sample_that_leaves_a_split_without_windows_says_so(source, tmp_path):
+    said = make(source, tmp_path / "out", sampling=SamplingConfig(max_windows=3)).warnings
+    assert any("windows left: the sample is too small" in one for one in said)
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
 def test_weights_only_writes_what_a_trainer_draws_by(source, natural, tmp_path):
     out = tmp_path / "out"
     manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2}, weights_only=True))
@@ -194,6 +217,8 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
         (["--weight", "src/**=-1"], "must be from 0 to"),
         (["--weight", "src/**=nan"], "must be from 0 to"),
         (["--weight", "language:pyton=2"], "Did you mean 'python'"),
+        (["--weight", "kind:tests=2"], "there is no 'kind'"),
+        (["--weight", "code:test=2"], "code:tests"),
         (["--weights", "all"], "choose from"),
         (["--weights-only"], "--weights-only needs weights"),
         (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws nothing"),
@@ -232,12 +257,12 @@ def test_a_plan_reckons_with_the_size_that_is_asked_for(source, natural):
 
 def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
     done = run("build", source, "--out", tmp_path / "out", "--max-windows", 30)
-    assert re.search(r"sample   30 of \d+ windows", done.stdout)
+    assert re.search(r"sample   30 of \d+ windows, .* \(--sample-seed 0\)", done.stdout)
     assert "weights for train" not in done.stdout
 
 
 def test_a_pattern_that_is_called_like_a_group_of_the_preset_is_another(source, tmp_path):
-    sampling = SamplingConfig(preset="code", weights={"code:source": 3, "docs": 2})
+    sampling = SamplingConfig(preset="code", weights={"tests": 3, "docs": 2, "code:docs": 0.7})
     manifest = make(source, tmp_path / "out", sampling=sampling)
     assert sum(one.files for one in manifest.sampling.groups) == manifest.splits["train"].files
     assert sum(one.realised_share for one in manifest.sampling.groups) == pytest.approx(1, abs=1e-5)

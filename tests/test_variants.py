@@ -350,6 +350,8 @@ def test_explain_tells_of_a_files_variants(varied):
     path = next(row["path"] for row in rows_of(varied) if row["variant"] == "rename")
     explained = run("explain", varied, path).stdout
     assert re.search(r"variants rename +\d+ windows, [\d,]+ tokens, seed \d+", explained)
+    held_out = rows_of(varied, "test")[0]["path"]
+    assert "variants none: only train files have variants" in run("explain", varied, held_out).stdout
     number = next(number for number, row in enumerate(rows_of(varied)) if row["variant"] == "fim")
     assert run("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
 

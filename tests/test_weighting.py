@@ -43,6 +43,13 @@ def test_of_several_that_match_the_last_counts():
     assert list(groups.values()) == ["src/**", "language:rust", "folder:bench", "src/**", "repo:other", OTHERS.group]
 
 
+def test_a_group_of_the_preset_gets_another_weight_with_or_without_it():
+    for preset, source in (("code", 2.0), (None, 1.0)):
+        rules = rules_of(SamplingConfig(preset=preset, weights={"code:docs": 9}))
+        assert rule_for(rules, "repo", "docs/a.md", "markdown").weight == 9
+        assert rule_for(rules, "repo", "src/a.py", "python").weight == source
+
+
 def test_what_is_said_by_hand_comes_before_a_preset():
     rules = rules_of(SamplingConfig(preset="code", weights={"src/core/**": 9}))
     assert rule_for(rules, "repo", "src/core/a.py", "python").weight == 9

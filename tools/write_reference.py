@@ -31,9 +31,11 @@ COLUMN_TEXTS = {
     "path": "the file, relative to its source, with `/`; bytes that are not UTF-8 as `\\xNN`, a backslash as `\\\\`",
     "repo": "the source folder's name",
     "language": "from the file's name, else its first line",
-    "lines": "the lines, counted from 1, on which the window's first and last token begin",
-    "start": "which of the file's tokens the window's first content token is, counted from 0",
-    "fresh": "how many of the window's tokens no earlier window of the file has shown: its last `fresh` ones",
+    "lines": "the lines, counted from 1, on which the window's first and last token begin (of a variant that is another "
+    "text, its own)",
+    "start": "which of the file's tokens (or of such a variant's) the window's first content token is, from 0",
+    "fresh": "how many of the window's tokens no earlier window of the file, or variant, has shown: its last `fresh` "
+    "ones; all of them in `noise` and `fim`",
     "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
     "labels": "with `--variants noise`: the clean window, padded with -100; of a noise row the one its ids were made "
     "from, else its ids themselves",

@@ -236,8 +236,9 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
     preset: Literal["code"] | None = None
     """Weights by what a file is for: `code` is source 2, tests 1, docs and data 0.5."""
     weights: dict[str, float] = {}
-    """By pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a source's top folder) or `repo:NAME`: how many
-    times its natural share of train's tokens a group of files gets. Of several that match, the last counts."""
+    """By pattern as in a .gitignore, `language:NAME`, `folder:NAME` (a folder of a source), `repo:NAME` or a group of
+    the preset like `code:tests`: its windows are drawn so many times as often as those of weight 1. So a group's share
+    of train's tokens is its natural share times its weight, brought to 100 %. The last that matches counts."""
     target_windows: int | None = None
     """Windows in train; default: as many as there are by nature. Variants come on top."""
     max_epochs: int = 4

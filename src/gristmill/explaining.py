@@ -27,6 +27,7 @@ from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Cut, FileKey, Redact
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
 WINDOWS_LISTED = 12
+OTHER_TEXTS = frozenset({"rename", "comments", "format", "rewrite"})
 
 
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Files that were dropped in favour of this one, and how similar they are; 1: the same text."""
     windows: list[WindowPlace]
     """All, or those that show the line."""
+    rates: dict[str, float]
+    """Of the variants that were asked for."""
 
 
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
@@ -148,6 +151,7 @@ def _explain(dataset: Dataset, table: dict[FileKey, FileRow], row: FileRow, line
         rules=list(_rules(row, dataset.manifest)),
         group_members=members,
         duplicates=dropped,
+        rates=dataset.manifest.settings.get("variants", {}).get("rates", {}),
         windows=[place for place in _windows(dataset, row) if line is None or place.lines[0] <= line <= place.lines[1]],
     )
 
@@ -207,7 +211,8 @@ def explanation_text(explained: Explanation) -> str:
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
         *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
         *_part("drawn", _draw_lines(file)),
-        *_part("variants", [_variant(row) for row in file.variants]),
+        *_part("weight", [f"{file.weight:g}, for a trainer that draws"] if file.weight not in {None, 1.0} else []),
+        *_part("variants", [*map(_variant, file.variants), *_not_chosen(explained)]),
         *_part("windows", _window_lines(explained)),
     ]
     return "\n".join(f"{name:<8} {printable(text)}" for name, text in lines)
@@ -282,7 +287,7 @@ def _draw_lines(file: FileRow) -> list[str]:
         left = f"; {file.left_tokens:,} tokens are in none" if file.left_tokens else ""
         more = f", and {extra:,} of them once more" if extra else ""
         lines.append((f"all its windows {passes} times{more}" if passes else f"{extra:,} of its windows") + left)
-    return [*lines, f"weight {file.weight:g}"] if file.weight not in {None, 1.0} else lines
+    return lines
 
 
 def _variant(row: VariantRow) -> str:
@@ -291,10 +296,22 @@ def _variant(row: VariantRow) -> str:
     return f"{row.kind:<8} {row.windows:,} windows, {row.tokens:,} tokens, seed {row.seed}"
 
 
+def _not_chosen(explained: Explanation) -> list[str]:
+    file, told = explained.file, {row.kind for row in explained.file.variants}
+    if file.status != "kept":
+        return []
+    if file.split is not Split.TRAIN:
+        return ["none: only train files have variants"] if explained.rates else []
+    why = "not chosen, at a rate of" if file.windows else "no window of it was drawn; rate"
+    return [f"{kind:<8} none: {why} {rate:g}" for kind, rate in explained.rates.items() if kind not in told]
+
+
 def _told(place: WindowPlace) -> str:
     told = f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, token {place.start:,} on"
     repeat = f", repeat {place.repeat}" if place.repeat else ""
-    return f"{told}, {place.fresh} fresh{repeat}{f', {place.variant}' if place.variant else ''}"
+    variant = f", {place.variant} (lines and tokens of its own)" if place.variant in OTHER_TEXTS else ""
+    variant = variant or (f", {place.variant}" if place.variant else "")
+    return f"{told}, {place.fresh} fresh{repeat}{variant}"
 
 
 def _window_lines(explained: Explanation) -> list[str]:

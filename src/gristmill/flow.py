@@ -34,7 +34,7 @@ from gristmill.records import Drop, PreparedDocument, SourceFile
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 from gristmill.runners.probing import probe_of
 from gristmill.runners.runner import Runner, TaskFailed
-from gristmill.shaping.weighting import weighted_languages, weighted_patterns
+from gristmill.shaping.weighting import check_weights, weighted_languages, weighted_patterns
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
 from gristmill.steps.decide import decide, lay_out, read_previous_splits
@@ -75,6 +75,7 @@ def benchmarks_of(config: Config) -> list[Benchmark]:
     So are earlier splits, if they are named; those of the dataset that is replaced are read where they are needed.
     """
     check_languages((*config.scan.languages, *config.rules.languages, *weighted_languages(config.sampling)))
+    check_weights(config.sampling)
     check_patterns("--weight", weighted_patterns(config.sampling))
     if config.split.previous is not None:
         read_previous_splits(config)

@@ -85,6 +85,8 @@ class WeightFacts(msgspec.Struct, frozen=True, kw_only=True):
     epochs: float
     """How often each of its windows is shown, on average."""
     largest_repeat: int
+    shadowed_files: int
+    """Where it has no file: so many match it, and a later weight too."""
 
 
 class SamplingFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,8 +74,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--weight",
             "sampling.weights",
             "WHAT=N",
-            "N times its natural share of train's tokens for a group of files: a pattern like 'src/**', language:rust, "
-            "folder:tests or repo:NAME; the last that matches counts",
+            "its windows are drawn N times as often as those of weight 1: a pattern like 'src/**', language:rust, "
+            "folder:tests, repo:NAME, or a group of the preset like code:tests; the last that matches counts",
             repeats=True,
         ),
         Option(
@@ -137,7 +137,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             default="the one in --out, if any",
         ),
         Option("--fresh-splits", "split.fresh", None, "split anew, whatever an earlier build did"),
-        Option("--seed", "split.seed", "N", "decides which file goes where", int),
+        Option("--seed", "split.seed", "N", "decides which file goes where (not what is drawn: --sample-seed)", int),
         Option(
             "--split-by",
             "split.by",

@@ -183,6 +183,7 @@ class WhyNoVariant(StrEnum):
     LANGUAGE_NOT_KNOWN = "language_not_known"
     TEXT_NOT_GIVEN_BACK = "text_not_given_back"
     NOTHING_TO_VARY = "nothing_to_vary"
+    SYNTAX_ERRORS = "syntax_errors"
     MORE_ERRORS = "more_errors"
     HOLDS_SECRET = "holds_secret"
     CONTROL_TOKEN = "control_token"
@@ -197,7 +198,8 @@ WHY_NO_VARIANT: dict[WhyNoVariant, str] = {
     WhyNoVariant.FILE_WAS_CUT: "spans were cut out of the file itself, and must not come back",
     WhyNoVariant.LANGUAGE_NOT_KNOWN: "there is no grammar for its language",
     WhyNoVariant.TEXT_NOT_GIVEN_BACK: "the tokenizer does not give its text back, or parts of it",
-    WhyNoVariant.NOTHING_TO_VARY: "nothing in it can be varied so",
+    WhyNoVariant.NOTHING_TO_VARY: "it has no such names, comments or layout that could be another",
+    WhyNoVariant.SYNTAX_ERRORS: "its grammar finds errors in it, or cannot get through it",
     WhyNoVariant.MORE_ERRORS: "the variant has more syntax errors than the file",
     WhyNoVariant.HOLDS_SECRET: "the variant holds what looks like a secret",
     WhyNoVariant.CONTROL_TOKEN: "the tokenizer makes nothing of it, or a control token",

@@ -8,9 +8,10 @@ import msgspec
 
 from gristmill.manifest import Decontamination, EpochFacts, Manifest, PreviousSplits, SamplingFacts, VariantFacts
 from gristmill.naming import path_text, printable
-from gristmill.records import DROP_REASONS, Split, VariantKind
+from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split, VariantKind, WhyNoVariant
 
 LICENSES_SHOWN = 4
+WORTH_NAMING = 2
 WIDEST = 250
 """Tables are as wide as what stands in them: nothing is cut off."""
 
@@ -87,8 +88,9 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
     if facts is None:
         return []
     if not facts.groups:
-        natural = sum(facts.natural_windows.values())
-        return [f"sample   {sum(facts.windows.values()):,} of {natural:,} windows, each group in proportion"]
+        natural, drawn = sum(facts.natural_windows.values()), sum(facts.windows.values())
+        told = f"{drawn:,} of {natural:,} windows, from each file in proportion"
+        return [f"sample   {told} (--sample-seed {settings['seed']})"]
     rows = [
         (
             *(group.name, f"{group.weight:g}", f"{group.files:,}", f"{group.natural_share:.1%}"),
@@ -97,33 +99,48 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
         )
         for group in facts.groups
     ]
+    if [group.weight for group in facts.groups] == [1]:
+        group = facts.groups[0]
+        return [f"target   {group.windows:,} windows in train, {group.epochs:.2f} times its {group.natural_windows:,}"]
     headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
-    told = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
-    return [table_text(headings, rows), *(told if settings["weights_only"] else [])]
+    undrawn = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
+    return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
 
 
 def _variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
+    """Those that are not there, each with its reason, like dropped files."""
     if not facts:
         return []
     rows = [
-        (str(kind), f"{one.rate:g}", f"{one.chosen:,}", f"{one.made:,}", f"{one.windows:,}", _missing(one))
+        (str(kind), f"{one.rate:g}", f"{one.chosen:,}", f"{one.made:,}", f"{one.windows:,}")
         for kind, one in facts.items()
     ]
-    return [table_text(("variants in train", "rate", "files", "made", "windows", "not made"), rows)]
+    missing: dict[WhyNoVariant, dict[VariantKind, int]] = {}
+    for kind, one in facts.items():
+        for why, count in one.missing.items():
+            missing.setdefault(why, {})[kind] = count
+    return [
+        table_text(("variants in train", "rate", "files chosen", "made", "windows"), rows).rstrip("\n"),
+        *(_missing_line(why, counts) for why, counts in missing.items()),
+        "",
+    ]
 
 
-def _missing(facts: VariantFacts) -> str:
-    return ", ".join(f"{count:,} {why}" for why, count in facts.missing.items()) or "0"
+def _missing_line(why: WhyNoVariant, counts: Mapping[VariantKind, int]) -> str:
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
+    return f"{sum(counts.values()):>15,} {why}: {WHY_NO_VARIANT[why]} ({kinds})"
 
 
 def _epoch_lines(facts: EpochFacts | None) -> list[str]:
-    """Nothing where each token of train is there once."""
+    """Nothing where each window of train is there once."""
     if facts is None or (facts.shown, facts.varied) == (1, 0):
         return []
-    varied = f" and {facts.varied:.2f} times varied, a variant being {facts.variant_worth:g} of a copy"
-    shown = f"each token of train {facts.shown:.2f} times{varied if facts.varied else ''}"
-    most = [f"         {facts.most:.2f} at most, in {printable(facts.most_in)}"] if facts.most_in else []
-    return [f"epochs   {facts.effective:.2f} in effect: {shown}", *most]
+    varied = f" and {facts.varied:.2f} times varied, at {facts.variant_worth:g} each" if facts.varied else ""
+    most = f"{facts.most:.2f} of {printable(facts.most_in)}"
+    return [
+        f"epochs   {facts.effective:.2f} in effect: a pass over train has each window {facts.shown:.2f} times{varied}",
+        *([f"         most often those of one file: {most}"] if facts.most >= WORTH_NAMING else []),
+    ]
 
 
 def _tail_line(num_tokens: int) -> list[str]:

@@ -127,7 +127,7 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
             f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
         ),
         "files_table": Verdict(f"{len(table):,} files, {len(table.kept):,} of them kept"),
-        "variants": Verdict(f"{num_variants:,} of {len(rows.variants):,} train files")
+        "variants": Verdict(f"{num_variants:,} variants of {len(rows.variants):,} train files")
         if settings.variants.rates
         else Verdict("none were asked for", "skipped"),
         "groups": Verdict(f"{len({file.group for file in table.kept.values()}):,} groups"),

@@ -123,7 +123,9 @@ def _taken(overlaps: list[OverlapPlan], picked: Pick, wanted: Config) -> Taken |
     if config.target_windows is not None:
         train = min(config.target_windows, int(one.train_windows * config.max_epochs))
     why = [f"--max-windows {config.max_windows}"] if limit < one.windows else []
-    why += [f"--target-windows {config.target_windows}"] if config.target_windows is not None else []
+    if config.target_windows is not None:
+        short = f", {config.target_windows - train:,} short: --max-epochs {config.max_epochs}"
+        why.append(f"--target-windows {config.target_windows}{short if train < config.target_windows else ''}")
     held_out = round((one.windows - one.train_windows) * limit / max(one.windows, 1))
     variants = [f"{kind} ({rate:g})" for kind, rate in wanted.variants.rates.items()]
     return Taken(windows=train + held_out, train_windows=train, why=why, variants=variants) if why or variants else None

@@ -138,11 +138,12 @@ def _file_lines(plan: Plan) -> list[str]:
 
 def _training_lines(plan: Plan) -> list[str]:
     picked, budget = plan.at(plan.pick.overlap), plan.budget
-    if not picked.train_windows:
+    windows = picked.train_windows if plan.taken is None else plan.taken.train_windows
+    if not windows or not picked.train_windows:
         return ["train    nothing: no file is in train"]
-    epoch = f"{picked.train_windows:,} windows, {picked.train_tokens:,} ids"
-    steps = f"{picked.steps_per_epoch:,} steps of {plan.batch_size:,}"
-    lines = [f"train    one epoch at overlap {picked.overlap}: {epoch}, {steps}"]
+    ids = round(picked.train_tokens * windows / picked.train_windows)
+    steps = f"{math.ceil(windows / plan.batch_size):,} steps of {plan.batch_size:,}"
+    lines = [f"train    one epoch at overlap {picked.overlap}: {windows:,} windows, {ids:,} ids, {steps}"]
     for one in plan.passes:
         worth = "nearly as good as new data" if one.passes == FEW_PASSES else "more add little"
         told = f"{_epochs(one.epochs)} epochs, {one.steps:,} steps"
@@ -152,9 +153,10 @@ def _training_lines(plan: Plan) -> list[str]:
     told = f"{budget.tokens:,} ids"
     if budget.epochs is not None:
         told = f"{budget.epochs:g} epochs x {budget.sequences:,} sequences x {budget.length} ids = {told}"
-    num_steps = math.ceil(picked.epochs_for_budget * picked.train_windows / plan.batch_size)
+    epochs = picked.epochs_for_budget * picked.train_windows / windows
+    num_steps = math.ceil(epochs * windows / plan.batch_size)
     return [
         *lines,
         f"budget   {told}",
-        f"         the same here: {_epochs(picked.epochs_for_budget)} epochs, {num_steps:,} steps",
+        f"         the same here: {_epochs(epochs)} epochs, {num_steps:,} steps",
     ]

@@ -65,7 +65,7 @@ def _odds(chances: Floats) -> Floats:
     return odds
 
 
-def epochs_of(groups: Sequence[WeightedGroup], num_windows: int, max_epochs: float) -> list[float]:
+def epochs_of(groups: Sequence[WeightedGroup], num_windows: int, max_epochs: int) -> list[float]:
     """For each group; together they give so many windows, or as many as the limit lets them."""
     epochs = [0.0] * len(groups)
     open_groups = [number for number, group in enumerate(groups) if group.weight > 0 and group.num_windows > 0]
@@ -74,7 +74,7 @@ def epochs_of(groups: Sequence[WeightedGroup], num_windows: int, max_epochs: flo
         level = left / sum(groups[number].weight * groups[number].num_windows for number in open_groups)
         full = [number for number in open_groups if level * groups[number].weight >= max_epochs]
         for number in full or open_groups:
-            epochs[number] = max_epochs if full else level * groups[number].weight
+            epochs[number] = float(max_epochs) if full else level * groups[number].weight
             left = max(left - epochs[number] * groups[number].num_windows, 0.0)
         open_groups = [number for number in open_groups if number not in full] if full else []
     return epochs

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pathspec import GitIgnoreSpec
 
 from gristmill.config import SamplingConfig
+from gristmill.errors import ConfigError
 
 TESTS = (
     *("test/", "tests/", "testing/", "__tests__/", "spec/", "testdata/", "fixtures/", "conftest.py"),
@@ -59,10 +60,27 @@ PRESETS: dict[str, tuple[Rule, ...]] = {
 }
 
 
+GROUPS = {rule.group: rule for rule in PRESETS["code"]}
+KINDS = ("language", "folder", "repo")
+
+
 def rules_of(config: SamplingConfig) -> list[Rule]:
-    """What is said by hand comes after a preset, and so before it."""
-    preset = PRESETS[config.preset] if config.preset is not None else ()
-    return [*preset, *(Rule.of(what, weight) for what, weight in config.weights.items())]
+    """What is said by hand comes after a preset, and so counts; `code:tests=3` gives a group of it another weight."""
+    by_hand = [Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS]
+    if config.preset is None and not any(what in GROUPS for what in config.weights):
+        return by_hand
+    weights = {group: rule.weight if config.preset is not None else OTHERS.weight for group, rule in GROUPS.items()}
+    weights |= {what: weight for what, weight in config.weights.items() if what in GROUPS}
+    return [*(rule._replace(weight=weights[group]) for group, rule in GROUPS.items()), *by_hand]
+
+
+def check_weights(config: SamplingConfig) -> None:
+    """A kind that there is not is no pattern either: a colon in a name can be written as ?."""
+    for what in config.weights:
+        kind, colon, _ = what.partition(":")
+        if colon and what not in GROUPS and kind not in KINDS:
+            known = ", ".join((*(f"{one}:NAME" for one in KINDS), *GROUPS))
+            raise ConfigError(f"--weight {what!r}: there is no {kind!r}. There are patterns like 'src/**', {known}.")
 
 
 def weighted_languages(config: SamplingConfig) -> list[str]:
@@ -70,7 +88,8 @@ def weighted_languages(config: SamplingConfig) -> list[str]:
 
 
 def weighted_patterns(config: SamplingConfig) -> list[str]:
-    return [pattern for what, weight in config.weights.items() for pattern in Rule.of(what, weight).patterns]
+    by_hand = (Rule.of(what, weight) for what, weight in config.weights.items() if what not in GROUPS)
+    return [pattern for rule in by_hand for pattern in rule.patterns]
 
 
 def rule_for(rules: Iterable[Rule], repo: str, path: str, language: str) -> Rule:

@@ -30,6 +30,8 @@ class Group(NamedTuple):
     members: Documents
     epochs: float
     """That it is to be shown."""
+    num_shadowed: int
+    """Files that its rule matches, and a later one too."""
 
     @property
     def num_windows(self) -> int:
@@ -87,10 +89,17 @@ def _groups(train: Documents, wanted: int, config: SamplingConfig) -> list[Group
     for document in train:
         rule = rule_for(rules, document.repo, document.path, document.language)
         members.setdefault(rule, []).append(document)
+    shadowed = {
+        rule: sum(rule.matches(document.repo, document.path, document.language) for document in train)
+        for rule, own in members.items()
+        if not own
+    }
     sizes = [WeightedGroup(rule.weight, num_windows(own)) for rule, own in members.items()]
     size = wanted if config.draws else sum(one.num_windows for one in sizes)
     epochs = epochs_of(sizes, size, config.max_epochs)
-    return [Group(rule, own, one) for (rule, own), one in zip(members.items(), epochs, strict=True)]
+    return [
+        Group(rule, own, one, shadowed.get(rule, 0)) for (rule, own), one in zip(members.items(), epochs, strict=True)
+    ]
 
 
 def _counts(groups: Sequence[Group]) -> list[int]:

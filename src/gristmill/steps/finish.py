@@ -246,10 +246,10 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         tokens_by_language=_tokens_by_language(decision),
         files={**data_files, **own_files},
         warnings=[
+            *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
+            *variant_warnings(variants),
             *scan.warnings,
             *warnings_of(context.config.split, splits, decision, decontamination),
-            *sampling_warnings(judged.sampling, context.config.sampling),
-            *variant_warnings(variants),
         ],
         run=run,
     )

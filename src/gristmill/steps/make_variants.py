@@ -73,7 +73,7 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
             case _:
                 parsed = parsed or parse(text, document.language)
                 is_hard = is_hard_to_query(parsed)
-                other = WhyNoVariant.NOTHING_TO_VARY if is_hard else _other_text(kind, parsed, seed, chosen.answer)
+                other = WhyNoVariant.SYNTAX_ERRORS if is_hard else _other_text(kind, parsed, seed, chosen.answer)
                 yield kind, _encoded(context, Variant(kind, seed), other) if isinstance(other, bytes) else other
 
 
@@ -91,7 +91,8 @@ def _other_text(kind: VariantKind, parsed: Parsed, seed: int, answer: Path | Non
         return text if why_refused(parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
     other = BY_GRAMMAR[kind](parsed, Dice(seed))
     if other is None or other == parsed.text:
-        return WhyNoVariant.NOTHING_TO_VARY
+        has_errors = parsed.tree.root_node.has_error
+        return WhyNoVariant.SYNTAX_ERRORS if has_errors else WhyNoVariant.NOTHING_TO_VARY
     # Names for names leave the tree as it is (tests/test_renaming.py), and to parse once more would double the cost.
     if kind is not VariantKind.RENAME and parse(other, parsed.language).num_errors > parsed.num_errors:
         return WhyNoVariant.MORE_ERRORS

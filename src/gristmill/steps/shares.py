@@ -1,5 +1,6 @@
 """What came of weights and sizes: asked for and realised, variants included; and what to say where these differ."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -74,6 +75,7 @@ def _facts(groups: Sequence[Group], shown: Sequence[_Shown], config: SamplingCon
             realised_share=_share(own.num_all_tokens, realised),
             windows=count,
             epochs=round(group.epochs if config.weights_only else count / max(group.num_windows, 1), NUM_DIGITS),
+            shadowed_files=group.num_shadowed,
             largest_repeat=max((_times(document) - 1 for document in own.documents if document.num_windows), default=0),
         )
 
@@ -90,7 +92,7 @@ def _share(part: float, whole: float) -> float:
     return round(part / whole, NUM_DIGITS) if whole else 0.0
 
 
-def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig) -> Iterator[str]:
+def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, has_variants: bool) -> Iterator[str]:
     """What was asked for and cannot be, and by how much."""
     if facts is None:
         return
@@ -98,14 +100,19 @@ def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig) -> It
     if drawn < wanted:
         fewer = f"{drawn:,} windows where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
         yield f"train has {fewer}: {_why(facts, config)}."
+    for split, count in facts.windows.items():
+        if not count and facts.wanted_windows[split] == 0 < facts.natural_windows[split]:
+            yield f"{split} has none of its {facts.natural_windows[split]:,} windows left: the sample is too small."
     for group in facts.groups:
         missing = group.requested_share - group.realised_share
         if not group.files:
-            yield f"--weight {group.name!r} is for no file of train: none matches, or a later one matches too."
+            others = f"all {group.shadowed_files:,} that match it match a later one too"
+            why = others if group.shadowed_files else "none matches it"
+            yield f"--weight {group.name!r} is for no file of train: {why}."
         elif missing > WORTH_SAYING:
             yield (
                 f"{group.name} has {group.realised_share:.1%} of train's tokens where {group.requested_share:.1%} were "
-                f"asked for ({100 * missing:.1f} points less): {_why_less(group, config)}."
+                f"asked for ({100 * missing:.1f} points less): {_why_less(group, config, has_variants=has_variants)}."
             )
 
 
@@ -114,10 +121,12 @@ def _why(facts: SamplingFacts, config: SamplingConfig) -> str:
         return "no file is in train"
     if not any(group.weight for group in facts.groups if group.files):
         return "every file of it weighs 0"
-    return f"none is shown more than {config.max_epochs} times (--max-epochs)"
+    needed = math.ceil(facts.wanted_windows[Split.TRAIN] / facts.natural_windows[Split.TRAIN])
+    enough = f"{needed} would be needed" if needed > config.max_epochs else "of some weights too few files are there"
+    return f"none is shown more than {config.max_epochs} times (--max-epochs; {enough}). Try --variants instead"
 
 
-def _why_less(group: WeightFacts, config: SamplingConfig) -> str:
+def _why_less(group: WeightFacts, config: SamplingConfig, *, has_variants: bool) -> str:
     if group.epochs >= config.max_epochs:
         return f"its windows are shown {config.max_epochs} times, and not more often (--max-epochs)"
-    return "variants of the others count too, or there are too few windows to divide"
+    return "variants of the others count too" if has_variants else "there are too few windows to divide"

@@ -42,5 +42,5 @@ def fim_ids(definition: Definition) -> FimIds:
             return FimIds(*found)
     raise ConfigError(
         f"the tokenizer {definition.name!r} has no tokens for fill-in-the-middle (like <fim_prefix>), which --variants "
-        "fim needs. Leave fim out, or use a code model's tokenizer that has them."
+        "fim needs. Leave fim out, or use a tokenizer that has them, like bigcode/starcoder2-3b."
     )
