@@ -31,8 +31,8 @@ COLUMN_TEXTS = {
     "path": "the file, relative to its source, with `/`; bytes that are not UTF-8 as `\\xNN`, a backslash as `\\\\`",
     "repo": "the source folder's name",
     "language": "from the file's name, else its first line",
-    "lines": "the lines, counted from 1, on which the window's first and last token begin (of a variant that is another "
-    "text, its own)",
+    "lines": "the lines, counted from 1, on which the window's first and last token begin; of a variant that is "
+    "another text, its own",
     "start": "which of the file's tokens (or of such a variant's) the window's first content token is, from 0",
     "fresh": "how many of the window's tokens no earlier window of the file, or variant, has shown: its last `fresh` "
     "ones; all of them in `noise` and `fim`",
