@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     print("# Variants and weights\n")
-    print(f"`python benchmarks/variants.py --runs {options.runs}`. {machine('gristmill', 'tree-sitter')}.\n")
+    command = f"python benchmarks/variants.py --corpus DIR --runs {options.runs}"
+    print(f"`{command}`. {machine('gristmill', 'tree-sitter')}.\n")
     by_grammar(options.corpus)
     by_tokens()
     builds(options.runs)
