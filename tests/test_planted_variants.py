@@ -199,6 +199,7 @@ def test_the_files_own_rows_under_the_name_of_a_variant_are_found(planted):
     for row in own:
         if row["variant"] == "rename" and row["start"] in clean:
             row["input_ids"] = row["labels"] = clean[row["start"]]["input_ids"]
+            break
     assert "variants" in planted.check()
 
 

@@ -4,7 +4,9 @@ import ast
 import builtins
 import keyword
 import re
+import subprocess
 import symtable
+import sys
 import sysconfig
 import time
 from pathlib import Path
@@ -53,7 +55,8 @@ CASES = {
         "f-string": 'def f():\n    x1 = 1\n    y = 2\n    w1 = 3\n    return f"{x1!r:>{w1}} x y {y=}"',
         "except, with, for": "def f():\n    try: pass\n    except E as e1: show(e1)\n    with a as (b1, c1): b1(c1)\n    for d1, [i1, *j1] in q: d1(i1, j1)",
         "imports": "def f():\n    import os.path, re as r\n    from a import b, c as d\n    os, r, b, d = 1, 2, 3, 4",
-        "defaults see outside": "def f():\n    x1 = 1\n    def g(a=x1, b: x1 = 2) -> x1:\n        y1 = a\n        return y1",
+        "defaults see outside": "def f():\n    x1 = 1\n    def g(a=x1, b=x1):\n        y1 = a\n        return y1",
+        "annotations may be kept as text": "def f():\n    x = 1\n    def g(a, b: x = 2) -> x:\n        y1 = a\n        return y1",
         "lambda": "def f():\n    x1 = 1\n    return lambda a, b=x1: a + b + x1",
         "match": "def f(p):\n    x = 1\n    match p:\n        case A(y=z) as q: return z, q\n        case [x, *rest]: return x, rest",
         "locals": "def f():\n    x = 1\n    return '%(x)s' % locals()\ndef g():\n    y1 = 1\n    return y1",
@@ -333,3 +336,26 @@ def test_names_never_run_out_and_never_repeat():
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_there_is_a_query_for_every_grammar(language):
     assert "@use" in query_of(language)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    return [x  # the item\n            for x in x]\nprint(f([1, 2]))\n",
+        "def f(name):\n    return tuple(name.upper()  # each\n        for name in name.split())\nprint(f('a b'))\n",
+        "def f(k):\n    return {k: 1  # one\n        # and one more\n        for k in k}\nprint(f('ab'))\n",
+        "def f():\n    value = 3\n    return locals ()['value']\nprint(f())\n",
+        "def f():\n    value = 3\n    run = eval\n    return run('value')\nprint(f())\n",
+        "def f():\n    value = 3\n    return [one for one in map(eval, ['value'])] if not value else value\nprint(f())\n",
+        "import sys\ndef look():\n    return sys._getframe(1).f_locals['city']\ndef f():\n    city = 'x'\n    return look()\nprint(f())\n",
+        "from __future__ import annotations\ndef f():\n    kind = int\n    def g(a: kind): pass\n    return g.__annotations__\nprint(f())\n",
+    ],
+)
+def test_what_a_program_prints_stays(text):
+    def printed(source):
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    variants = {rename(parse(text.encode(), "python"), Dice(seed)) for seed in range(3)} - {None}
+    for variant in variants:
+        assert printed(variant.decode()) == printed(text)

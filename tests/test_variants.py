@@ -170,15 +170,18 @@ def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
 def test_the_text_of_a_variant_is_other_text_that_means_the_same(varied, source):
     import ast
 
-    tokenizer = open_dataset(varied).tokenizer
+    tokenizer, table = open_dataset(varied).tokenizer, files_table(varied)
     for kind in ("rename", "comments", "format"):
         texts = {}
         for row in rows_of(varied):
             if row["variant"] == kind:
                 texts.setdefault(row["path"], []).extend(row["input_ids"][1:-1][-row["fresh"] :])
-        assert texts
-        for path, ids in texts.items():
-            text = tokenizer.decode(ids)
+        whole = [
+            path for path in texts if not next(v for v in table[path]["variants"] if v["kind"] == kind)["own_windows"]
+        ]
+        assert whole
+        for path in whole:
+            text = tokenizer.decode(texts[path])
             assert text != (source / path).read_bytes()
             ast.parse(text)
 
@@ -207,7 +210,7 @@ def test_a_rate_is_a_share_of_the_files(source, tmp_path):
     assert make(source, tmp_path / "none", variants=VariantsConfig(rates={"noise": 0.0})).variants == {}
 
 
-@pytest.mark.parametrize("setting", [{"noise_mask": 0.6}, {"noise_span": 9.0}, {"noise_delete": 0.4}, {"seed": 9}])
+@pytest.mark.parametrize("setting", [{"noise_mask": 0.6, "seed": 9}, {"noise_span": 9.0}, {"noise_delete": 0.4}])
 def test_a_setting_that_is_changed_changes_what_was_made_before(source, tmp_path, setting):
     first = VariantsConfig(rates={"noise": 1.0})
     second = VariantsConfig(rates={"noise": 1.0}, **setting)
@@ -254,6 +257,23 @@ def test_a_share_counts_the_variants_too(source, tmp_path):
     assert manifest.sampling.groups[0].realised_share == pytest.approx(counts[True] / counts.total(), abs=1e-6)
 
 
+@pytest.mark.parametrize("sampling", [SamplingConfig(), SamplingConfig(max_windows=60), SamplingConfig(preset="code")])
+def test_no_row_of_a_variant_is_a_copy(source, tmp_path, sampling):
+    """Not even where a variant has changed only another part of the file."""
+    rates = {"rename": 1.0, "comments": 1.0, "format": 1.0}
+    make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates=rates))
+    rows = rows_of(tmp_path / "out")
+    own = {(row["path"], row["start"], tuple(row["input_ids"])) for row in rows if not row["variant"]}
+    varied = [row for row in rows if row["variant"]]
+    assert varied
+    assert not [row["path"] for row in varied if (row["path"], row["start"], tuple(row["input_ids"])) in own]
+    left_out = [
+        one for file in files_table(tmp_path / "out").values() for one in file["variants"] if one["own_windows"]
+    ]
+    assert left_out
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
 def test_a_sample_has_variants_in_proportion(source, tmp_path):
     sampling = SamplingConfig(max_windows=60)
     manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
@@ -286,7 +306,7 @@ def test_a_variant_that_shares_a_span_with_a_held_out_file_is_none(tmp_path):
     ]
     (tmp_path / "splits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in splits))
     statuses = set()
-    for seed in range(12):
+    for seed in range(5):
         out = tmp_path / f"out-{seed}"
         split = SplitConfig(previous=str(tmp_path / "splits.jsonl"))
         make(folder, out, split=split, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
@@ -318,6 +338,8 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_p
         (["--variants", "renam"], "Did you mean 'rename'"),
         (["--variants", "rename=2"], "from 0 to 1"),
         (["--variants", "rename=many"], "KIND=RATE"),
+        (["--variants", "rename", "--variant-seed", str(1 << 64)], "at most"),
+        (["--max-windows", "9", "--sample-seed", str(-(1 << 70))], "at least"),
         (["--variants", "rewrite"], "--rewrite-endpoint"),
         (
             ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
@@ -446,6 +468,35 @@ def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, w
     text = open_dataset(tmp_path / "out").tokenizer.decode(rows[0]["input_ids"][1:-1]).decode()
     assert "height * width" in text
     assert check(tmp_path / "out", [str(folder)]).ok
+
+
+@pytest.mark.parametrize("act", [says("```python\ndef area_a(:"), says("short", "length"), says("")])
+def test_an_answer_that_is_of_no_use_is_not_asked_for_again(tmp_path, act):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text(PARENT.format(name="a"))
+    with ChatServer({"a": [act]}) as server:
+        config = rewriting(folder, tmp_path / "out", server)
+        manifest = build(config)
+        build(config)
+        assert server.num_asked == 1
+    assert manifest.variants["rewrite"].missing == {"answer_refused": 1}
+    assert not [warning for warning in manifest.warnings if "asks for these again" in warning]
+
+
+def test_a_secret_that_a_model_writes_is_kept_nowhere(tmp_path):
+    secret = "ghp_" + "x7Kq2mVb9TzR4wLcN8sPfY1hDjG5aEuB3oQ6"
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text(PARENT.format(name="a"))
+    told = says(f"A function area_a. The token is {secret}.")
+    code = says(f"```python\nTOKEN = '{secret}'\ndef area_a(width, height):\n    return height * width\n```")
+    with ChatServer({"a": [told, code]}) as server:
+        build(rewriting(folder, tmp_path / "out", server, way="back_translation"))
+        assert secret not in json.dumps(server.prompts())
+        assert "<SECRET:" in server.prompts()[1]
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
 def test_an_endpoint_that_is_not_there_ends_the_build_in_a_line(tmp_path):

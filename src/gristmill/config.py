@@ -14,6 +14,7 @@ from gristmill.validating import at_least, between, check_types, is_section, tex
 
 MIB = 1 << 20
 LONGEST_WINDOW = 1 << 20
+SEEDS = 1 << 63
 MOST_EPOCHS = 1000
 MOST_WEIGHT = 1_000_000
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -250,6 +251,7 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_types(self, "sampling.")
+        at_least(-SEEDS, "sampling.seed", self.seed, most=SEEDS - 1)
         for name in ("max_windows", "target_windows"):
             if getattr(self, name) is not None:
                 at_least(1, f"sampling.{name}", getattr(self, name))
@@ -296,6 +298,7 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_types(self, "variants.")
+        at_least(-SEEDS, "variants.seed", self.seed, most=SEEDS - 1)
         for kind, rate in self.rates.items():
             between(0, 1, f"variants.rates.{kind}", rate)
         between(0, 0.9, "variants.noise_mask", self.noise_mask)

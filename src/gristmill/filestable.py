@@ -16,6 +16,8 @@ class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     tokens: Count = 0
     windows: Count = 0
+    own_windows: tuple[Count, ...] = ()
+    """By number, those that are the file's own, and are not shown once more."""
     draw: tuple[Count, Count] | None = None
     text_sha256: str | None = None
     missing: WhyNoVariant | None = None

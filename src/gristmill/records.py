@@ -169,6 +169,8 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Where each of these is from, among the file's own tokens."""
     num_file_tokens: int = 0
     """The file's own."""
+    own: tuple[int, ...] = ()
+    """Of another text: the windows, by number, that are the file's own. They are not shown, as they would be copies."""
 
     @property
     def is_text(self) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gristmill.config import Config
+from gristmill.cleaning.secrets import redact
+from gristmill.config import Config, SecretsConfig
 from gristmill.errors import OutputError
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.layout import write_atomically
@@ -97,6 +98,7 @@ def _without(context: Context, chosen: Chosen, reason: str) -> list[NoVariant]:
 def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
     """With what the language model makes of those that are to be rewritten, in a file each; and its name."""
     answers: dict[int, Path] = {}
+    refused: set[int] = set()
     wanted = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
     with progress.phase("rewrite", total=wanted) as step, _rewriter(context) as rewriter:
         for task, outcome in rewriter.rewrite_all(_rewrite_tasks(context, chosen)):
@@ -105,13 +107,24 @@ def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress
                 name = hashlib.sha256(outcome.text).hexdigest()
                 answers[task.key] = context.scratch / f"{name}.answer"
                 write_atomically(answers[task.key], outcome.text)
+            elif not outcome.is_unanswered:
+                refused.add(task.key)
             step.advance(1)
         model = rewriter.model
-    return [one._replace(answer=answers.get(number)) for number, one in enumerate(chosen)], model
+    answered = [
+        one._replace(answer=answers.get(number), is_refused=number in refused) for number, one in enumerate(chosen)
+    ]
+    return answered, model
 
 
 def _rewriter(context: Context) -> Rewriter:
-    return Rewriter(_endpoint(context.config), context.answers)
+    return Rewriter(_endpoint(context.config), context.answers, partial(_without_secrets, context.config.secrets))
+
+
+def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
+    """Of what a model says: nothing else is kept, or sent on. What cannot be redacted is no answer."""
+    redacted = redact(text.encode(), language, config)
+    return "" if redacted is None else redacted.text.decode()
 
 
 def _endpoint(config: Config) -> Endpoint:

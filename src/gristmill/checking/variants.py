@@ -11,7 +11,7 @@ from gristmill.checking.result import Faults
 from gristmill.checking.runs import KEY, LABEL_KEY, ROW, START, Stretch
 from gristmill.checking.settings import Settings
 from gristmill.checking.tables import FilesTable
-from gristmill.checking.windows import Drawn, expected_windows, first_difference, wrong_draw
+from gristmill.checking.windows import Drawn, expected_windows, first_difference, wrong_draw, wrong_fresh
 from gristmill.filestable import VariantRow
 from gristmill.layout import FILES
 from gristmill.records import Split, VariantKind
@@ -77,12 +77,14 @@ def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Sett
         yield from _wrong_labels(placed, rows)
     else:
         yield from _wrong_windows(placed, row, settings)
-        if _is_copy(placed, rows):
-            yield 0, f"a {kind} that is the file itself"
+        yield from _copies(placed, rows)
+        fault = wrong_fresh(run.windows, is_again=False)
+        yield from [fault] if fault is not None else []
 
 
 def _wrong_windows(placed: PlacedRun, row: VariantRow, settings: Settings) -> Iterator[Fault]:
     expected = expected_windows(row.tokens, (), settings.shape, drops_touched=False)
+    expected = expected._replace(left_out=frozenset(row.own_windows))
     windows = placed.run.windows
     drawn = None if row.draw is None else Drawn(row.draw[1], settings.sampling.seed, placed.run.key.file)
     fault = first_difference(windows, expected) if drawn is None else wrong_draw(windows, expected, drawn)
@@ -90,13 +92,16 @@ def _wrong_windows(placed: PlacedRun, row: VariantRow, settings: Settings) -> It
         yield fault
 
 
-def _is_copy(placed: PlacedRun, rows: Rows) -> bool:
+def _copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
     own = {
         (start, ids)
         for one in rows.by_file.get(placed.run.key.file, ())
         for start, ids in one.run.windows[:, [START, KEY]].tolist()
     }
-    return all((start, ids) in own for start, ids in placed.run.windows[:, [START, KEY]].tolist())
+    for index, (start, ids) in enumerate(placed.run.windows[:, [START, KEY]].tolist()):
+        if (start, ids) in own:
+            yield index, "a copy of the file's own window"
+            return
 
 
 def _wrong_sentinels(stretches: list[Stretch], sentinels: tuple[int, ...]) -> Iterator[Fault]:

@@ -74,11 +74,14 @@ class Expected(NamedTuple):
     laid: list[tuple[Range, _Laid]]
     shape: Shape
     num_tail_tokens_dropped: int
+    left_out: frozenset[int] = frozenset()
+    """By number."""
 
     def windows(self, at_most: int) -> list[Range]:
         """No more than that: what a damaged table says is not laid out."""
         every = (window for within, one in self.laid for window in one.inside(within, self.shape))
-        return list(islice(every, at_most))
+        shown = (window for number, window in enumerate(every) if number not in self.left_out)
+        return list(islice(shown, at_most))
 
 
 def expected_windows(num_tokens: int, cuts: Sequence[Cut], shape: Shape, *, drops_touched: bool) -> Expected:

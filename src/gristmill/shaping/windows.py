@@ -91,7 +91,12 @@ def without_touched(windows: Windows, ranges: Sequence[Range]) -> Windows:
     is_clean = np.ones(len(windows), np.bool_)
     for start, end in ranges:
         is_clean &= (windows.ends <= start) | (windows.starts >= end)
-    starts, ends = windows.starts[is_clean], windows.ends[is_clean]
+    return without(windows, np.flatnonzero(~is_clean))
+
+
+def without(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
+    gone = np.asarray(numbers, np.int64)
+    starts, ends = np.delete(windows.starts, gone), np.delete(windows.ends, gone)
     shown = np.concatenate(([0], ends[:-1]))
     return Windows(starts, ends, ends - np.maximum(starts, shown), windows.num_tail_tokens_dropped)
 

@@ -109,6 +109,7 @@ def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
             seed=variant.seed,
             tokens=document.num_tokens,
             windows=document.num_windows,
+            own_windows=variant.own,
             draw=None if draw is None else (draw.passes, draw.extra),
             text_sha256=document.text_sha256 if variant.is_text else None,
         )

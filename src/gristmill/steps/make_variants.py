@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +20,7 @@ from gristmill.shaping.variants.noising import Noise
 from gristmill.shaping.variants.renaming.rename import rename
 from gristmill.shaping.variants.rewriting.answers import why_refused
 from gristmill.shaping.variants.treeshape import is_hard_to_query
-from gristmill.shaping.windows import cut
+from gristmill.shaping.windows import WindowShape, cut
 from gristmill.steps.blocks import Block
 from gristmill.steps.context import Context
 from gristmill.tokenizing.sentinels import fim_ids, mask_id
@@ -39,6 +40,8 @@ class Chosen(NamedTuple):
     """Each with its seed."""
     answer: Path | None = None
     """What a language model has made of it."""
+    is_refused: bool = False
+    """It has answered, and that was of no use."""
 
 
 class Made(NamedTuple):
@@ -73,8 +76,8 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
             case _:
                 parsed = parsed or parse(text, document.language)
                 is_hard = is_hard_to_query(parsed)
-                other = WhyNoVariant.SYNTAX_ERRORS if is_hard else _other_text(kind, parsed, seed, chosen.answer)
-                yield kind, _encoded(context, Variant(kind, seed), other) if isinstance(other, bytes) else other
+                other = WhyNoVariant.SYNTAX_ERRORS if is_hard else _other_text(kind, parsed, seed, chosen)
+                yield kind, _encoded(source, Variant(kind, seed), other) if isinstance(other, bytes) else other
 
 
 def text_of(context: Context, document: PreparedDocument, block: Block) -> bytes | None:
@@ -83,11 +86,11 @@ def text_of(context: Context, document: PreparedDocument, block: Block) -> bytes
     return text if hashlib.sha256(text).hexdigest() == document.text_sha256 else None
 
 
-def _other_text(kind: VariantKind, parsed: Parsed, seed: int, answer: Path | None) -> bytes | WhyNoVariant:
+def _other_text(kind: VariantKind, parsed: Parsed, seed: int, chosen: Chosen) -> bytes | WhyNoVariant:
     if kind is VariantKind.REWRITE:
-        text = answer.read_bytes() if answer is not None else None
-        if text is None:
-            return WhyNoVariant.NO_ANSWER
+        if chosen.answer is None:
+            return WhyNoVariant.ANSWER_REFUSED if chosen.is_refused else WhyNoVariant.NO_ANSWER
+        text = chosen.answer.read_bytes()
         return text if why_refused(parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
     other = BY_GRAMMAR[kind](parsed, Dice(seed))
     if other is None or other == parsed.text:
@@ -99,14 +102,31 @@ def _other_text(kind: VariantKind, parsed: Parsed, seed: int, answer: Path | Non
     return other
 
 
-def _encoded(context: Context, variant: Variant, text: bytes) -> Made | WhyNoVariant:
-    secrets = context.config.secrets
+def _encoded(source: _Source, variant: Variant, text: bytes) -> Made | WhyNoVariant:
+    context, secrets = source.context, source.context.config.secrets
     if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
         return WhyNoVariant.HOLDS_SECRET
     encoded = context.tokenizer.encode(text, with_starts=context.keeps_text)
     if not len(encoded.ids) or encoded.control_id is not None:
         return WhyNoVariant.CONTROL_TOKEN
-    return Made(Block.of(encoded, text, context.tokenizer.vocab_size), variant, text)
+    block = Block.of(encoded, text, context.tokenizer.vocab_size)
+    own = _own_windows(source.block.ids, block.ids, context.window_shape)
+    if own is None:
+        return WhyNoVariant.NOTHING_TO_VARY
+    return Made(block, msgspec.structs.replace(variant, own=own), text)
+
+
+def _own_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: WindowShape) -> tuple[int, ...] | None:
+    """The windows that are the same in both; None where all are."""
+    windows, theirs = cut(len(ids), shape), cut(len(file_ids), shape)
+    end_at = dict(zip(theirs.starts.tolist(), theirs.ends.tolist(), strict=True))
+    places = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
+    own = tuple(
+        number
+        for number, (start, end) in enumerate(places)
+        if end_at.get(start) == end and np.array_equal(ids[start:end], file_ids[start:end])
+    )
+    return own if len(own) < len(places) else None
 
 
 def _noise(source: _Source, seed: int) -> Made | WhyNoVariant:

@@ -8,7 +8,7 @@ import numpy as np
 from gristmill.formats.jsonl import DocumentRows, Labels, RowFormat
 from gristmill.records import Cut, PreparedDocument, Variant
 from gristmill.shaping.sampling import numbers_shown, shown
-from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without_touched
+from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without, without_touched
 from gristmill.steps.blocks import Block
 
 
@@ -48,7 +48,9 @@ def _windows_by_themselves(document: PreparedDocument, variant: Variant) -> tupl
 def windows_of(document: PreparedDocument, shape: WindowShape) -> Windows:
     ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
-        return cut(document.num_tokens, shape)
+        own = document.variant.own if document.variant is not None else ()
+        windows = cut(document.num_tokens, shape)
+        return without(windows, own) if own else windows
     if document.drops_touched_windows:
         return without_touched(cut(document.num_tokens, shape), ranges)
     return cut_without(document.num_tokens, ranges, shape)

@@ -47,7 +47,8 @@ def _told(chosen: Chosen) -> tuple[object, ...]:
     """All that its variants are made of."""
     one, answer = chosen.document, chosen.answer
     digest = hashlib.sha256(answer.read_bytes()).hexdigest() if answer is not None else None
-    return one.repo, one.path, one.language, one.text_sha256, one.draw, one.weight, chosen.kinds, digest
+    rewritten = digest, chosen.is_refused
+    return one.repo, one.path, one.language, one.text_sha256, one.draw, one.weight, chosen.kinds, rewritten
 
 
 def _part(context: Context, chosen: Sequence[Chosen]) -> Part:

@@ -40,6 +40,9 @@ LOOKING = {
     **dict.fromkeys(("javascript", "jsx", "typescript", "tsx"), frozenset({b"eval"})),
 }
 """Functions that may look for a variable by its name."""
+LOOKING_ANYHOW = frozenset({b"locals", b"vars", b"eval", b"exec"})
+"""Also where they are only handed on: map(eval, names)"""
+CALLED = re.compile(rb"\s*\(")
 
 WORDS = {
     "pin": re.compile(rb"\w+"),
@@ -141,7 +144,7 @@ class Places:
             if binding is not None:
                 binding.num_places += 1
                 places.append((start, name, binding))
-            elif name in looking and text[node.end_byte : node.end_byte + 1] == b"(":
+            elif name in looking and (name in LOOKING_ANYHOW or CALLED.match(text, node.end_byte)):
                 left_alone |= self._scopes.roots_touching(start, start)
         return places
 

@@ -30,8 +30,12 @@ QUERIES = {
 
 NOT_ESCAPING = frozenset({"python", "rust", "go"})
 
-LOOKS_UP_NAMES = frozenset({b"angular", b"duckdb", b"numexpr"})
-"""Libraries that find variables or parameters by their names: files with one of these words stay as they are."""
+LOOKS_UP_NAMES = frozenset(
+    b"""angular duckdb numexpr polars patsy statsmodels snakemake
+    f_locals _getframe currentframe getinnerframes getclosurevars tb_frame gi_frame cr_frame ag_frame
+    settrace setprofile co_varnames co_freevars co_cellvars capture_locals""".split()
+)
+"""By which variables or parameters are found by their names: files with one of these words stay as they are."""
 
 
 def rename(parsed: Parsed, dice: Dice) -> bytes | None:

@@ -12,12 +12,14 @@ model may stand on another machine tomorrow.
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
+
+import msgspec
 
 from gristmill.errors import OutputError
 from gristmill.shaping.variants.grammars import is_parsable, parse
@@ -60,11 +62,16 @@ class Failure(NamedTuple):
 Outcome = Rewritten | Failure
 
 
+def _as_it_is(text: str, _language: str) -> str:
+    return text
+
+
 class Rewriter:
     """Owns the threads: when the block is left they have ended, whatever was on its way."""
 
-    def __init__(self, endpoint: Endpoint, cache: Path) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, cache: Path, clean: Callable[[str, str], str] = _as_it_is) -> None:
+        """`clean`: what becomes of an answer, given the language of the text, before it is kept or sent on."""
+        self._endpoint, self._clean = endpoint, clean
         self._cache = AnswerCache(cache)
         self._asking = Asking(endpoint)
         self._threads = ThreadPoolExecutor(endpoint.concurrency, thread_name_prefix="rewrite")
@@ -128,15 +135,16 @@ class Rewriter:
 
     def _answered(self, task: RewriteTask, text: str, signatures: list[str]) -> str:
         if task.way == "paraphrase":
-            return self._answer(paraphrase_prompt(text, task.language), task.seed)
-        description = self._answer(description_prompt(text, task.language), task.seed)
-        return self._answer(implementation_prompt(description, signatures, task.language), task.seed)
+            return self._answer(paraphrase_prompt(text, task.language), task)
+        description = self._answer(description_prompt(text, task.language), task)
+        return self._answer(implementation_prompt(description, signatures, task.language), task)
 
-    def _answer(self, prompt: str, seed: int) -> str:
-        request = encoded_request(self._endpoint, self.model, prompt, seed)
+    def _answer(self, prompt: str, task: RewriteTask) -> str:
+        request = encoded_request(self._endpoint, self.model, prompt, task.seed)
         reply = self._cache.load(request)
         if reply is None:
             reply = self._asking.ask(request)
+            reply = msgspec.structs.replace(reply, content=self._clean(reply.content, task.language))
             self._cache.store(request, reply)
         return usable_text(reply)
 

@@ -13,10 +13,10 @@
 (typed_parameter type: (_) @outside)
 (function_definition return_type: (_) @outside)
 (class_definition superclasses: (_) @outside)
-(list_comprehension body: (_) . (for_in_clause right: (_) @outside))
-(set_comprehension body: (_) . (for_in_clause right: (_) @outside))
-(dictionary_comprehension body: (_) . (for_in_clause right: (_) @outside))
-(generator_expression body: (_) . (for_in_clause right: (_) @outside))
+(list_comprehension body: (_) . (comment)* . (for_in_clause right: (_) @outside))
+(set_comprehension body: (_) . (comment)* . (for_in_clause right: (_) @outside))
+(dictionary_comprehension body: (_) . (comment)* . (for_in_clause right: (_) @outside))
+(generator_expression body: (_) . (comment)* . (for_in_clause right: (_) @outside))
 
 (assignment left: (identifier) @define)
 (augmented_assignment left: (identifier) @define)
@@ -56,6 +56,9 @@
 (case_pattern) @hold
 (as_pattern_target (tuple [(tuple) (list) (list_splat)] @hold))
 (as_pattern_target [(list) (parenthesized_expression)] @hold)
+
+; With `from __future__ import annotations` they are kept as text.
+(type) @pin
 
 ; f"{x=}" prints the name.
 (interpolation "=") @pin
