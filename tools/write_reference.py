@@ -68,8 +68,8 @@ FILES_COLUMNS = {
     "draw": "with a sample or weights: `[passes, extra]`, all its windows so often, so many of them once more; or null",
     "left_tokens": "how many of its tokens no row shows, as the windows that would were not drawn",
     "weight": "of its rows, with `--weights-only`; else 1",
-    "variants": "per variant it was chosen for its `kind`, `seed`, `tokens`, `windows`, `own_windows` (numbers of those "
-    "that are the file's own and not shown again), `draw` and `text_sha256`; or `missing`, why there is none",
+    "variants": "per variant it was chosen for its `kind`, `seed`, `tokens`, `windows`, `own_windows` (numbers of "
+    "those that are the file's own and not shown again), `draw` and `text_sha256`; or `missing`, why there is none",
     "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the "
     "text that was tokenized, by which a file is known again in a rebuild",
     "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the path of the licence file, "
