@@ -316,6 +316,20 @@ def test_a_variant_that_shares_a_span_with_a_held_out_file_is_none(tmp_path):
     assert "shares_span" in statuses
 
 
+def test_a_variant_that_is_the_text_of_another_file_is_none(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "bare.py").write_text(CODE + "\n")
+    (folder / "commented.py").write_text(WITH_COMMENTS + "\n")
+    config = {"split": SplitConfig(shares="100/0/0"), "duplicates": DuplicatesConfig(near="keep")}
+    statuses = set()
+    for seed in range(6):
+        make(folder, tmp_path / f"{seed}", **config, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
+        (told,) = files_table(tmp_path / f"{seed}")["commented.py"]["variants"]
+        statuses.add(told["missing"])
+    assert "duplicate" in statuses
+
+
 def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
     benchmark = tmp_path / "benchmark.txt"
     benchmark.write_bytes((source / "heapq.py").read_bytes()[3000:6000])
