@@ -10,8 +10,8 @@ from collections import Counter
 from measure import STDLIB, machine
 
 from gristmill.cleaning.secrets import find_secrets, redact
-from gristmill.config import SecretsConfig
 from gristmill.intake.decoding import Decoded, decode
+from gristmill.sections import SecretsConfig
 
 RUNS = 5
 # Texts made to be slow, a megabyte each: openings without end.

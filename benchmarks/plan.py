@@ -12,10 +12,11 @@ from pathlib import Path
 from measure import GRISTMILL, STDLIB, machine, medians
 
 import gristmill
-from gristmill.config import Config, OutputConfig, SplitConfig, WindowConfig
+from gristmill.config import Config
 from gristmill.formats.parquet import NAMES, ROW_GROUP_ROWS, import_pyarrow
 from gristmill.manifest import Manifest
 from gristmill.planning.budget import Wanted
+from gristmill.sections import OutputConfig, SplitConfig, WindowConfig
 
 PACKAGES = ("numpy", "pyarrow")
 """A repository of usual size, there after `make test`."""

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from gristmill.cleaning.licenses import identify_license, is_license_name
-from gristmill.config import Config, RunConfig
+from gristmill.config import Config
 from gristmill.flow import Intake, in_order, judge, piece_tasks, prepare_all, shape_all, take_in
 from gristmill.grouping.leakage import anchors_of
 from gristmill.grouping.signatures import NUM_BANDS
@@ -24,6 +24,7 @@ from gristmill.pipeline import load
 from gristmill.progress import Progress
 from gristmill.records import PreparedDocument, SourceFile, Split
 from gristmill.runners.local import LocalRunner
+from gristmill.sections import RunConfig
 from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.context import Context
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, PartReader, write_part

@@ -21,7 +21,7 @@ import msgspec
 from sample import Sample, as_lines, measure
 from shop import Flow, Pool, Setting, Tasks, simulate
 
-from gristmill.config import RunConfig
+from gristmill.sections import RunConfig
 from gristmill.steps.compare import PARTITION_SPANS, num_partition_bits
 from gristmill.steps.decide import PIECE_BYTES
 from gristmill.steps.sides import BUCKET_BITS, MATCH, RUN_TOKENS, SPAN

@@ -18,9 +18,9 @@ from measure import GRISTMILL, STDLIB, machine, medians, peak_mb_of, seconds_of
 import gristmill
 from gristmill.checking.spans import shared_with_train
 from gristmill.cleaning.rules import Limits, Page, judge
-from gristmill.config import RulesConfig
 from gristmill.grouping.clusters import GramSets, find_clusters
 from gristmill.grouping.signatures import GRAM_TOKENS, Ids, band_keys
+from gristmill.sections import RulesConfig
 
 PLAIN = Path(__file__).with_name("plain.toml")
 WAYS = {

@@ -15,9 +15,9 @@ import orjson
 from measure import STDLIB, machine
 
 import gristmill
-from gristmill.config import WindowConfig
 from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import NAMES, ROW_GROUP_ROWS, import_pyarrow, table_of
+from gristmill.sections import WindowConfig
 from gristmill.shaping.windows import WindowShape, cut
 
 VOCAB_SIZE = 50265

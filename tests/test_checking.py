@@ -32,8 +32,8 @@ from gristmill.checking.secrets import secrets_in
 from gristmill.checking.sources import location_of
 from gristmill.checking.windows import Shape, expected_windows
 from gristmill.cleaning.secrets import find_secrets, redact
-from gristmill.config import DuplicatesConfig, SecretsConfig
 from gristmill.records import Cut
+from gristmill.sections import DuplicatesConfig, SecretsConfig
 
 
 @pytest.fixture(scope="module")

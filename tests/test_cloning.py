@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from conftest import git, write_tree
-from gristmill.config import Config, ScanConfig
+from gristmill.config import Config
 from gristmill.errors import InputError
 from gristmill.intake import cloning
 from gristmill.intake.cloning import clone
 from gristmill.intake.fetching import fetch
 from gristmill.intake.sources import Source
 from gristmill.intake.trees import scan
+from gristmill.sections import ScanConfig
 
 LOGIN = ("me", "s3cr3t-t0ken")
 

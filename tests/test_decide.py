@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from documents import document
-from gristmill.config import Config, DuplicatesConfig, OutputConfig, SplitConfig
+from gristmill.config import Config
 from gristmill.errors import InputError
 from gristmill.records import Split
+from gristmill.sections import DuplicatesConfig, OutputConfig, SplitConfig
 from gristmill.steps import decide as deciding
 from gristmill.steps.context import Context
 from gristmill.steps.decide import decide, lay_out, read_previous_splits

@@ -1,8 +1,8 @@
 import pytest
 
-from gristmill.config import ScanConfig
 from gristmill.intake.excluding import DEFAULT_EXCLUDES, PathFilter
 from gristmill.records import DropReason
+from gristmill.sections import ScanConfig
 
 
 def reason(path, *, is_tracked=False, **config):

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.config import Config, OutputConfig
+from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
 from gristmill.records import Variant, VariantKind
+from gristmill.sections import OutputConfig
 from gristmill.shaping.windows import WindowShape, cut, lines_of
 from gristmill.tokenizing.definition import Definition
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 import gristmill
 from gristmill import cli
-from gristmill.config import Config, OutputConfig, RunConfig, ScanConfig, SplitConfig, WindowConfig
+from gristmill.config import Config
 from gristmill.errors import ConfigError, InputError
 from gristmill.planning import overlaps, sampling
 from gristmill.planning.budget import Wanted, pick
@@ -26,6 +26,7 @@ from gristmill.planning.result import Budget, OverlapPlan
 from gristmill.planning.sampling import TakenOut, draw, error_of
 from gristmill.planning.telling import plan_text
 from gristmill.records import SourceFile
+from gristmill.sections import OutputConfig, RunConfig, ScanConfig, SplitConfig, WindowConfig
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 FOLDERS = ("email", "json", "logging", "idlelib", "unittest", "xml", "encodings")

@@ -248,3 +248,11 @@ def test_a_reason_that_is_gone_is_found(planted):
     is_any = any(facts["missing"] for facts in planted.manifest["variants"].values())
     assert ("files_table" in planted.check()) == is_any
     assert is_any
+
+
+def test_variants_that_the_tokenizer_has_no_tokens_for_are_found(planted):
+    tree = json.loads((planted.folder / "tokenizer.json").read_text())
+    for token in tree["added_tokens"]:
+        token["content"] = token["content"].replace("fim_", "fam_")
+    (planted.folder / "tokenizer.json").write_text(json.dumps(tree))
+    assert "no tokens for fill-in-the-middle" in str(planted.check()["special_tokens"])

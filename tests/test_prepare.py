@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import tokenizers_made_here as made
 from conftest import write_tree
-from gristmill.config import Config, OutputConfig, RunConfig, ScanConfig
+from gristmill.config import Config
 from gristmill.intake.trees import scan
 from gristmill.records import DropReason, SourceFile
+from gristmill.sections import OutputConfig, RunConfig, ScanConfig
 from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
 from gristmill.steps.parts import PartReader

@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from conftest import without_privileges, write_tree
-from gristmill.config import ScanConfig
 from gristmill.intake import reading
 from gristmill.intake.reading import read_document
 from gristmill.records import Document, Drop, DropReason, SourceFile
+from gristmill.sections import ScanConfig
 
 
 def file_at(path):

@@ -15,7 +15,7 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from conftest import write_tree
 from gristmill import build
-from gristmill.config import Config, ScanConfig
+from gristmill.config import Config
 from gristmill.errors import ConfigError, InputError, MissingExtraError, OutputError
 from gristmill.intake import remote
 from gristmill.intake.fetching import fetch, scan_rows
@@ -23,6 +23,7 @@ from gristmill.intake.reading import read_bytes
 from gristmill.intake.remote import download, list_files, refuse_taken, upload_dataset
 from gristmill.intake.trees import scan
 from gristmill.runners.local import LocalRunner
+from gristmill.sections import ScanConfig
 
 BUCKET = "bucket"
 

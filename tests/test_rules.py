@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gristmill.cleaning.encoded import PIECE_BYTES
 from gristmill.cleaning.rules import RULES, Finding, Limits, Page, judge
-from gristmill.config import RulesConfig
 from gristmill.intake.languages import known_languages
 from gristmill.records import DropReason
+from gristmill.sections import RulesConfig
 
 DEFAULT = Limits(RulesConfig())
 CODE = b"def add(a, b):\n    return a + b\n" * 20

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gristmill.cleaning.secret_rules import SECRET_RULES
 from gristmill.cleaning.secrets import Secret, find_secrets, placeholder, redact
-from gristmill.config import SecretsConfig
+from gristmill.sections import SecretsConfig
 
 CONFIG = SecretsConfig(salt="pepper")
 KINDS = sorted({rule.kind for rule in SECRET_RULES})

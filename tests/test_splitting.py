@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from documents import document
-from gristmill.config import SplitConfig
 from gristmill.grouping.splitting import Group, PreviousSplit, assign_splits, make_groups
 from gristmill.records import Split
+from gristmill.sections import SplitConfig
 
 DEFAULT = SplitConfig().fractions()
 

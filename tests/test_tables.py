@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from conftest import write_tree
 from gristmill.cleaning.licenses import identify_license, is_license_name
-from gristmill.config import Config, ScanConfig, TablesConfig
+from gristmill.config import Config
 from gristmill.errors import ConfigError, InputError
 from gristmill.intake import tables as tables_module
 from gristmill.intake.fetching import fetch, scan_rows
@@ -22,6 +22,7 @@ from gristmill.intake.tables import license_expression, split_lines
 from gristmill.intake.trees import Scan, scan
 from gristmill.records import Drop, DropReason
 from gristmill.runners.local import LocalRunner
+from gristmill.sections import ScanConfig, TablesConfig
 
 STACK = [
     {"content": "a = 1\n", "max_stars_repo_path": "src/a.py", "max_stars_repo_name": "org/one", "max_stars_repo_licenses": ["MIT"]},

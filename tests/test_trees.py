@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from conftest import git, without_privileges, write_tree
 from gristmill import Config, build
-from gristmill.config import ScanConfig
 from gristmill.errors import InputError
 from gristmill.intake.trees import scan
 from gristmill.records import DropReason
+from gristmill.sections import ScanConfig
 
 
 def paths(root, **config):

@@ -513,6 +513,11 @@ def test_a_secret_that_a_model_writes_is_kept_nowhere(tmp_path):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
+def test_an_endpoint_that_nothing_is_sent_to_is_told(source, tmp_path):
+    manifest = make(source, tmp_path / "out", rewrite=RewriteConfig(endpoint="http://127.0.0.1:9/v1"))
+    assert any("is not used" in warning for warning in manifest.warnings)
+
+
 def test_an_endpoint_that_is_not_there_ends_the_build_in_a_line(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()

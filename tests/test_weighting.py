@@ -1,6 +1,6 @@
 import pytest
 
-from gristmill.config import SamplingConfig
+from gristmill.sections import SamplingConfig
 from gristmill.shaping.weighting import OTHERS, rule_for, rules_of
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.config import WindowConfig
 from gristmill.errors import ConfigError
+from gristmill.sections import WindowConfig
 from gristmill.shaping.windows import WindowShape, cut, cut_without, lines_of, without_touched
 
 SHAPES = st.integers(1, 60).flatmap(

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import msgspec
 
-from gristmill import cli, config, errors, manifest
+from gristmill import cli, config, errors, manifest, sections
 from gristmill.bench import results as bench_results
 from gristmill.bench.methods import METHODS
 from gristmill.cleaning import rules
@@ -126,7 +126,7 @@ def page() -> Iterator[str]:
 
 def settings() -> Iterator[str]:
     flags = {option.setting: option.flag for option in all_options()}
-    texts = field_texts(Path(config.__file__))
+    texts = field_texts(Path(config.__file__)) | field_texts(Path(sections.__file__))
     rows = []
     for name in config.setting_names():
         section, _, field = name.rpartition(".")

@@ -12,8 +12,19 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from gristmill.config import (
-    Config,
+from gristmill.config import Config
+from gristmill.errors import (
+    ConfigError,
+    DatasetError,
+    GristmillError,
+    InputError,
+    MissingExtraError,
+    OutputError,
+    TokenizerError,
+)
+from gristmill.manifest import Manifest
+from gristmill.progress import Progress
+from gristmill.sections import (
     DuplicatesConfig,
     LicensesConfig,
     OutputConfig,
@@ -29,17 +40,6 @@ from gristmill.config import (
     VariantsConfig,
     WindowConfig,
 )
-from gristmill.errors import (
-    ConfigError,
-    DatasetError,
-    GristmillError,
-    InputError,
-    MissingExtraError,
-    OutputError,
-    TokenizerError,
-)
-from gristmill.manifest import Manifest
-from gristmill.progress import Progress
 
 if TYPE_CHECKING:
     from gristmill.checking.result import Report

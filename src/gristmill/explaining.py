@@ -15,7 +15,6 @@ import orjson
 
 from gristmill.cleaning.licenses import HEADER, NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
-from gristmill.config import RulesConfig
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow, VariantRow
@@ -23,6 +22,7 @@ from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
 from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Cut, FileKey, Redaction, Split
+from gristmill.sections import RulesConfig
 
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gristmill.cleaning.secrets import redact
-from gristmill.config import Config, SecretsConfig
+from gristmill.config import Config
 from gristmill.errors import OutputError
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.layout import write_atomically
 from gristmill.progress import Progress, Step
 from gristmill.records import FileKey, NoVariant, VariantKind, WhyNoVariant
 from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.sections import SecretsConfig
 from gristmill.shaping.variants.grammars import require_grammars
 from gristmill.shaping.variants.rewriting.endpoint import Endpoint
 from gristmill.shaping.variants.rewriting.rewriter import Rewriter, RewriteTask, Rewritten

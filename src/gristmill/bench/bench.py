@@ -27,12 +27,12 @@ from gristmill.bench.quality import quality_of
 from gristmill.bench.reading import data_files
 from gristmill.bench.results import Bench, Corpus, Machine, MethodResult, Skipped
 from gristmill.bench.running import Ran, require_psutil, run
-from gristmill.config import RunConfig
 from gristmill.errors import ConfigError, OutputError
 from gristmill.layout import TOKENIZER
 from gristmill.progress import Progress
 from gristmill.records import Split
 from gristmill.runners.local import num_cores
+from gristmill.sections import RunConfig
 from gristmill.steps.clean import NOTEBOOK
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate

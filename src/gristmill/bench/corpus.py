@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.bench.job import JobFile
-from gristmill.config import ScanConfig
 from gristmill.errors import ConfigError, InputError
 from gristmill.intake.reading import read_document
 from gristmill.intake.sources import Source, resolve_sources
@@ -15,6 +14,7 @@ from gristmill.intake.trees import scan
 from gristmill.naming import printable
 from gristmill.progress import Progress
 from gristmill.records import Document
+from gristmill.sections import ScanConfig
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 

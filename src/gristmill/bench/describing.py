@@ -11,17 +11,7 @@ import gristmill
 from gristmill.bench.job import WINDOW_LENGTH, Job
 from gristmill.bench.quality import Shown
 from gristmill.bench.reading import Row
-from gristmill.config import (
-    Config,
-    DuplicatesConfig,
-    OutputConfig,
-    RulesConfig,
-    SecretsConfig,
-    SplitConfig,
-    WindowConfig,
-    fingerprint,
-    rule_names,
-)
+from gristmill.config import Config, fingerprint
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import (
     FORMAT,
@@ -36,6 +26,15 @@ from gristmill.manifest import (
     TokenizerFacts,
 )
 from gristmill.records import Split
+from gristmill.sections import (
+    DuplicatesConfig,
+    OutputConfig,
+    RulesConfig,
+    SecretsConfig,
+    SplitConfig,
+    WindowConfig,
+    rule_names,
+)
 from gristmill.steps.finish import digest_of, machine
 from gristmill.steps.keys import versions
 from gristmill.tokenizing.definition import Definition

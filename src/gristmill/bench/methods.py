@@ -12,8 +12,8 @@ import msgspec
 
 from gristmill.bench.job import PHASES_FILE
 from gristmill.bench.results import PHASES
-from gristmill.config import rule_names
 from gristmill.errors import ConfigError
+from gristmill.sections import rule_names
 
 if TYPE_CHECKING:
     from gristmill.tokenizing.tokenizer import Tokenizer

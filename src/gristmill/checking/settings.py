@@ -12,7 +12,11 @@ from gristmill.checking.rows import REQUIRED
 from gristmill.checking.spelling import Spelling
 from gristmill.checking.tokens import RowRules
 from gristmill.checking.windows import Shape
-from gristmill.config import (
+from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
+from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
+from gristmill.manifest import Manifest
+from gristmill.records import VariantKind
+from gristmill.sections import (
     OutputConfig,
     SamplingConfig,
     ScanConfig,
@@ -21,10 +25,6 @@ from gristmill.config import (
     VariantsConfig,
     WindowConfig,
 )
-from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
-from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
-from gristmill.manifest import Manifest
-from gristmill.records import VariantKind
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.sentinels import fim_ids, mask_id
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for
@@ -78,7 +78,7 @@ class Settings(NamedTuple):
             pad_id=facts.pad_id if sections.output.pad else None,
         )
         if definition is not None:
-            rules = rules._replace(own_ids=_own_ids(definition, sections.variants))
+            rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
         _check_columns(rules, sections, faults)
         return cls(
             folder=folder,
@@ -120,12 +120,17 @@ def _tokenizer(
     return definition, tokenizer, None
 
 
-def _own_ids(definition: Definition, variants: VariantsConfig) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _own_ids(
+    definition: Definition, variants: VariantsConfig, faults: Faults
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
     own: list[tuple[str, tuple[int, ...]]] = []
-    if VariantKind.NOISE in variants.rates:
-        own.append((VariantKind.NOISE, (mask_id(definition),)))
-    if VariantKind.FIM in variants.rates:
-        own.append((VariantKind.FIM, tuple(fim_ids(definition))))
+    try:
+        if VariantKind.NOISE in variants.rates:
+            own.append((VariantKind.NOISE, (mask_id(definition),)))
+        if VariantKind.FIM in variants.rates:
+            own.append((VariantKind.FIM, tuple(fim_ids(definition))))
+    except ConfigError as error:
+        faults.add("special_tokens", str(error), file=MANIFEST)
     return tuple(own)
 
 

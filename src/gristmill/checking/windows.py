@@ -11,9 +11,9 @@ import numpy as np
 
 from gristmill.checking.draws import drawn_numbers
 from gristmill.checking.runs import END, FIRST_LINE, FRESH, LAST_LINE, START, Table
-from gristmill.config import WindowConfig
 from gristmill.errors import DatasetError
 from gristmill.records import Cut
+from gristmill.sections import WindowConfig
 
 MIN_STRETCH_TOKENS = 32
 """What is left between two cuts is shown only if it is as long."""

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.cleaning.encoded import encoded_runs
-from gristmill.config import RulesConfig
 from gristmill.records import DropReason
+from gristmill.sections import RulesConfig
 
 VENDOR_FOLDERS = frozenset(
     {

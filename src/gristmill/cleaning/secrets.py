@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from gristmill.cleaning.secret_rules import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
 from gristmill.cleaning.secret_values import CHECKS, compiled
-from gristmill.config import SecretsConfig
 from gristmill.records import Redaction
+from gristmill.sections import SecretsConfig
 
 # Where a bare `<` would open a tag or redirect a file. `text` is what no language is known of: .env, web.config, .jsp.
 MARKUP_LANGUAGES = (

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from gristmill.config import ScanConfig
 from gristmill.errors import ConfigError
 from gristmill.intake.ignoring import is_usable, verdict_of
 from gristmill.records import DropReason
+from gristmill.sections import ScanConfig
 
 
 class Exclude(NamedTuple):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gristmill.config import Config, ScanConfig
+from gristmill.config import Config
 from gristmill.errors import InputError
 from gristmill.intake.addresses import (
     Kind,
@@ -46,6 +46,7 @@ from gristmill.intake.unpacking import (
 from gristmill.naming import printable
 from gristmill.progress import MapFunction
 from gristmill.records import Drop, DropReason, SourceFile
+from gristmill.sections import ScanConfig
 
 
 class Fetched(NamedTuple):

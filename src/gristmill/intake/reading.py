@@ -6,11 +6,11 @@ import os
 import stat
 import time
 
-from gristmill.config import ScanConfig
 from gristmill.errors import InputError
 from gristmill.intake.decoding import decode
 from gristmill.intake.languages import language_of
 from gristmill.records import Document, Drop, DropReason, SourceFile
+from gristmill.sections import ScanConfig
 
 ATTEMPTS = 3
 SECONDS_BETWEEN_ATTEMPTS = 0.2

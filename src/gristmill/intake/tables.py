@@ -16,9 +16,9 @@ import orjson
 import zstandard
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from gristmill.config import TablesConfig
 from gristmill.errors import ConfigError, InputError, MissingExtraError
 from gristmill.naming import printable
+from gristmill.sections import TablesConfig
 
 TEXT_COLUMNS = ("content", "text", "code", "source", "body")
 PATH_COLUMNS = ("max_stars_repo_path", "path", "file_path", "file_name", "filename")

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gristmill.config import ScanConfig
 from gristmill.errors import InputError
 from gristmill.intake import git
 from gristmill.intake.excluding import PathFilter
@@ -24,6 +23,7 @@ from gristmill.intake.sources import Source, resolved
 from gristmill.layout import MANIFEST, is_dataset_folder
 from gristmill.naming import path_text
 from gristmill.records import Drop, DropReason, SourceFile
+from gristmill.sections import ScanConfig
 
 NANOSECONDS_TO_SETTLE = 3_000_000_000
 """More than the coarsest clock of a file system is off."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from gristmill.config import TablesConfig
 from gristmill.errors import InputError
 from gristmill.intake.addresses import table_stem, without_credentials
 from gristmill.intake.remote import RemoteFile, download
@@ -24,6 +23,7 @@ from gristmill.intake.tables import Survey, TableRow, rows_of, survey
 from gristmill.layout import write_atomically
 from gristmill.naming import path_text, printable
 from gristmill.progress import MapFunction
+from gristmill.sections import TablesConfig
 
 FORMAT = 1
 TABLES_AT_ONCE = 8

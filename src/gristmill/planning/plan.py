@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from gristmill.config import Config, RewriteConfig, SamplingConfig, VariantsConfig
+from gristmill.config import Config
 from gristmill.errors import InputError, OutputError
 from gristmill.flow import Intake, benchmarks_of, in_order, judge, local_sources, part_drops, prepare_all, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
@@ -26,6 +26,7 @@ from gristmill.progress import MapFunction, Progress
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
+from gristmill.sections import RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision, lay_out
 from gristmill.steps.finish import Judged

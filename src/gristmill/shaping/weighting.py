@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from gristmill.config import SamplingConfig
 from gristmill.errors import ConfigError
+from gristmill.sections import SamplingConfig
 
 TESTS = (
     *("test/", "tests/", "testing/", "__tests__/", "spec/", "testdata/", "fixtures/", "conftest.py"),

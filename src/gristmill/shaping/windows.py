@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.config import WindowConfig
 from gristmill.errors import ConfigError
 from gristmill.records import Range
+from gristmill.sections import WindowConfig
 
 Indices = npt.NDArray[np.int64]
 

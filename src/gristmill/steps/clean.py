@@ -7,8 +7,9 @@ import msgspec
 from gristmill.cleaning.notebooks import cells_of
 from gristmill.cleaning.rules import Limits, Page, judge
 from gristmill.cleaning.secrets import find_secrets, redact
-from gristmill.config import Config, SecretsConfig
+from gristmill.config import Config
 from gristmill.records import Document, Drop, DropReason
+from gristmill.sections import SecretsConfig
 
 NOTEBOOK = "jupyter"
 KINDS_NAMED = 3

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gristmill.config import Config, OutputConfig
+from gristmill.config import Config
 from gristmill.errors import InputError
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster
 from gristmill.grouping.duplicates import exact_duplicates
@@ -20,6 +20,7 @@ from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
 from gristmill.progress import MapFunction
 from gristmill.records import Drop, DropReason, FileKey, NoVariant, PreparedDocument, Split
+from gristmill.sections import OutputConfig
 from gristmill.steps.context import Context
 from gristmill.steps.neighbours import neighbours, steady_neighbours
 from gristmill.steps.parts import PartReader

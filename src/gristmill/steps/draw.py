@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from gristmill.config import SamplingConfig
 from gristmill.errors import ConfigError
 from gristmill.progress import MapFunction
 from gristmill.records import Draw, FileKey, PreparedDocument, Split
+from gristmill.sections import SamplingConfig
 from gristmill.shaping.chance import luck
 from gristmill.shaping.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of
 from gristmill.shaping.weighting import Rule, rule_for, rules_of

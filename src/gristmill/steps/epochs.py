@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from gristmill.config import VariantsConfig
 from gristmill.manifest import EpochFacts, VariantFacts
 from gristmill.records import FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.sections import RewriteConfig, VariantsConfig
 from gristmill.shaping.windows import WindowShape
 from gristmill.steps.decide import Decision
 from gristmill.steps.rows import windows_of
@@ -31,7 +31,9 @@ def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKin
     return facts
 
 
-def variant_warnings(facts: Mapping[VariantKind, VariantFacts]) -> Iterator[str]:
+def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: RewriteConfig) -> Iterator[str]:
+    if rewrite.endpoint is not None and VariantKind.REWRITE not in facts:
+        yield "the endpoint for rewriting is not used: nothing is to be rewritten. Try --variants rewrite=0.2."
     for kind, one in facts.items():
         unanswered = one.missing.get(WhyNoVariant.NO_ANSWER, 0)
         if unanswered:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 import gristmill
-from gristmill.config import SplitConfig, fingerprint
+from gristmill.config import fingerprint
 from gristmill.filestable import FileRow, VariantRow
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
@@ -28,6 +28,7 @@ from gristmill.manifest import (
     TokenizerFacts,
 )
 from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
+from gristmill.sections import SplitConfig
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.epochs import epoch_facts, variant_facts, variant_warnings
@@ -248,7 +249,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         files={**data_files, **own_files},
         warnings=[
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
-            *variant_warnings(variants),
+            *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
             *warnings_of(context.config.split, splits, decision, decontamination),
         ],

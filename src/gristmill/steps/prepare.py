@@ -12,12 +12,12 @@ import numpy as np
 
 from gristmill.cleaning.licenses import header_license, named_license
 from gristmill.cleaning.rules import Limits
-from gristmill.config import RunConfig
 from gristmill.errors import InputError
 from gristmill.grouping.leakage import Anchors, anchors_of
 from gristmill.grouping.signatures import NUM_BANDS, band_keys
 from gristmill.intake.reading import ReadError, document_of, read_bytes
 from gristmill.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
+from gristmill.sections import RunConfig
 from gristmill.steps.blocks import Block, to_bytes
 from gristmill.steps.clean import clean, without_secrets
 from gristmill.steps.context import Context

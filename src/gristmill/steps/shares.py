@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gristmill.config import SamplingConfig
 from gristmill.manifest import SamplingFacts, WeightFacts
 from gristmill.records import FileKey, PreparedDocument, Split
+from gristmill.sections import SamplingConfig
 from gristmill.steps.decide import Decision
 from gristmill.steps.draw import NUM_DIGITS, Drawing, Group, num_windows
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.config import VariantsConfig
 from gristmill.grouping.leakage import SPAN_TOKENS, span_keys
 from gristmill.intake.benchmarks import Benchmark
 from gristmill.progress import MapFunction
 from gristmill.records import NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.sections import VariantsConfig
 from gristmill.shaping.chance import luck, number_of
 from gristmill.shaping.variants.grammars import is_parsable
 from gristmill.steps.blocks import IdReader
