@@ -3,23 +3,30 @@
 dataset = open_dataset("dataset")
 for row in dataset["train"]: ...
 dataset["train"][123]["input_ids"]
+windows = dataset.torch("train")
 """
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import orjson
 
 from gristmill.errors import DatasetError
+from gristmill.feeding.extra import require_torch
 from gristmill.formats.jsonl import JsonlFile
+from gristmill.formats.unpacking import UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.manifest import Manifest, read_manifest
 from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
+
+if TYPE_CHECKING:
+    from gristmill.feeding.streams import WindowStream
+    from gristmill.feeding.windows import WindowDataset
 
 Row = dict[str, Any]
 IGNORED_LABEL = -100
@@ -56,6 +63,48 @@ class Dataset(Mapping[str, "Rows"]):
             self._rows[split] = self._open(split)
         return self._rows[split]
 
+    @overload
+    def torch(
+        self,
+        split: str,
+        *,
+        streaming: Literal[False] = ...,
+        shuffle: bool = ...,
+        seed: int = ...,
+        rank: int | None = ...,
+        world_size: int | None = ...,
+        pad: Literal["batch", "length"] = ...,
+        without: Collection[str] = ...,
+        columns: Sequence[str] | None = ...,
+    ) -> "WindowDataset": ...
+    @overload
+    def torch(
+        self,
+        split: str,
+        *,
+        streaming: Literal[True],
+        shuffle: bool = ...,
+        seed: int = ...,
+        rank: int | None = ...,
+        world_size: int | None = ...,
+        pad: Literal["batch", "length"] = ...,
+        without: Collection[str] = ...,
+        columns: Sequence[str] | None = ...,
+    ) -> "WindowStream": ...
+    def torch(self, split: str, *, streaming: bool = False, **options: Any) -> "WindowDataset | WindowStream":
+        """A split for PyTorch: windows by number, or as a stream.
+
+        `without=["noise"]` leaves out such variants; `pad="length"` pads each window; `columns` besides `input_ids` are
+        those of a row, `attention_mask` and `labels`. Rank and world size are found where a training is distributed.
+        """
+        require_torch()
+        from gristmill.feeding.streams import WindowStream  # noqa: PLC0415 - slow to import, and not always there
+        from gristmill.feeding.windows import WindowDataset  # noqa: PLC0415
+
+        if streaming:
+            return WindowStream(self[split], self.manifest, self.folder, **options)
+        return WindowDataset(self[split].unpacked(), self.manifest, self.folder, **options)
+
     def _open(self, split: str) -> "Rows":
         files = {name: facts for name, facts in self.manifest.files.items() if facts.split == split}
         opened: list[_RowFile] = []
@@ -84,6 +133,17 @@ class Rows:
     def __init__(self, files: list[_RowFile], manifest: Manifest, *, pad: bool = False) -> None:
         self._files, self._manifest, self._pad = files, manifest, pad
         self._first_rows = [0, *accumulate(map(len, files))]
+
+    def unpacked(self) -> "Rows":
+        """The same rows, each within microseconds: what is compressed is unpacked into a file without a name.
+
+        All files are opened now, so that processes that are forked later share them.
+        """
+        files = [UnpackedJsonlFile(file.path, len(file)) if isinstance(file, ZstdJsonlFile) else file for file in self._files]
+        for file in files:
+            if len(file):
+                file[0]
+        return Rows(files, self._manifest, pad=self._pad)
 
     def padded(self) -> "Rows":
         """With `input_ids` of the full window length and an `attention_mask`."""

@@ -5,10 +5,11 @@ times as fast as window by window (benchmarks/write.md).
 """
 
 import mmap
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -323,14 +324,17 @@ class JsonlFile:
 
     def __getitem__(self, row: int) -> bytes:
         if self._map is None or self._starts is None:
-            if not self._path.stat().st_size:
-                self._expect(0)
-            with self._path.open("rb") as stream:
+            with self._content() as stream:
+                if not os.fstat(stream.fileno()).st_size:
+                    self._expect(0)
                 self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             self._starts = _row_starts(self._map)
             self._expect(len(self._starts) - 1)
         start, end = self._starts[row : row + 2].tolist()
         return self._map[start:end]
+
+    def _content(self) -> BinaryIO:
+        return self._path.open("rb")
 
     def __getstate__(self) -> tuple[Path, int]:
         """A map cannot travel to another process; it is made again there."""

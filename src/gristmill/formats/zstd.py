@@ -94,7 +94,7 @@ class ZstdJsonlFile:
     """Reads rows of one .jsonl.zst, in order or by number; the frame last used is kept."""
 
     def __init__(self, path: Path, num_rows: int) -> None:
-        self._path, self._num_rows = path, num_rows
+        self.path, self._num_rows = path, num_rows
         self._frames: list[Frame] | None = None
         self._kept: tuple[int, list[bytes]] = (-1, [])
 
@@ -112,10 +112,10 @@ class ZstdJsonlFile:
 
     def _table(self) -> list[Frame]:
         if self._frames is None:
-            frames = read_table(self._path)
+            frames = read_table(self.path)
             found = sum(frame.num_rows for frame in frames)
             if found != self._num_rows:
-                raise DatasetError(f"{str(self._path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
+                raise DatasetError(f"{str(self.path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
             self._first_rows = np.array([0, *accumulate(frame.num_rows for frame in frames)])
             self._offsets = [0, *accumulate(frame.num_compressed for frame in frames)]
             self._frames = frames
@@ -123,7 +123,7 @@ class ZstdJsonlFile:
 
     def _rows_of(self, index: int) -> list[bytes]:
         if self._kept[0] != index:
-            with self._path.open("rb") as stream:
+            with self.path.open("rb") as stream:
                 stream.seek(self._offsets[index])
                 compressed = stream.read(self._table()[index].num_compressed)
             self._kept = (index, self._rows_in(compressed, index))
@@ -137,7 +137,7 @@ class ZstdJsonlFile:
                 raise zstandard.ZstdError("not the size that the table says")
             rows = zstandard.ZstdDecompressor().decompress(compressed).splitlines(keepends=True)
         except zstandard.ZstdError as error:
-            raise DatasetError(f"{str(self._path)!r} is damaged in frame {index}: {error}.") from None
+            raise DatasetError(f"{str(self.path)!r} is damaged in frame {index}: {error}.") from None
         if len(rows) != frame.num_rows:
-            raise DatasetError(f"{str(self._path)!r} is damaged in frame {index}: {len(rows)} rows.")
+            raise DatasetError(f"{str(self.path)!r} is damaged in frame {index}: {len(rows)} rows.")
         return rows

@@ -27,6 +27,14 @@ def luck(*names: object) -> float:
     return (number_of(*names) + 1) / (1 << 64)
 
 
+def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's bits for each of these states."""
+    mixed = (states ^ (states >> np.uint64(30))) * np.uint64(FIRST)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)
+    bits: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    return bits
+
+
 class Dice:
     """SplitMix64 (Steele, Lea and Flood 2014): one addition and a few shifts a number."""
 
@@ -43,12 +51,9 @@ class Dice:
 
     def many_bits(self, count: int) -> npt.NDArray[np.uint64]:
         """The next so many, all at once."""
-        mixed = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+        states = np.uint64(self._state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
         self._state = (self._state + count * STEP) & MASK
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(FIRST)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)
-        bits: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
-        return bits
+        return mix(states)
 
     def below(self, limit: int) -> int:
         """From 0 on; the bias of one in 2 ** 64 / limit is of no account."""
