@@ -1,7 +1,7 @@
 """Words on the command line -> Config -> one library call; errors -> one line and an exit code.
 
 0 done · 1 a check failed · 2 usage or configuration · 3 input or output · 4 not a dataset, or damaged
-70 a fault of ours · 130 interrupted
+5 a training that cannot go on · 70 a fault of ours · 130 interrupted
 """
 
 import argparse
@@ -27,6 +27,8 @@ COMMANDS = {
     "build": ("building", "make a training dataset from source code"),
     "check": ("checking", "verify a finished dataset: is it what it says it is"),
     "bench": ("benching", "what each way of making the dataset costs and gives, measured here"),
+    "train": ("training", "train a model on a dataset, and watch it"),
+    "compare": ("comparing", "train the same model on several datasets: which one is better"),
     "explain": ("explaining", "why a file is in, out or in its split; where a row comes from"),
     "clean": ("cleaning", "delete what builds keep beside a dataset for the next one"),
     "prepare": ("stepping", "a build in four steps, for many machines: 1, a shard of the files"),

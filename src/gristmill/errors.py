@@ -7,7 +7,8 @@
     │   ├── NothingToBuildError   3  of all that was found, nothing is left
     │   └── TokenizerError        3
     ├── OutputError               3  a place that cannot be written
-    └── DatasetError              4  not a dataset, or a damaged one
+    ├── DatasetError              4  not a dataset, or a damaged one
+    └── TrainingError             5  a training that cannot go on
 
 A message says what, where, got, and what to do, in one line.
 """
@@ -43,3 +44,7 @@ class OutputError(GristmillError):
 
 class DatasetError(GristmillError):
     exit_code = 4
+
+
+class TrainingError(GristmillError):
+    exit_code = 5

@@ -153,6 +153,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ids = [by_name[name] for name in names if name in by_name]
         return next(iter(ids), None) if ids or named is None else self._ids_by_token.get(named)
 
+    @cached_property
+    def ids_by_token(self) -> dict[str, int]:
+        """All that have a name, control tokens too."""
+        return {**self._ids_by_token, **{token.content: token.id for token in self.added_tokens}}
+
     def id_of(self, token: str) -> int | None:
         by_name = {one.content: one.id for one in self.added_tokens}
         return by_name[token] if token in by_name else self._ids_by_token.get(token)

@@ -1,0 +1,130 @@
+"""How fast a GPU trains, beside how fast it can multiply matrices: tokens/s and the share of its measured peak.
+
+    python benchmarks/training_speed.py DATASET [--out benchmarks/training/speed.md] [--batch-sizes 64,128]
+
+The peak is measured in the same process: products of two 8192 x 8192 matrices in bf16. Operations of a step are those
+that the model needs, each weight once forward and twice backward: 6 for each weight of its layers and each token, 12 *
+window * width for each layer's attention, and 6 for each weight of the head and each token that is to be told.
+"""
+
+import argparse
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from gristmill.dataset import open_dataset
+from gristmill.drawing.table import Table, markdown_table
+from gristmill.manifest import Manifest
+from gristmill.training.models import SIZES
+from gristmill.training.settings import TrainConfig
+from gristmill.training.train import train
+
+SIDE = 8192
+PRODUCTS = 30
+MASKED_SHARE = 0.15
+STEPS = {"tiny": 120, "small": 120, "base": 60}
+
+
+class Measured(NamedTuple):
+    model: str
+    objective: str
+    batch_size: int
+    tokens_per_second: float
+    operations_per_token: float
+
+    @property
+    def rate(self) -> float:
+        return self.tokens_per_second * self.operations_per_token
+
+
+def peak() -> float:
+    """Operations a second, of the fastest of three rounds."""
+    left, right = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    rates = []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        started_at = time.perf_counter()
+        for _ in range(PRODUCTS):
+            left @ right
+        torch.cuda.synchronize()
+        rates.append(2 * SIDE**3 * PRODUCTS / (time.perf_counter() - started_at))
+    return max(rates)
+
+
+def operations(model: str, objective: str, manifest: Manifest) -> float:
+    """For each token, forward and backward."""
+    size, length = SIZES[model], int(manifest.settings["window"]["length"])
+    layers = size.layers * (6 * 12 * size.width**2 + 12 * length * size.width)
+    head = 6 * size.width * manifest.tokenizer.vocab_size
+    if objective == "causal":
+        # Of its attention only the half before each token counts.
+        return layers - size.layers * 6 * length * size.width + head
+    return layers + MASKED_SHARE * (head + 6 * size.width**2)
+
+
+def measure(folder: str, model: str, objective: str, batch_size: int) -> Measured:
+    manifest = open_dataset(folder).manifest
+    facts = manifest.splits[next(iter(manifest.splits))]
+    ids = facts.emitted_tokens / facts.windows
+    steps = STEPS[model]
+    config = TrainConfig(
+        model=model,
+        objective=objective,  # type: ignore[arg-type]
+        tokens=int(steps * batch_size * ids),
+        batch_size=batch_size,
+        eval_every=steps // 6,
+        workers=4,
+    )
+    with tempfile.TemporaryDirectory() as out:
+        result = train(folder, Path(out) / "run", config, tell=lambda text: print(text, flush=True))
+    return Measured(model, objective, batch_size, result.tokens_per_second, operations(model, objective, manifest))
+
+
+def page(found: list[Measured], most: float, folder: str) -> str:
+    rows = [
+        (
+            one.model,
+            one.objective,
+            str(one.batch_size),
+            f"{one.tokens_per_second:,.0f}",
+            f"{one.operations_per_token / 1e9:.2f}",
+            f"{one.rate / 1e12:.0f}",
+            f"{one.rate / most:.0%}",
+        )
+        for one in found
+    ]
+    heads = ("model", "objective", "windows a step", "tokens/s", "GFLOP a token", "TFLOP/s", "share of peak")
+    machine = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {version('transformers')}"
+    return (
+        "# How fast a GPU trains\n\n"
+        f"`python benchmarks/training_speed.py {Path(folder).name}` on one {machine}, windows of 512, bf16. The card's "
+        f"measured peak in the same process: {most / 1e12:.0f} TFLOP/s (matrices of {SIDE} x {SIDE}). `base` is "
+        "compiled, the others are not. What is counted as an operation: the script's first lines. Medians over a run's "
+        "evaluations, whose own seconds do not count.\n\n" + markdown_table(Table("", heads, rows)) + "\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--out", default="benchmarks/training/speed.md")
+    parser.add_argument("--batch-sizes", default="64,128")
+    parser.add_argument("--only", default="base:mlm,base:causal,small:mlm,small:causal,tiny:causal")
+    given = parser.parse_args()
+    most = peak()
+    print(f"peak {most / 1e12:.0f} TFLOP/s", flush=True)
+    found = []
+    for name in given.only.split(","):
+        model, objective = name.split(":")
+        found += [measure(given.dataset, model, objective, int(size)) for size in given.batch_sizes.split(",")]
+        Path(given.out).parent.mkdir(parents=True, exist_ok=True)
+        Path(given.out).write_text(page(found, max(most, peak()), given.dataset))
+    print(Path(given.out).read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What a training is, in words and for run.json."""
+
+import hashlib
+from importlib.metadata import version
+
+import msgspec
+import torch
+from transformers import PreTrainedModel
+
+import gristmill
+from gristmill.dataset import Dataset
+from gristmill.manifest import Manifest
+from gristmill.naming import printable
+from gristmill.tokenizing.sentinels import MASK_NAMES
+from gristmill.training.budget import Budget
+from gristmill.training.result import device_text
+from gristmill.training.runfolder import RunFacts
+from gristmill.training.settings import TrainConfig
+
+PACKAGES = ("torch", "transformers", "accelerate", "numpy")
+
+
+def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """What nobody named: mlm where the tokenizer can mask."""
+    if config.objective is not None:
+        return config
+    can_mask = dataset.tokenizer.definition.named_id("mask_token", MASK_NAMES) is not None
+    return msgspec.structs.replace(config, objective="mlm" if can_mask else "causal")
+
+
+def facts_of(dataset: Dataset, config: TrainConfig, device: torch.device, command: str) -> RunFacts:
+    return RunFacts(
+        gristmill=gristmill.__version__,
+        dataset=str(dataset.folder),
+        dataset_sha256=digest_of(dataset.manifest),
+        settings=msgspec.to_builtins(config),
+        versions={name: version(name) for name in PACKAGES},
+        device=device_text(device),
+        command=command,
+    )
+
+
+def digest_of(manifest: Manifest) -> str:
+    """Of what was built, not of how the build went."""
+    facts = msgspec.to_builtins(manifest)
+    del facts["run"]
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
+
+
+def shown_facts(
+    dataset: Dataset, config: TrainConfig, budget: Budget, model: PreTrainedModel, device: torch.device
+) -> list[tuple[str, str]]:
+    windows, ids = budget.windows_per_epoch, budget.ids_per_epoch
+    words = "masked tokens" if config.objective == "mlm" else "the next token"
+    return [
+        ("dataset", f"{printable(str(dataset.folder))}: {windows:,} windows, {ids:,} ids an epoch"),
+        ("model", f"{printable(config.model)}, {model.num_parameters():,} weights, learns to tell {words}"),
+        ("budget", f"{budget.epochs:.4g} epochs, {budget.steps:,} steps of {config.batch_size}, seed {config.seed}"),
+        ("device", device_text(device)),
+    ]

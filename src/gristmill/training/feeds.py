@@ -1,0 +1,150 @@
+"""What a model is given: batches of train without end, and of each held-out split the same ones every time."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import DataLoader
+
+from gristmill.dataset import Dataset
+from gristmill.errors import ConfigError, DatasetError
+from gristmill.feeding.collating import CausalCollator, MaskedCollator
+from gristmill.feeding.frame import Frame
+from gristmill.feeding.items import Item
+from gristmill.feeding.ranks import place_of
+from gristmill.feeding.vocabulary import Vocabulary
+from gristmill.records import Split, VariantKind
+from gristmill.training.budget import Budget
+from gristmill.training.objectives import Places, places_of
+from gristmill.training.settings import TrainConfig
+
+SCORED_AT_ONCE = 16
+KEPT_IDS = 20_000_000
+"""Batches of held-out windows are the same at every evaluation: up to here they are kept in memory."""
+LEFT_OUT = (VariantKind.NOISE,)
+"""Its rows are for models that read one text and write another."""
+MASKS_OF_EVALUATIONS = 0
+"""A seed: the same masks for every run, whatever its own."""
+
+Batch = dict[str, torch.Tensor]
+Collate = Callable[[Sequence[Item]], Batch]
+
+
+class Scored(NamedTuple):
+    """A window of which the last `fresh` content tokens are scored."""
+
+    ids: npt.NDArray[Any]
+    fresh: int
+
+    def item(self, row: int) -> Item:
+        """As a collator takes it."""
+        ids = torch.from_numpy(np.asarray(self.ids, np.int64))
+        return {"input_ids": ids, "fresh": self.fresh, "epoch": 0, "position": row}
+
+
+class ToPlaces(NamedTuple):
+    """A batch as an Objective takes it."""
+
+    collate: Collate
+    is_causal: bool
+
+    def __call__(self, items: Sequence[Item]) -> Batch:
+        batch = self.collate(items)
+        places: Places = places_of(batch["labels"], is_causal=self.is_causal)
+        mask = batch["attention_mask"]
+        # Without padding there is nothing to mask, and attention takes its fast way.
+        masked = {} if self.is_causal or bool(mask.all()) else {"attention_mask": mask}
+        return {"input_ids": batch["input_ids"], **places._asdict(), **masked}
+
+
+class Feeds:
+    def __init__(self, dataset: Dataset, config: TrainConfig, *, is_fixed_width: bool) -> None:
+        """`is_fixed_width`: every batch is as wide as a window may be, so that nothing is compiled twice."""
+        self._dataset, self._config = dataset, config
+        self._place = place_of()
+        if config.batch_size % self._place.world_size:
+            raise ConfigError(
+                f"--batch-size {config.batch_size} cannot be shared by {self._place.world_size} processes evenly. "
+                f"Try --batch-size {self._place.world_size * max(1, config.batch_size // self._place.world_size)}."
+            )
+        self._pad = "length" if is_fixed_width else "batch"
+        self._windows = dataset.torch("train", seed=config.seed, without=LEFT_OUT)
+        self.num_windows = len(self._windows.order)
+        if not self.num_windows:
+            raise DatasetError(f"{str(dataset.folder)!r} has no windows in train. Build it with a larger share of it.")
+        if not len(dataset["validation"]):
+            raise DatasetError(
+                f"{str(dataset.folder)!r} has no windows in validation, and nothing could be said of a model. "
+                "Build it from more files, or with a larger share: --split 80/15/5."
+            )
+        self.num_ids = self._count_ids()
+        self._kept: dict[str, list[Batch]] = {}
+
+    @property
+    def bytes_by_id(self) -> npt.NDArray[Any] | None:
+        """For bits per byte, which only a causal model has: it tells every token."""
+        return Vocabulary.of(self._dataset.tokenizer).num_bytes if self._config.objective == "causal" else None
+
+    def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
+        """From a step on: the same batches whatever the workers, and as if the steps before had been taken."""
+        is_whole = budget.num_windows % budget.windows_per_epoch == 0
+        batches = self._windows.batches(
+            self._config.batch_size // self._place.world_size,
+            epochs=budget.num_windows // budget.windows_per_epoch if is_whole else None,
+            across_epochs=True,
+            num_batches=budget.steps,
+            start=first_step,
+        )
+        return DataLoader(
+            self._windows,
+            batch_sampler=batches,
+            collate_fn=self._collate(fresh_only=False, seed=self._config.seed),
+            num_workers=self._config.workers,
+            # Its own: the one that dropout draws from stays as it is.
+            generator=torch.Generator(),
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def held_out(self, split: Split) -> Iterable[Batch]:
+        windows = self._dataset.torch(split, shuffle=False, without=LEFT_OUT)
+        items = (windows.__getitems__(some) for some in _in_parts(windows.order.draws(0, range(len(windows)))))
+        return self._same_each_time(split, items, self._dataset.manifest.splits[split].emitted_tokens)
+
+    def frozen(self, windows: Sequence[Scored]) -> Iterable[Batch]:
+        return self._same_each_time("frozen", _in_parts([one.item(row) for row, one in enumerate(windows)]), 0)
+
+    def _same_each_time(self, name: str, items: Iterable[Sequence[Any]], num_ids: int) -> Iterable[Batch]:
+        collate = self._collate(fresh_only=True, seed=MASKS_OF_EVALUATIONS)
+        if num_ids > KEPT_IDS:
+            return map(collate, items)
+        if name not in self._kept:
+            self._kept[name] = [collate(some) for some in items]
+        return self._kept[name]
+
+    def _collate(self, *, fresh_only: bool, seed: int) -> ToPlaces:
+        frame = Frame.of(self._dataset.manifest)
+        if self._config.objective == "causal":
+            return ToPlaces(CausalCollator(frame, fresh_only=fresh_only, pad=self._pad), is_causal=True)
+        collate = MaskedCollator(
+            frame,
+            self._dataset.tokenizer,
+            seed=seed,
+            rate=self._config.mask_rate,
+            whole_identifiers=self._config.whole_identifiers,
+            fresh_only=fresh_only,
+            pad=self._pad,
+        )
+        return ToPlaces(collate, is_causal=False)
+
+    def _count_ids(self) -> int:
+        """Of an epoch, padding apart."""
+        facts = self._dataset.manifest.splits[Split.TRAIN]
+        if "attention_mask" not in self._dataset.manifest.columns and self.num_windows == facts.windows:
+            return facts.emitted_tokens
+        return sum(len(self._windows[number]["input_ids"]) for number in range(self.num_windows))
+
+
+def _in_parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (items[at : at + SCORED_AT_ONCE] for at in range(0, len(items), SCORED_AT_ONCE))

@@ -1,0 +1,83 @@
+"""metrics.jsonl: a line per measurement, added while the training runs; whoever reads it sees whole lines only."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gristmill.errors import DatasetError
+from gristmill.layout import write_atomically
+
+METRICS = "metrics.jsonl"
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    step: int
+    epoch: float
+    tokens: int
+    """Ids gone through, padding apart."""
+    seconds: float
+    """Since the start, of all sessions of the run together."""
+    split: Literal["train", "validation", "test", "frozen"]
+    loss: float
+    """Nats a token; of train, the mean since the line before."""
+    accuracy: float | None = None
+    bits_per_byte: float | None = None
+    learning_rate: float | None = None
+    tokens_per_second: float | None = None
+
+
+class Metrics:
+    """All of a run, in memory and in the file."""
+
+    def __init__(self, folder: Path, *, up_to_step: int | None = None, is_writer: bool = True) -> None:
+        """Those of an earlier session up to its checkpoint; what came after is done again. One process writes."""
+        self._path, self._is_writer = folder / METRICS, is_writer
+        self.lines: list[Metric] = []
+        if up_to_step is not None:
+            self.lines = [line for line in read_metrics(folder) if line.step <= up_to_step]
+        if is_writer:
+            write_atomically(self._path, _encoded(self.lines))
+
+    def add(self, *lines: Metric) -> None:
+        self.lines += lines
+        if not self._is_writer:
+            return
+        with self._path.open("ab") as stream:
+            stream.write(_encoded(lines))
+
+    def of(self, split: str) -> list[Metric]:
+        return [line for line in self.lines if line.split == split]
+
+    @property
+    def best(self) -> Metric | None:
+        """The evaluation with the lowest loss on validation; the first of several."""
+        return min(self.of("validation"), key=lambda line: line.loss, default=None)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """While it learnt: the median of what lines of train say."""
+        rates = sorted(line.tokens_per_second for line in self.of("train") if line.tokens_per_second is not None)
+        return rates[len(rates) // 2] if rates else 0.0
+
+    @property
+    def evaluations_since_best(self) -> int:
+        evaluations = self.of("validation")
+        return 0 if self.best is None else len(evaluations) - 1 - evaluations.index(self.best)
+
+
+def read_metrics(folder: Path) -> list[Metric]:
+    """A last line that was cut off is left out."""
+    path = folder / METRICS
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+        return [msgspec.json.decode(line, type=Metric) for line in lines if line.endswith(b"\n")]
+    except FileNotFoundError:
+        return []
+    except msgspec.MsgspecError as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}. Train into a new folder.") from None
+
+
+def _encoded(lines: Sequence[Metric]) -> bytes:
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)

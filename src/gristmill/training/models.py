@@ -1,0 +1,147 @@
+"""The models: three sizes with fresh weights, or one from a folder or the Hub, held against the dataset's tokenizer."""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
+from transformers.utils.hub import is_offline_mode
+
+from gristmill.errors import ConfigError, InputError, TokenizerError
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.locating import locate
+from gristmill.training.settings import Objective
+
+LARGEST_ROBERTA_PAD = 64
+"""RoBERTa counts its positions from the padding id on: with a large one, most would never be used."""
+TRAINED_LEARNING_RATE = 5e-5
+
+
+class Size(NamedTuple):
+    layers: int
+    width: int
+    heads: int
+    learning_rate: float
+
+
+SIZES = {
+    "tiny": Size(layers=4, width=128, heads=2, learning_rate=1e-3),
+    "small": Size(layers=6, width=384, heads=6, learning_rate=6e-4),
+    "base": Size(layers=12, width=768, heads=12, learning_rate=2e-4),
+}
+
+
+class Frame(NamedTuple):
+    """What a dataset asks of a model."""
+
+    window_length: int
+    definition: Definition
+
+
+def learning_rate_of(name: str) -> float:
+    return SIZES[name].learning_rate if name in SIZES else TRAINED_LEARNING_RATE
+
+
+def make_model(name: str, objective: Objective, frame: Frame) -> PreTrainedModel:
+    """The same weights for the same state of torch's generator."""
+    if name not in SIZES:
+        return _trained_model(name, objective, frame)
+    config = _causal_config(SIZES[name], frame) if objective == "causal" else _masked_config(SIZES[name], frame)
+    auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    model: PreTrainedModel = auto.from_config(config, attn_implementation="sdpa")
+    return model
+
+
+def _causal_config(size: Size, frame: Frame) -> transformers.PretrainedConfig:
+    definition = frame.definition
+    return transformers.GPT2Config(
+        vocab_size=definition.vocab_size,
+        n_positions=frame.window_length,
+        n_embd=size.width,
+        n_layer=size.layers,
+        n_head=size.heads,
+        bos_token_id=next(iter(definition.template.prefix), None),
+        eos_token_id=next(iter(definition.template.suffix), None),
+        pad_token_id=definition.pad_id,
+    )
+
+
+def _masked_config(size: Size, frame: Frame) -> transformers.PretrainedConfig:
+    """RoBERTa's; BERT's, which differs in how it counts positions, where the padding id is large or missing."""
+    pad_id = frame.definition.pad_id
+    is_roberta = pad_id is not None and pad_id <= LARGEST_ROBERTA_PAD
+    kind = transformers.RobertaConfig if is_roberta else transformers.BertConfig
+    return kind(
+        vocab_size=frame.definition.vocab_size,
+        max_position_embeddings=frame.window_length + (pad_id + 1 if is_roberta and pad_id is not None else 0),
+        hidden_size=size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=4 * size.width,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        bos_token_id=next(iter(frame.definition.template.prefix), None),
+        eos_token_id=next(iter(frame.definition.template.suffix), None),
+        pad_token_id=pad_id,
+    )
+
+
+def _trained_model(name: str, objective: Objective, frame: Frame) -> PreTrainedModel:
+    place = os.path.expanduser(name)
+    if not os.path.isdir(place) and (os.path.exists(place) or name.count("/") != 1 or name.startswith((".", "~", "/"))):
+        sizes = ", ".join(SIZES)
+        raise ConfigError(f"there is no model {name!r}: name {sizes}, a folder, or a Hub id like 'org/name'.")
+    _require_same_tokenizer(name, place, frame.definition)
+    where = place if os.path.isdir(place) else name
+    auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    try:
+        config = AutoConfig.from_pretrained(where)
+        _require_room(name, config, frame)
+        model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        first = str(error).strip().partition("\n")[0].rstrip(".")
+        offline = " (offline: HF_HUB_OFFLINE is set)" if is_offline_mode() else ""
+        raise InputError(f"cannot load the model {name!r} for {objective}{offline}: {first}.") from None
+    return model
+
+
+def _require_same_tokenizer(name: str, place: str, ours: Definition) -> None:
+    """Ids mean something to the model only if they are its own tokenizer's."""
+    try:
+        theirs = locate(place if os.path.isdir(place) else name)
+    except TokenizerError:
+        if not os.path.isdir(place):
+            raise
+        raise ConfigError(
+            f"the model {name!r} has no tokenizer beside it, so nobody can say whether the dataset's ids mean anything "
+            "to it. Put the tokenizer.json that it was trained with into its folder."
+        ) from None
+    if theirs.ids_by_token != ours.ids_by_token:
+        raise ConfigError(
+            f"the dataset was made with the tokenizer {ours.name!r} ({ours.vocab_size:,} ids), and the model {name!r} "
+            f"has another ({theirs.vocab_size:,} ids): its ids mean other tokens. "
+            f"Build the dataset with --tokenizer {name}."
+        )
+
+
+def _require_room(name: str, config: Any, frame: Frame) -> None:
+    length = getattr(config, "max_position_embeddings", None)
+    if getattr(config, "model_type", None) in {"roberta", "xlm-roberta", "camembert"} and length is not None:
+        length -= (config.pad_token_id or 0) + 1
+    if length is not None and length < frame.window_length:
+        raise ConfigError(
+            f"the model {name!r} takes {length} ids, and the dataset's windows have {frame.window_length}. "
+            f"Build it with --window {length}."
+        )
+    if config.vocab_size < frame.definition.vocab_size:
+        raise ConfigError(
+            f"the model {name!r} knows {config.vocab_size:,} ids, and the dataset has {frame.definition.vocab_size:,}."
+        )
+
+
+def save_model(model: PreTrainedModel, definition: Definition, folder: Path) -> None:
+    """With its tokenizer: `AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` take the folder."""
+    model.save_pretrained(folder)
+    definition.write(folder)

@@ -1,0 +1,74 @@
+"""How a training ended."""
+
+from pathlib import Path
+
+import msgspec
+import torch
+
+from gristmill.errors import DatasetError
+from gristmill.layout import write_atomically
+from gristmill.naming import printable
+from gristmill.training.metrics import Metric
+from gristmill.training.runfolder import RESULT
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    dataset: str
+    model: str
+    objective: str
+    seed: int
+    parameters: int
+    device: str
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    """While it learnt: evaluations apart."""
+    last: Metric
+    best: Metric
+    """By validation: the model that is kept."""
+    test: Metric | None
+    """Of that model, once; None: there are no windows in test."""
+    stopped_early: bool
+
+
+def write_result(result: Result, folder: Path) -> None:
+    write_atomically(folder / RESULT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+
+
+def read_result(folder: Path) -> Result:
+    try:
+        return msgspec.json.decode((folder / RESULT).read_bytes(), type=Result)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise DatasetError(f"{str(folder / RESULT)!r} cannot be read: {error}. Train into a new folder.") from None
+
+
+def device_text(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+
+
+def result_text(result: Result, folder: str) -> str:
+    rows = [
+        ("model", f"{printable(result.model)}, {result.objective}: {result.parameters:,} weights, on {result.device}")
+    ]
+    early = ", stopped early" if result.stopped_early else ""
+    rows.append(
+        (
+            "trained",
+            f"{result.tokens:,} tokens, {result.epochs:.4g} epochs, {result.steps:,} steps, seed {result.seed}{early}",
+        )
+    )
+    rows.append(("seconds", f"{result.seconds:,.1f}, at {result.tokens_per_second:,.0f} tokens/s"))
+    rows.append(("best", f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}"))
+    if result.last != result.best:
+        rows.append(("last", f"{measured_text(result.last)} on validation"))
+    if result.test is not None:
+        rows.append(("test", f"{measured_text(result.test)}, of the best model"))
+    rows.append(("run", f"{printable(folder)}: model/, curves.html, metrics.jsonl"))
+    return "\n".join(f"{name:<8} {text}" for name, text in rows)
+
+
+def measured_text(metric: Metric) -> str:
+    bits = "" if metric.bits_per_byte is None else f", {metric.bits_per_byte:.4f} bits per byte"
+    return f"{metric.loss:.4f} nats a token{bits}, {metric.accuracy:.1%} told right"

@@ -1,0 +1,28 @@
+"""Ctrl-C and a scheduler's polite end: the step under way is finished and kept. A second one ends at once."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self._earlier: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._earlier = {number: signal.signal(number, self._ask) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        for number, handler in self._earlier.items():
+            signal.signal(number, handler)
+
+    def _ask(self, _: int, __: FrameType | None) -> None:
+        if self.is_wanted:
+            raise KeyboardInterrupt
+        self.is_wanted = True

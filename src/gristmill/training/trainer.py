@@ -1,0 +1,161 @@
+"""transformers' Trainer, with our windows, our evaluation and one long epoch of steps.
+
+The Trainer counts the whole run as one epoch: our batches go on over the ends of epochs and know by their number what
+is in them, so that a run goes on in the middle of one as if it had never stopped. Order and masks hang on the seed
+alone; the state of torch's generator, which dropout draws from, lies in the checkpoint.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+from transformers.utils import logging as transformers_logging
+
+from gristmill.training.budget import Budget
+from gristmill.training.faults import not_a_number
+from gristmill.training.objectives import Objective
+from gristmill.training.runfolder import CHECKPOINTS
+from gristmill.training.settings import TrainConfig
+
+WARMUP_SHARE = 0.05
+LAST_RATE_SHARE = 0.1
+WEIGHT_DECAY = 0.1
+STEPS_BETWEEN_LOOKS = 20
+"""Each look at the loss makes a GPU wait."""
+
+Batch = dict[str, torch.Tensor]
+
+
+def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out: Path, device: torch.device) -> Any:
+    on_gpu = device.type == "cuda"
+    return TrainingArguments(
+        output_dir=str(out / CHECKPOINTS),
+        max_steps=budget.steps,
+        per_device_train_batch_size=config.batch_size,
+        learning_rate=learning_rate,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": LAST_RATE_SHARE},
+        warmup_steps=math.ceil(WARMUP_SHARE * budget.steps),
+        weight_decay=WEIGHT_DECAY,
+        adam_beta2=0.98,
+        seed=config.seed,
+        use_cpu=not on_gpu,
+        bf16=on_gpu,
+        torch_compile=on_gpu and (config.model == "base" if config.compile is None else config.compile),
+        optim="adamw_torch_fused",
+        # Windows come, and the run is evaluated and saved, as ours say.
+        ignore_data_skip=True,
+        logging_strategy="no",
+        eval_strategy="no",
+        save_strategy="no",
+        save_total_limit=2,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to=[],
+    )
+
+
+class WindowTrainer(Trainer):
+    def __init__(
+        self,
+        objective: Objective,
+        arguments: Any,
+        *,
+        batches: Callable[[int], DataLoader[Any]],
+        on_loss: Callable[[int, float, float], None],
+        on_evaluation: Callable[[int], bool],
+        callback: TrainerCallback,
+    ) -> None:
+        """`batches`: from a step on; `on_evaluation` says whether to stop."""
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+        # Several GPUs are used by several processes (torchrun), never by one.
+        arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
+        super().__init__(model=objective, args=arguments, callbacks=[callback])
+        self.remove_callback(PrinterCallback)
+        self._objective, self._batches, self._on_loss, self._on_evaluation = objective, batches, on_loss, on_evaluation
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        return _Steps(self._batches(self._first_step), self.args.max_steps)  # type: ignore[return-value]
+
+    def run(self, checkpoint: Path | None) -> int:
+        """-> the step at which it ended."""
+        self._first_step = 0 if checkpoint is None else step_of(checkpoint)
+        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        return self.state.global_step
+
+    def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
+        loss = super().training_step(*arguments, **named)
+        step = self.state.global_step + 1
+        if (loss.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0) and not bool(loss.isfinite()):
+            raise not_a_number(step, self._get_learning_rate())
+        return loss
+
+    def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
+        return model(**inputs)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        if self._on_evaluation(self.state.global_step):
+            self.control.should_training_stop = True
+        return {}
+
+    def log(self, logs: dict[str, float], *_: Any) -> None:
+        if "loss" in logs:
+            if not math.isfinite(logs["loss"]):
+                raise not_a_number(self.state.global_step, logs["learning_rate"])
+            self._on_loss(self.state.global_step, logs["loss"], logs["learning_rate"])
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        self._objective.model.save_pretrained(output_dir)  # type: ignore[operator, union-attr]
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        ours: Any = self._objective.model
+        ours.load_state_dict(type(ours).from_pretrained(resume_from_checkpoint).state_dict())
+
+
+class _Steps:
+    """A loader as the Trainer wants it: it knows its length, which is that of the run."""
+
+    def __init__(self, loader: DataLoader[Any], steps: int) -> None:
+        self._loader, self._steps = loader, steps
+        self.dataset, self.batch_size = loader.dataset, loader.batch_size
+
+    def __iter__(self) -> Any:
+        return iter(self._loader)
+
+    def __len__(self) -> int:
+        return self._steps
+
+
+class Rhythm(TrainerCallback):
+    """When a run is evaluated, saved and stopped."""
+
+    def __init__(self, budget: Budget, is_time_to_save: Callable[[int, bool], bool], is_stopping: Callable[[], bool]):
+        self._budget, self._is_time_to_save, self._is_stopping = budget, is_time_to_save, is_stopping
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> TrainerControl:
+        step = state.global_step
+        is_evaluated = self._budget.is_evaluated_at(step)
+        control.should_log = control.should_evaluate = is_evaluated
+        control.should_save = self._is_time_to_save(step, is_evaluated)
+        if self._is_stopping():
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> TrainerControl:
+        """What the last step asked for is done."""
+        control.should_log = control.should_evaluate = control.should_save = False
+        return control
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])

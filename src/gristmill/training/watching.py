@@ -1,0 +1,176 @@
+"""What can be seen of a training while it runs: a line per evaluation, metrics.jsonl, curves, TensorBoard."""
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gristmill.drawing.chart import curves_svg
+from gristmill.drawing.page import curves_html
+from gristmill.layout import write_atomically
+from gristmill.naming import printable
+from gristmill.training.budget import Budget
+from gristmill.training.curves import panels_of, table_of
+from gristmill.training.metrics import Metric, Metrics
+from gristmill.training.runfolder import CURVES_HTML, CURVES_SVG, TENSORBOARD
+from gristmill.training.scoring import Score
+
+SECONDS_BETWEEN_REFRESHES = 10
+MINUTE, HOUR = 60, 3600
+Tell = Callable[[str], None]
+"""Where lines go; nowhere, for a quiet run."""
+
+
+class Watch:
+    def __init__(
+        self,
+        folder: Path,
+        metrics: Metrics,
+        budget: Budget,
+        facts: Sequence[tuple[str, str]],
+        tell: Tell,
+        *,
+        is_writer: bool,
+    ) -> None:
+        """Of several processes one writes, and tells."""
+        self._is_writer = is_writer
+        self._folder, self._metrics, self._budget, self._facts, self._tell = folder, metrics, budget, facts, tell
+        self._seconds_before = max((line.seconds for line in metrics.lines), default=0.0)
+        self._started_at = self._evaluated_at = time.perf_counter()
+        self._first_step: int | None = None
+        self._last_step = 0
+        self._board = _board(folder, metrics) if is_writer else None
+        self._has_head = False
+
+    def start(self, step: int) -> None:
+        """From here on time counts: what came before is loading."""
+        self._first_step, self._last_step = step, step
+        self._started_at = self._evaluated_at = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds_before + time.perf_counter() - self._started_at
+
+    def measured(self, step: int, split: Any, score: Score) -> Metric:
+        return Metric(
+            **self._place(step),
+            split=split,
+            loss=score.loss,
+            accuracy=score.accuracy,
+            bits_per_byte=score.bits_per_byte,
+        )
+
+    def learnt(self, step: int, loss: float, learning_rate: float) -> None:
+        """Of train: the mean loss since the last line."""
+        now = time.perf_counter()
+        tokens = self._tokens_at(step) - self._tokens_at(self._last_step)
+        rate = tokens / (now - self._evaluated_at) if step > self._last_step else None
+        line = Metric(
+            **self._place(step), split="train", loss=loss, learning_rate=learning_rate, tokens_per_second=rate
+        )
+        self._metrics.add(line)
+        self._write_board([line])
+
+    def evaluated(self, step: int, lines: Sequence[Metric]) -> None:
+        self._metrics.add(*lines)
+        self._write_board(lines)
+        self._tell_line(step)
+        self.draw(is_running=step < self._budget.steps)
+        # Evaluating is not training: its seconds do not count in tokens/s.
+        self._last_step, self._evaluated_at = step, time.perf_counter()
+
+    def draw(self, *, is_running: bool) -> None:
+        if not self._is_writer:
+            return
+        lines = self._metrics.lines
+        panels, name = panels_of(lines, self._metrics.best), f"{printable(self._folder.name)}"
+        facts = [*self._facts, *self._progress(is_running=is_running)]
+        refresh = SECONDS_BETWEEN_REFRESHES if is_running else None
+        page = curves_html(name, facts, panels, [table_of(lines)], refresh)
+        write_atomically(self._folder / CURVES_HTML, page.encode())
+        subtitle = ", ".join(text for _, text in self._facts[:3])
+        write_atomically(self._folder / CURVES_SVG, curves_svg(name, subtitle, panels).encode())
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+
+    def _place(self, step: int) -> dict[str, Any]:
+        return {
+            "step": step,
+            "epoch": round(self._budget.epoch_at(step), 6),
+            "tokens": self._tokens_at(step),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _tokens_at(self, step: int) -> int:
+        return round(self._budget.epoch_at(step) * self._budget.ids_per_epoch)
+
+    def _progress(self, *, is_running: bool) -> list[tuple[str, str]]:
+        if not self._metrics.lines:
+            return []
+        last = self._metrics.lines[-1]
+        left = [("left", self._time_left(last.step))] if is_running else [("took", time_text(self.seconds))]
+        done = f"{last.epoch:.4g} of {self._budget.epochs:.4g} epochs, {last.tokens:,} tokens"
+        return [("done", done), *left]
+
+    def _time_left(self, step: int) -> str:
+        if self._first_step is None or step <= self._first_step:
+            return "-"
+        rate = (time.perf_counter() - self._started_at) / (step - self._first_step)
+        return time_text(rate * (self._budget.steps - step))
+
+    def _tell_line(self, step: int) -> None:
+        train = next((line for line in reversed(self._metrics.lines) if line.split == "train"), None)
+        found = next((line for line in reversed(self._metrics.lines) if line.split == "validation"), None)
+        if found is None or not self._is_writer:
+            return
+        if not self._has_head:
+            self._has_head = True
+            self._tell(_row("epoch", "step", "tokens", "train", "validation", "bits/byte", "right", "tokens/s", "left"))
+        rate = None if train is None or train.step != step else train.tokens_per_second
+        self._tell(
+            _row(
+                f"{found.epoch:.2f}",
+                f"{step:,}",
+                f"{found.tokens:,}",
+                "-" if train is None else f"{train.loss:.4f}",
+                f"{found.loss:.4f}",
+                "-" if found.bits_per_byte is None else f"{found.bits_per_byte:.4f}",
+                f"{found.accuracy:.1%}",
+                "-" if rate is None else f"{rate:,.0f}",
+                self._time_left(step),
+            )
+        )
+
+    def _write_board(self, lines: Sequence[Metric]) -> None:
+        if self._board is None:
+            return
+        for line in lines:
+            for name in ("loss", "accuracy", "bits_per_byte", "learning_rate"):
+                value = getattr(line, name)
+                if value is not None:
+                    self._board.add_scalar(f"{name}/{line.split}", value, line.step)
+        self._board.flush()
+
+
+def _row(*cells: str) -> str:
+    widths = (8, 9, 14, 8, 11, 10, 7, 11, 9)
+    return " ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def time_text(seconds: float) -> str:
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"
+
+
+def _board(folder: Path, metrics: Metrics) -> Any:
+    """A writer of TensorBoard's files, where it is installed; what a later session does again, it takes back."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - most do without
+
+    last = max((line.step for line in metrics.lines), default=None)
+    return SummaryWriter(str(folder / TENSORBOARD), purge_step=None if last is None else last + 1)  # type: ignore[no-untyped-call]
