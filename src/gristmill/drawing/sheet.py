@@ -58,6 +58,8 @@ th {{ font-weight: 600; vertical-align: bottom }}
 .rim {{ stroke: {DARK_BACKGROUND} }}
 {_DARK_LINES}}}
 @media print {{
+:root {{ color-scheme: light }}
+.panels {{ grid-template-columns: 1fr 1fr }}
 body {{ background: none; font-size: 11px }}
 main {{ padding: 0 }}
 figure, tr {{ break-inside: avoid }}
