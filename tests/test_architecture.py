@@ -21,6 +21,7 @@ LAYERS = {
     "config": 3,
     "configuring": 4,
     "options": 4,
+    "drawing": 1,
     "layout": 1,
     "filestable": 1,
     "manifest": 2,

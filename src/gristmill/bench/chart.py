@@ -21,6 +21,7 @@ from gristmill.bench.telling import (
     size_of,
     skip_notes,
 )
+from gristmill.drawing.look import ACCENT, BACKGROUND, BAND, BORDER, FAINT_INK, FONT, INK, OTHER, TRACK
 from gristmill.naming import printable
 
 CHART_HEAD = "<!-- made by gristmill bench -->"
@@ -36,11 +37,7 @@ NOTE_LETTERS = 150
 LETTER_WIDTH = 7.1
 """Of a bold letter at the size of the names, about."""
 GAP = 24
-FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
-BACKGROUND, BORDER, BAND = "#fbfaf7", "#dedad0", "#f1ecdf"
-INK, FAINT_INK, TRACK = "#2b2a27", "#77736a", "#e6e1d4"
-ACCENT, OTHER = "#b4632a", "#a9a59b"
 COLOURS = dict(
     zip((*PHASES, START), ("#8b7fb0", "#5f92b5", "#3f7f8c", "#7fae8a", "#d3b25c", "#c9814f", "#c4c0b6"), strict=True)
 )

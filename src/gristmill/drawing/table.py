@@ -1,0 +1,76 @@
+"""Tables: as Markdown and as HTML, numbers at the right."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gristmill.drawing.lettering import shown
+from gristmill.drawing.numbers import value_text
+from gristmill.errors import GristmillError
+from gristmill.naming import printable
+
+Cell = str | int | float | None
+"""None is a value that is not there."""
+NUMBER = re.compile(r"[≈<>±+-]?\s?\d[\d,.]*(e[+-]?\d+)?(\s?[%a-zA-Zµ/]{1,8})?(\s?(±|-)\s?\d[\d,.]*%?)?")
+"""`1,234`, `85.7%`, `≈2.1 s`, `0.41 ± 0.02`."""
+ABSENT = "-"
+MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows, 1):
+            if len(row) != len(self.heads):
+                counts = f"{len(row)} cells under {len(self.heads)} heads"
+                raise GristmillError(f"Row {number} of table {self.title!r} has {counts}; give each head a cell.")
+
+
+def markdown_table(table: Table) -> str:
+    """Without its title, which is a heading of the page that it stands on."""
+    rules = ("--:" if is_right else ":--" for is_right in columns_at_right(table))
+    lines = [map(_markup, table.heads), rules, *(map(_markup, row) for row in _texts(table))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def html_table(table: Table) -> Iterator[str]:
+    """Its title is its caption."""
+    sides = [' class="number"' if is_right else "" for is_right in columns_at_right(table)]
+    heads = "".join(f'<th scope="col"{side}>{shown(head)}</th>' for head, side in zip(table.heads, sides, strict=True))
+    yield f"<table><caption>{shown(table.title)}</caption>"
+    yield f"<thead><tr>{heads}</tr></thead><tbody>"
+    for row in _texts(table):
+        yield f"<tr>{''.join(f'<td{side}>{shown(text)}</td>' for text, side in zip(row, sides, strict=True))}</tr>"
+    yield "</tbody></table>"
+
+
+def columns_at_right(table: Table) -> list[bool]:
+    """Those in which there are numbers and nothing else."""
+    columns = [[row[place] for row in table.rows if not _is_absent(row[place])] for place in range(len(table.heads))]
+    return [bool(column) and all(map(_is_number, column)) for column in columns]
+
+
+def _is_absent(cell: Cell) -> bool:
+    return cell is None or cell in {"", ABSENT}
+
+
+def _is_number(cell: Cell) -> bool:
+    return not isinstance(cell, str) or NUMBER.fullmatch(cell) is not None
+
+
+def _texts(table: Table) -> list[list[str]]:
+    return [[_text(cell) for cell in row] for row in table.rows]
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return ABSENT
+    return cell if isinstance(cell, str) else value_text(cell)
+
+
+def _markup(text: str) -> str:
+    return MARKUP.sub(r"\\\1", printable(text))
