@@ -14,7 +14,6 @@ import numpy as np
 
 from gristmill.comparing.reading import BY_THEMSELVES, Ids, ShownWindow, TextKey
 from gristmill.grouping.leakage import SPAN_TOKENS
-from gristmill.records import FileKey
 
 REACH = SPAN_TOKENS - 1
 
@@ -76,7 +75,7 @@ class Seams:
 def with_seams(stretches: Iterable[Stretch], *, is_by_file: bool) -> Iterator[Stretch]:
     """The same, and the seams between them; `is_by_file`: all of a file stand together, so that few are remembered."""
     seams = Seams()
-    file: FileKey | None = None
+    file = None
     for stretch in stretches:
         if is_by_file and stretch.text.file != file:
             yield from seams.taken()
