@@ -25,8 +25,8 @@ MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 METHOD = (
     "Every run has the same model, budget of tokens, schedule and test set; what differs is the dataset, and the seed, "
     "which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of "
-    "its own), less spans of 50 tokens or more that any train split has too, so that nobody is scored on what they "
-    "have seen. Two datasets are compared seed by seed."
+    "its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two "
+    "datasets are compared seed by seed."
 )
 
 

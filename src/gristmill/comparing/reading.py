@@ -5,8 +5,9 @@ same JSON (a kept method's) are taken row by row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice, pairwise
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from gristmill.checking.digits import numbers_in
 from gristmill.dataset import IGNORED_LABEL, Dataset
 from gristmill.errors import DatasetError
+from gristmill.manifest import TokenizerFacts
 from gristmill.records import FileKey, Split
 
 HEAD = b'{"input_ids":['
@@ -76,42 +78,48 @@ def windows_of(
     """In the order of the rows. What labels show, where there is noise in the ids, is a window of the file itself."""
     lines = dataset[split].lines()
     while batch := list(islice(lines, ROWS_AT_ONCE)):
-        try:
-            yield from _windows(batch, dataset)
-        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, ValueError) as error:
-            raise DatasetError(
-                f"{str(dataset.folder)!r} is damaged in {split}: {error}. Build the dataset again."
-            ) from None
+        with _damage_told(dataset, split):
+            yield from _windows(batch, dataset.manifest.tokenizer)
         advance(len(batch))
 
 
 def files_in(dataset: Dataset, split: Split) -> set[FileKey]:
     """Of which files it has rows."""
-    files = set()
-    for line in dataset[split].lines():
-        fields = _fields.decode(_without_ids(line) or line)
-        files.add((fields.repo, fields.path))
-    return files
+    with _damage_told(dataset, split):
+        fields = (_fields.decode(_without_ids(line) or line) for line in dataset[split].lines())
+        return {(one.repo, one.path) for one in fields}
 
 
-def _windows(lines: Sequence[bytes], dataset: Dataset) -> Iterator[ShownWindow]:
-    tokenizer = dataset.manifest.tokenizer
+@contextmanager
+def _damage_told(dataset: Dataset, split: Split) -> Iterator[None]:
+    try:
+        yield
+    except (msgspec.MsgspecError, OverflowError, ValueError) as error:  # not UTF-8 is a ValueError too
+        place = f"{str(dataset.folder)!r} is damaged in {split}"
+        raise DatasetError(f"{place}: {error}. Build the dataset again.") from None
+
+
+def _windows(lines: Sequence[bytes], tokenizer: TokenizerFacts) -> Iterator[ShownWindow]:
     num_prefix, num_special = len(tokenizer.prefix), len(tokenizer.prefix) + len(tokenizer.suffix)
     for fields, ids in _rows(lines):
-        if len(ids) and int(ids.max()) >= tokenizer.vocab_size:
-            raise ValueError(f"the id {int(ids.max())} of {tokenizer.vocab_size} in {fields.path!r}")
         mask = fields.attention_mask
         num_ids = len(ids) if mask is None or 0 not in mask else mask.index(0)
         content = slice(num_prefix, num_prefix + max(0, num_ids - num_special))
         text = TextKey(fields.repo, fields.path, fields.variant, fields.variant_seed if fields.variant else 0)
-        yield ShownWindow(text, fields.start, ids[content], num_ids)
+        yield ShownWindow(text, fields.start, _known(ids[content], tokenizer), num_ids)
         if fields.labels is not None and fields.variant in BY_THEMSELVES:
             labels = [one for one in fields.labels if one != IGNORED_LABEL]
             clean = np.array(labels[num_prefix : len(labels) - len(tokenizer.suffix)], np.uint32)
-            yield ShownWindow(TextKey(fields.repo, fields.path), fields.start, clean, 0)
+            yield ShownWindow(TextKey(fields.repo, fields.path), fields.start, _known(clean, tokenizer), 0)
 
 
-def _rows(lines: Sequence[bytes]) -> Iterator[tuple[_Fields, npt.NDArray[Any]]]:
+def _known(ids: Ids, tokenizer: TokenizerFacts) -> Ids:
+    if not len(ids) or int(ids.max()) >= tokenizer.vocab_size:
+        raise ValueError(f"a window without ids, or with one that is not among {tokenizer.vocab_size}")
+    return ids
+
+
+def _rows(lines: Sequence[bytes]) -> Iterator[tuple[_Fields, Ids]]:
     rests = [_without_ids(line) for line in lines]
     is_plain = all(rest is not None for rest in rests)
     read = numbers_in([line[len(HEAD) : line.index(b"]")] for line in lines]) if is_plain else None

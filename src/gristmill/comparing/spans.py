@@ -60,7 +60,8 @@ class FrozenSpans:
             return np.zeros(0, np.int64)
         keys = keys[self._table.may_hold(keys)]
         numbers = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return numbers[self._keys[numbers] == keys]
+        found: Positions = numbers[self._keys[numbers] == keys]
+        return found
 
 
 def _gram_starts(first: Positions, lengths: Positions) -> Positions:
