@@ -70,11 +70,16 @@ def as_shuffled_rows(folder: Path, to: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seeds(tmp_path_factory, corpus):
-    """The corpus split in two ways, one of them without overlap."""
+def source(corpus):
+    return corpus / "asyncio"
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory, source):
+    """The same files split in two ways, one of them without overlap."""
     folder = tmp_path_factory.mktemp("seeds")
-    make(corpus, folder / "one", split=SplitConfig(shares="60/20/20"))
-    make(corpus, folder / "two", split=SplitConfig(shares="60/20/20", seed=7), window=WindowConfig(overlap=0))
+    make(source, folder / "one", split=SplitConfig(shares="60/20/20"))
+    make(source, folder / "two", split=SplitConfig(shares="60/20/20", seed=7), window=WindowConfig(overlap=0))
     return folder / "one", folder / "two"
 
 
@@ -136,7 +141,7 @@ def test_windows_that_contradict_are_of_another_text():
     assert whole([(0, np.array([1, 2, 3], np.uint32)), (2, np.array([9], np.uint32))]) is None
 
 
-def test_no_span_of_50_is_in_any_train(frozen, seeds, corpus, codebert):
+def test_no_span_of_50_is_in_any_train(frozen, seeds, source, codebert):
     """By the source files themselves: what crosses the edge of two windows counts."""
     found = {}
     for window in frozen.windows:
@@ -146,7 +151,7 @@ def test_no_span_of_50_is_in_any_train(frozen, seeds, corpus, codebert):
     for folder in seeds:
         for row in files_table(folder).values():
             if row["split"] == "train" and row["status"] == "kept":
-                ids = codebert.encode((corpus / row["path"]).read_bytes()).ids
+                ids = codebert.encode((source / row["path"]).read_bytes()).ids
                 shared = [found[gram] for gram in grams(ids) if gram in found]
                 assert all(len(set(gram.tolist())) < 8 for gram in shared), row["path"]
 
@@ -246,6 +251,15 @@ def test_a_file_of_another_text_is_another_file(tmp_path):
     assert {window.path for window in frozen_of(tmp_path / "one", shuffled).windows} == {"a.py"}
 
 
+def test_a_file_that_has_grown_is_another_file(tmp_path):
+    """No row contradicts another here: only the digests do."""
+    source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
+    make(source, tmp_path / "one", split=ALL_TEST)
+    (source / "b.py").write_text(lines(words(300, 2)) + lines(words(80, 3)))
+    make(source, tmp_path / "two", split=ALL_TEST)
+    assert {window.path for window in frozen_of(tmp_path / "one", tmp_path / "two").windows} == {"a.py"}
+
+
 def test_without_a_record_a_file_with_a_row_in_train_is_not_held_out(seeds, tmp_path):
     shuffled = as_shuffled_rows(seeds[0], tmp_path / "shuffled")
     before = {window.path for window in frozen_of(shuffled).windows}
@@ -261,9 +275,9 @@ def test_without_a_record_a_file_with_a_row_in_train_is_not_held_out(seeds, tmp_
     assert before - {window.path for window in frozen_of(shuffled).windows} == {json.loads(moved)["path"]}
 
 
-def test_how_rows_are_stored_changes_nothing(tmp_path, corpus, seeds):
+def test_how_rows_are_stored_changes_nothing(tmp_path, source, seeds):
     output = OutputConfig(pad=True, compress="zstd", with_text=True)
-    make(corpus, tmp_path / "padded", split=SplitConfig(shares="60/20/20"), output=output)
+    make(source, tmp_path / "padded", split=SplitConfig(shares="60/20/20"), output=output)
     plain, padded = frozen_of(seeds[0]).facts, frozen_of(tmp_path / "padded").facts
     assert padded.sha256 == plain.sha256
     assert padded.against[0].ids == plain.against[0].ids
