@@ -46,10 +46,11 @@ LAYERS = {
     "checking": 10,
     "explaining": 10,
     "planning": 10,
-    "bench": 11,
-    "commands": 12,
-    "cli": 13,
-    "__main__": 14,
+    "comparing": 11,
+    "bench": 12,
+    "commands": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 

@@ -159,7 +159,11 @@ class Rows:
         return f"Rows({len(self):,} windows of {', '.join(self._manifest.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
-        return (self._parse(line) for file in self._files for line in file)
+        return map(self._parse, self.lines())
+
+    def lines(self) -> Iterator[bytes]:
+        """The rows as they are stored, one JSON object each."""
+        return (line for file in self._files for line in file)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -177,7 +181,7 @@ class Rows:
     def of_file(self, repo: str, path: str) -> Iterator[tuple[int, Row]]:
         """A file's rows, with their numbers."""
         names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
-        for number, line in enumerate(line for file in self._files for line in file):
+        for number, line in enumerate(self.lines()):
             if names in line:
                 row = self._parse(line)
                 if (row.get("repo"), row.get("path")) == (repo, path):

@@ -1,0 +1,117 @@
+"""The frozen test set as it is kept: windows to score, and what is known of them (freezing makes it)."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from gristmill.comparing.reading import Ids
+from gristmill.errors import DatasetError
+from gristmill.layout import write_atomically
+from gristmill.records import FileKey
+
+WINDOWS, FACTS = "test.jsonl", "test.json"
+
+
+class AgainstFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one dataset's train split shows, and what of the frozen files is in it."""
+
+    name: str
+    windows: int
+    ids: int
+    """In all rows of train: special tokens count, padding does not."""
+    span_tokens: int
+    """Of the frozen files, in spans of 50 and more that this train has too."""
+    near_duplicate_files: int
+    """Of the frozen files; 0 where no build made the rows, as these are no documents."""
+
+
+class FrozenFacts(msgspec.Struct, frozen=True, kw_only=True):
+    source: str | None
+    """The dataset whose `test` it is; None: what all datasets hold out."""
+    files: int
+    tokens: int
+    windows: int
+    window_length: int
+    overlap: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    tokens_before: int
+    """Less `tokens`: taken out, for all datasets together."""
+    against: tuple[AgainstFacts, ...]
+    sha256: str
+    """Of test.jsonl."""
+
+
+class FrozenWindow(NamedTuple):
+    repo: str
+    path: str
+    start: int
+    fresh: int
+    """The last so many content tokens are scored; the others were, in the window before."""
+    input_ids: Ids
+    """With the special tokens."""
+
+    @property
+    def file(self) -> FileKey:
+        return self.repo, self.path
+
+
+class Frozen(NamedTuple):
+    windows: list[FrozenWindow]
+    """File by file, in the order of their names."""
+    facts: FrozenFacts
+
+    def fresh_ids(self, window: FrozenWindow) -> Ids:
+        end = len(window.input_ids) - len(self.facts.suffix)
+        return window.input_ids[end - window.fresh : end]
+
+    def file_numbers(self) -> npt.NDArray[np.int64]:
+        """By window, the number of its file: what `np.bincount` sums scores by."""
+        numbers = {file: number for number, file in enumerate(dict.fromkeys(window.file for window in self.windows))}
+        return np.array([numbers[window.file] for window in self.windows], np.int64)
+
+    def bytes_by_file(self, token_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many bytes of text are scored, given each id's number of bytes."""
+        sizes = [int(token_bytes[self.fresh_ids(window)].sum()) for window in self.windows]
+        return np.bincount(self.file_numbers(), weights=sizes).astype(np.int64)
+
+    def write(self, folder: Path) -> None:
+        """`test.jsonl`, for people to look at what was scored, and `test.json`, its facts."""
+        write_atomically(folder / WINDOWS, map(_line, self.windows))
+        write_atomically(folder / FACTS, msgspec.json.format(msgspec.json.encode(self.facts), indent=2) + b"\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Frozen":
+        try:
+            facts = msgspec.json.decode((folder / FACTS).read_bytes(), type=FrozenFacts)
+            content = (folder / WINDOWS).read_bytes()
+            if hashlib.sha256(content).hexdigest() != facts.sha256:
+                raise DatasetError(f"{str(folder / WINDOWS)!r} is not what {FACTS} says. Freeze the test set again.")
+            rows = [orjson.loads(line) for line in content.splitlines()]
+        except (OSError, msgspec.MsgspecError, ValueError) as error:
+            raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None
+        return cls([FrozenWindow(**{**row, "input_ids": np.array(row["input_ids"], np.uint32)}) for row in rows], facts)
+
+
+def _line(window: FrozenWindow) -> bytes:
+    row = {
+        "input_ids": window.input_ids,
+        "path": window.path,
+        "repo": window.repo,
+        "start": window.start,
+        "fresh": window.fresh,
+    }
+    return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+
+
+def digest_of(windows: Sequence[FrozenWindow]) -> str:
+    digest = hashlib.sha256()
+    for window in windows:
+        digest.update(_line(window))
+    return digest.hexdigest()

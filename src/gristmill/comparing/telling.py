@@ -1,0 +1,113 @@
+"""A finished comparison as a table for people and as JSON for scripts (markdown makes the page to keep)."""
+
+import msgspec
+
+from gristmill.comparing.frozen import FrozenFacts
+from gristmill.comparing.result import Comparison, DatasetFacts, scores_of
+from gristmill.comparing.statistics import CONFIDENCE, Interval, interval_text
+from gristmill.naming import printable
+from gristmill.summary import table_text
+
+WHOLE_FROM = 100
+NOT_KNOWN = "-"
+HEADINGS = ("dataset", "windows", "padding", "epochs", "at the end", "at best validation", "own validation", "off by")
+SEVERAL_PAIRS = 2
+
+
+def comparison_json(comparison: Comparison) -> str:
+    datasets = [
+        {**msgspec.to_builtins(facts), "scores": msgspec.to_builtins(scores_of(comparison, facts.name))}
+        for facts in comparison.datasets
+    ]
+    return msgspec.json.encode({**msgspec.to_builtins(comparison), "datasets": datasets}).decode()
+
+
+def comparison_text(comparison: Comparison) -> str:
+    lines = [
+        f"model   {printable(comparison.model)}, {budget_text(comparison)}",
+        f"test    {frozen_text(comparison.frozen)}",
+        *(f"        {line}" for line in against_lines(comparison.frozen)),
+        "",
+        table_text(HEADINGS, (dataset_cells(facts, comparison) for facts in comparison.datasets)),
+        *(printable(verdict.text) for verdict in comparison.verdicts),
+        "",
+        *notes(comparison),
+    ]
+    return "\n".join(lines)
+
+
+def budget_text(comparison: Comparison) -> str:
+    count = len(comparison.seeds)
+    return f"{comparison.budget_tokens:,} tokens a run, {count} seed{'' if count == 1 else 's'}"
+
+
+def frozen_text(facts: FrozenFacts) -> str:
+    whence = "held out by all" if facts.source is None else f"test of {printable(facts.source)}"
+    windows = f"{facts.windows:,} windows of {facts.window_length}"
+    return f"{facts.tokens:,} tokens of {facts.files:,} files ({whence}), {windows}, sha256 {facts.sha256[:12]}"
+
+
+def against_lines(facts: FrozenFacts) -> list[str]:
+    """What was taken out of it, by whose train has it; nothing where nothing was."""
+    taken = facts.tokens_before - facts.tokens
+    if not taken:
+        return []
+    lines = [f"{taken:,} of {facts.tokens_before:,} tokens taken out, for what a train split has too:"]
+    for one in facts.against:
+        twins = (
+            f", and near-duplicates of {one.near_duplicate_files:,} of the files" if one.near_duplicate_files else ""
+        )
+        if one.span_tokens or twins:
+            lines.append(f"  {printable(one.name)} has {one.span_tokens:,} in spans of 50 and more{twins}")
+    return lines
+
+
+def dataset_cells(facts: DatasetFacts, comparison: Comparison) -> list[str]:
+    scores = scores_of(comparison, facts.name)
+    return [
+        printable(facts.name),
+        f"{facts.windows:,}",
+        f"{facts.padding:.1%}",
+        epochs_text(facts.epochs),
+        interval_text(scores.end),
+        _told(scores.at_best_validation),
+        _told(scores.own_validation),
+        _signed(scores.off_by),
+    ]
+
+
+def epochs_text(epochs: float) -> str:
+    return f"{epochs:,.0f}" if epochs >= WHOLE_FROM else f"{epochs:.2f}"
+
+
+def _told(interval: Interval | None) -> str:
+    return NOT_KNOWN if interval is None else interval_text(interval)
+
+
+def _signed(interval: Interval | None) -> str:
+    if interval is None:
+        return NOT_KNOWN
+    return f"{'+' if interval.mean > 0 else ''}{interval_text(interval)}"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the columns and verdicts mean."""
+    lines = [f"scores are {comparison.unit} on the frozen test set, lower is better; {_spread(comparison)}"]
+    if any(run.off_by is not None for run in comparison.runs):
+        lines.append("off by: own validation less the frozen score; far below 0, it promises more than there is")
+    if len(comparison.verdicts) >= SEVERAL_PAIRS:
+        each = comparison.verdicts[0].confidence
+        lines.append(
+            f"{len(comparison.verdicts)} pairs: each verdict at {each:.1%}, so that all hold at {CONFIDENCE:.0%}"
+        )
+    if any(verdict.files is not None for verdict in comparison.verdicts):
+        lines.append("verdicts hold over seeds and over files such as those of the test set")
+    elif comparison.verdicts and len(comparison.seeds) > 1:
+        lines.append("verdicts hold over seeds, for just these files of the test set")
+    return lines
+
+
+def _spread(comparison: Comparison) -> str:
+    if len(comparison.seeds) == 1:
+        return "one seed, so no intervals"
+    return f"±: {CONFIDENCE:.0%} of Student's t over {len(comparison.seeds)} seeds"

@@ -1,0 +1,347 @@
+"""What a comparison says of its scores: intervals, verdicts, curves, and how they are told."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from gristmill import ConfigError
+from gristmill.comparing.frozen import AgainstFacts, FrozenFacts
+from gristmill.comparing.markdown import comparison_markdown
+from gristmill.comparing.result import (
+    Comparison,
+    CurvePoint,
+    DatasetFacts,
+    RunResult,
+    best_by_validation,
+    curves_of,
+)
+from gristmill.comparing.statistics import (
+    DatasetScores,
+    Interval,
+    interval_of,
+    interval_text,
+    t_quantile,
+    verdicts_of,
+)
+from gristmill.comparing.telling import comparison_json, comparison_text
+
+
+def scores(name, *values, totals=None):
+    by_file = None if totals is None else dict(enumerate(totals))
+    return DatasetScores(name, dict(enumerate(values)), by_file)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "degrees", "expected"),
+    [
+        (0.95, 1, 12.7062),
+        (0.95, 2, 4.3027),
+        (0.95, 3, 3.1824),
+        (0.95, 4, 2.7764),
+        (0.95, 9, 2.2622),
+        (0.95, 30, 2.0423),
+        (0.95, 100_000, 1.9623),
+        (0.99, 2, 9.9248),
+        (0.99, 5, 4.0321),
+        (0.5, 2, 0.8165),
+    ],
+)
+def test_quantiles_are_those_of_the_tables(confidence, degrees, expected):
+    assert t_quantile(confidence, degrees) == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_interval_holds_the_true_mean_in_95_of_100_cases():
+    chance = np.random.default_rng(0)
+    samples = chance.normal(1.0, 0.1, (4000, 3))
+    intervals = [interval_of(sample) for sample in samples.tolist()]
+    held = np.mean([abs(one.mean - 1.0) <= one.half_width for one in intervals])
+    assert held == pytest.approx(0.95, abs=0.012)
+
+
+def test_seeds_are_paired():
+    """Both go up and down with the seed: apart, the intervals overlap widely."""
+    one, two = scores("A", 1.3, 1.5, 1.1), scores("B", 1.27, 1.468, 1.069)
+    (verdict,) = verdicts_of([one, two])
+    assert verdict.better == "B"
+    assert verdict.text == "B is better than A by 0.031 ± 0.002 bits per byte"
+    assert verdict.difference.mean == pytest.approx(0.031)
+    assert interval_of(list(one.by_seed.values())).half_width > 0.4
+
+
+def test_lower_is_better_whichever_comes_first():
+    (verdict,) = verdicts_of([scores("A", 1.0, 1.01, 1.02), scores("B", 2.0, 2.01, 2.03)], "nats")
+    assert verdict.better == "A"
+    assert verdict.text == "A is better than B by 1.003 ± 0.014 nats"
+
+
+def test_what_chance_may_explain_is_no_difference():
+    (verdict,) = verdicts_of([scores("A", 1.000, 1.010, 1.002), scores("B", 1.004, 1.002, 1.000)])
+    assert verdict.better is None
+    assert verdict.text == "no difference can be told between A and B (0.002 ± 0.015 bits per byte)"
+
+
+def test_identical_runs_are_no_difference():
+    (verdict,) = verdicts_of([scores("A", 1.1, 1.2, 1.3), scores("B", 1.1, 1.2, 1.3)])
+    assert (verdict.better, verdict.difference) == (None, Interval(0.0, 0.0))
+    assert verdict.text == "no difference can be told between A and B (0.000 ± 0.000 bits per byte)"
+
+
+def test_one_seed_gives_no_verdict():
+    (verdict,) = verdicts_of([scores("A", 1.1), scores("B", 0.5)])
+    assert (verdict.better, verdict.difference.half_width) == (None, None)
+    assert verdict.text == "nothing can be told of A and B: one seed says nothing, --seeds 3 does"
+
+
+def test_a_run_without_a_score_gives_no_verdict():
+    (verdict,) = verdicts_of([scores("A", 1.1, math.nan), scores("B", 0.5, 0.6)])
+    assert verdict.better is None
+    assert verdict.text == "nothing can be told of A and B: a run has no score"
+
+
+def test_other_seeds_are_refused():
+    with pytest.raises(ConfigError, match="other seeds"):
+        verdicts_of([DatasetScores("A", {0: 1.0, 1: 1.0}), DatasetScores("B", {0: 1.0, 2: 1.0})])
+
+
+def test_more_pairs_ask_for_more():
+    """The same two: enough of a difference by themselves, not as one of three pairs."""
+    one, two = scores("A", 1.000, 1.010, 1.005), scores("B", 0.990, 1.004, 0.997)
+    assert verdicts_of([one, two])[0].better == "B"
+    first, *_ = three = verdicts_of([one, two, scores("C", 5.0, 5.1, 5.2)])
+    assert [(verdict.first, verdict.second) for verdict in three] == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert first.better is None
+    assert first.confidence == pytest.approx(1 - 0.05 / 3)
+    assert three[1].better == "A"
+
+
+def test_of_many_equal_datasets_hardly_one_is_called_better():
+    chance = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(300):
+        runs = [scores(str(number), *chance.normal(1.0, 0.01, 3).tolist()) for number in range(4)]
+        wrong += any(verdict.better for verdict in verdicts_of(runs))
+    assert wrong <= 300 * 0.05 + 10
+
+
+def test_files_make_an_interval_wider_and_never_narrower():
+    """All of the difference is in one of ten files: over seeds it is certain, over files it is luck."""
+    weights = np.full(10, 100.0)
+    alike, odd = np.full(10, 100.0), np.full(10, 100.0)
+    odd[0] = 50.0
+    one = scores("A", 1.0, 1.0, 1.0, totals=[alike] * 3)
+    two = scores("B", 0.95, 0.95, 0.95, totals=[odd] * 3)
+    assert verdicts_of([one, two])[0].better == "B"
+    (verdict,) = verdicts_of([one, two], file_weights=weights)
+    assert (verdict.better, verdict.files) == (None, 10)
+    # The standard error of ten differences of which one is 0.5: 0.05; times 2.262 of nine degrees of freedom.
+    assert verdict.difference.half_width == pytest.approx(0.05 * 2.2622, abs=1e-4)
+
+
+def test_a_difference_in_all_files_alike_holds_over_files():
+    weights = np.array([100.0, 300.0, 50.0, 700.0])
+    one = scores("A", 1.0, 1.001, totals=[weights * 1.0, weights * 1.001])
+    two = scores("B", 0.9, 0.901, totals=[weights * 0.9, weights * 0.901])
+    (verdict,) = verdicts_of([one, two], file_weights=weights)
+    assert verdict.better == "B"
+    assert verdict.difference.half_width == pytest.approx(0.0, abs=1e-9)
+
+
+def test_over_seeds_and_files_a_verdict_is_wrong_in_5_of_100_cases_at_most():
+    """Two equal datasets; seeds, files and both together have their own chance."""
+    chance = np.random.default_rng(2)
+    weights = chance.integers(500, 5000, 40).astype(float)
+    wrong = 0
+    for _ in range(400):
+        by_seed, by_file = chance.normal(0, 0.01, (3, 1)), chance.normal(0, 0.05, (1, 40))
+        rates = by_seed + by_file + chance.normal(0, 0.02, (3, 40))
+        ends = (rates * weights).sum(axis=1) / weights.sum()
+        one = scores("A", *ends.tolist(), totals=list(rates * weights))
+        two = scores("B", 0.0, 0.0, 0.0, totals=[np.zeros(40)] * 3)
+        wrong += verdicts_of([one, two], file_weights=weights)[0].better is not None
+    assert wrong <= 400 * 0.05 + 8
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(0.0312, 0.0061), "0.031 ± 0.006"),
+        (Interval(0.03125, 0.00021), "0.0312 ± 0.0002"),
+        (Interval(1.5, None), "1.500"),
+        (Interval(1.5, 1e-12), "1.500 ± 0.000"),
+        (Interval(12.3456, 4.2), "12.346 ± 4.200"),
+    ],
+)
+def test_intervals_show_what_they_are_sure_of(interval, text):
+    assert interval_text(interval) == text
+
+
+def test_the_best_point_is_the_first_lowest_of_its_own_validation():
+    curve = [CurvePoint(1, 2.0, 9.0), CurvePoint(2, 1.0, 8.0), CurvePoint(3, 1.0, 7.0), CurvePoint(4, math.nan, 6.0)]
+    assert best_by_validation(curve) == curve[1]
+    assert best_by_validation([CurvePoint(1, None, 9.0)]) is None
+
+
+def run_of(dataset: str, seed: int, end: float, own: float | None) -> RunResult:
+    before = None if own is None else own + 0.5
+    curve = (CurvePoint(20_000_000, before, end + 0.4), CurvePoint(40_000_000, own, end))
+    return RunResult(
+        dataset=dataset,
+        seed=seed,
+        curve=curve,
+        end=end,
+        at_best_validation=None if own is None else end,
+        seconds=1234.5,
+        tokens_per_second=32_402.6,
+    )
+
+
+ENDS = {"plain": [1.300, 1.310, 1.305], "mill|1": [1.270, 1.278, 1.275]}
+OWN = {"plain": [0.700, 0.712, 0.704], "mill|1": [1.270, 1.276, 1.271]}
+
+
+def small_comparison(num_seeds: int = 3) -> Comparison:
+    runs = [run_of(name, seed, ENDS[name][seed], OWN[name][seed]) for name in ENDS for seed in range(num_seeds)]
+    against = [("plain", 130_282, 60_000_000, 6_995, 1), ("mill|1", 56_299, 28_511_267, 0, 0)]
+    frozen = FrozenFacts(
+        source=None,
+        files=70,
+        tokens=485_847,
+        windows=1_913,
+        window_length=512,
+        overlap=256,
+        prefix=(0,),
+        suffix=(2,),
+        tokens_before=497_147,
+        against=tuple(
+            AgainstFacts(name=name, windows=windows, ids=ids, span_tokens=spans, near_duplicate_files=twins)
+            for name, windows, ids, spans, twins in against
+        ),
+        sha256="536428cb" * 8,
+    )
+    datasets = [
+        DatasetFacts(
+            name=name,
+            windows=windows,
+            tokens=14_430_029,
+            ids=ids,
+            epochs=40_000_000 / ids,
+            padding=1 - ids / (windows * 512),
+            fingerprint="",
+        )
+        for name, windows, ids, *_ in against
+    ]
+    return Comparison(
+        model="tiny",
+        unit="bits per byte",
+        budget_tokens=40_000_000,
+        datasets=tuple(datasets),
+        runs=tuple(runs),
+        frozen=frozen,
+        verdicts=tuple(verdicts_of([scores(name, *ends[:num_seeds]) for name, ends in ENDS.items()])),
+        command="gristmill compare plain 'mill|1' --out c",
+        versions={"torch": "2.13.0"},
+    )
+
+
+TOLD = """\
+model   tiny, 40,000,000 tokens a run, 3 seeds
+test    485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364
+        11,300 of 497,147 tokens taken out, for what a train split has too:
+          plain has 6,995 in spans of 50 and more, and near-duplicates of 1 of the files
+
+dataset  windows  padding  epochs     at the end  at best validation  own validation          off by
+plain    130,282    10.1%    0.67  1.305 ± 0.012       1.305 ± 0.012   0.705 ± 0.015  -0.600 ± 0.004
+mill|1    56,299     1.1%    1.40  1.274 ± 0.010       1.274 ± 0.010   1.272 ± 0.008  -0.002 ± 0.005
+
+mill|1 is better than plain by 0.031 ± 0.003 bits per byte
+
+scores are bits per byte on the frozen test set, lower is better; ±: 95% of Student's t over 3 seeds
+off by: own validation less the frozen score; far below 0, it promises more than there is
+verdicts hold over seeds, for just these files of the test set"""
+
+
+def test_the_table_for_a_terminal():
+    assert comparison_text(small_comparison()) == TOLD
+
+
+def test_one_seed_is_told_without_intervals():
+    told = comparison_text(small_comparison(1))
+    assert "±" not in told
+    assert "nothing can be told of plain and mill|1: one seed says nothing, --seeds 3 does" in told
+    assert "one seed, so no intervals" in told
+
+
+PAGE = """\
+# Which dataset trains the better model
+
+`gristmill compare plain 'mill|1' --out c`
+
+- mill\\|1 is better than plain by 0.031 ± 0.003 bits per byte
+
+![Scores over the tokens trained on](c%20d.svg)
+
+| dataset | windows | padding | epochs | at the end | at best validation | own validation | off by |
+| :-- | --: | --: | --: | --: | --: | --: | --: |
+| `plain` | 130,282 | 10.1% | 0.67 | 1.305 ± 0.012 | 1.305 ± 0.012 | 0.705 ± 0.015 | -0.600 ± 0.004 |
+| `mill\\|1` | 56,299 | 1.1% | 1.40 | 1.274 ± 0.010 | 1.274 ± 0.010 | 1.272 ± 0.008 | -0.002 ± 0.005 |
+
+- scores are bits per byte on the frozen test set, lower is better; ±: 95% of Student's t over 3 seeds
+- off by: own validation less the frozen score; far below 0, it promises more than there is
+- verdicts hold over seeds, for just these files of the test set
+
+## The test set
+
+485,847 tokens of 70 files (held out by all), 1,913 windows of 512, sha256 536428cb5364. 11,300 of 497,147 tokens taken out, for what a train split has too: plain has 6,995 in spans of 50 and more, and near-duplicates of 1 of the files.
+
+## The runs
+
+tiny, 40,000,000 tokens a run, 3 seeds.
+
+| dataset | seed | at the end | at best validation | own validation | seconds | tokens/s |
+| :-- | --: | --: | --: | --: | --: | --: |
+| `plain` | 0 | 1.3000 | 1.3000 | 0.7000 | 1,234 | 32,403 |
+| `plain` | 1 | 1.3100 | 1.3100 | 0.7120 | 1,234 | 32,403 |
+| `plain` | 2 | 1.3050 | 1.3050 | 0.7040 | 1,234 | 32,403 |
+| `mill\\|1` | 0 | 1.2700 | 1.2700 | 1.2700 | 1,234 | 32,403 |
+| `mill\\|1` | 1 | 1.2780 | 1.2780 | 1.2760 | 1,234 | 32,403 |
+| `mill\\|1` | 2 | 1.2750 | 1.2750 | 1.2710 | 1,234 | 32,403 |
+
+## How
+
+Every run has the same model, budget of tokens, schedule and test set; what differs is the dataset, and the seed, which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two datasets are compared seed by seed.
+
+torch 2.13.0
+"""
+
+
+def test_the_page():
+    assert comparison_markdown(small_comparison(), "c d.svg") == PAGE
+
+
+def test_json_is_read_again_and_has_the_scores():
+    comparison = small_comparison()
+    told = comparison_json(comparison)
+    assert msgspec.json.decode(told, type=Comparison) == comparison
+    assert msgspec.json.decode(told)["datasets"][0]["scores"]["end"]["mean"] == pytest.approx(1.305)
+
+
+def test_curves_are_means_over_seeds_with_their_band():
+    plain, mill = curves_of(small_comparison())
+    assert (plain.dataset, mill.dataset) == ("plain", "mill|1")
+    assert plain.tokens == [20_000_000, 40_000_000]
+    assert plain.test.mean == pytest.approx([1.705, 1.305])
+    assert plain.validation.mean == pytest.approx([1.205333, 0.705333], abs=1e-6)
+    half = interval_of(ENDS["plain"]).half_width
+    assert plain.test.low == pytest.approx([1.705 - half, 1.305 - half])
+    assert plain.test.high == pytest.approx([1.705 + half, 1.305 + half])
+
+
+def test_a_curve_of_one_seed_has_no_band_and_one_without_validation_none():
+    comparison = small_comparison(1)
+    runs = (run_of("plain", 0, 1.3, None), run_of("mill|1", 0, 1.2, 1.1))
+    plain, mill = curves_of(msgspec.structs.replace(comparison, runs=runs))
+    assert (plain.validation, plain.test.low) == (None, None)
+    assert mill.validation.mean == pytest.approx([1.6, 1.1])
+    assert "| - | - | - |" in comparison_markdown(msgspec.structs.replace(comparison, runs=runs))
