@@ -11,13 +11,13 @@ from torch.utils.data import DataLoader
 from gristmill.dataset import Dataset
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.collating import CausalCollator, MaskedCollator
-from gristmill.feeding.frame import Frame
+from gristmill.feeding.frame import Frame, Pad
 from gristmill.feeding.items import Item
 from gristmill.feeding.ranks import place_of
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.records import Split, VariantKind
 from gristmill.training.budget import Budget
-from gristmill.training.objectives import Places, places_of
+from gristmill.training.objectives import all_places, some_places
 from gristmill.training.settings import TrainConfig
 
 SCORED_AT_ONCE = 16
@@ -44,19 +44,25 @@ class Scored(NamedTuple):
         return {"input_ids": ids, "fresh": self.fresh, "epoch": 0, "position": row}
 
 
-class ToPlaces(NamedTuple):
+class ToPlaces:
     """A batch as an Objective takes it."""
 
-    collate: Collate
-    is_causal: bool
+    def __init__(self, collate: Collate, *, is_causal: bool, is_scored: bool) -> None:
+        self._collate, self._is_causal, self._is_scored = collate, is_causal, is_scored
 
     def __call__(self, items: Sequence[Item]) -> Batch:
-        batch = self.collate(items)
-        places: Places = places_of(batch["labels"], is_causal=self.is_causal)
-        mask = batch["attention_mask"]
+        batch = self._collate(items)
+        labels, mask = batch["labels"], batch["attention_mask"]
+        # In training a causal model tells nearly all tokens: choosing places would cost more than it saves.
+        is_everywhere = self._is_causal and not self._is_scored
+        places = all_places(labels) if is_everywhere else some_places(labels, is_causal=self._is_causal)
+        given = {"input_ids": batch["input_ids"], "tokens": places.tokens}
+        if places.at is not None:
+            given["at"] = places.at
         # Without padding there is nothing to mask, and attention takes its fast way.
-        masked = {} if self.is_causal or bool(mask.all()) else {"attention_mask": mask}
-        return {"input_ids": batch["input_ids"], **places._asdict(), **masked}
+        if not self._is_causal and not bool(mask.all()):
+            given["attention_mask"] = mask
+        return given
 
 
 class Feeds:
@@ -69,7 +75,7 @@ class Feeds:
                 f"--batch-size {config.batch_size} cannot be shared by {self._place.world_size} processes evenly. "
                 f"Try --batch-size {self._place.world_size * max(1, config.batch_size // self._place.world_size)}."
             )
-        self._pad = "length" if is_fixed_width else "batch"
+        self._pad: Pad = "length" if is_fixed_width else "batch"
         self._windows = dataset.torch("train", seed=config.seed, without=LEFT_OUT)
         self.num_windows = len(self._windows.order)
         if not self.num_windows:
@@ -126,7 +132,8 @@ class Feeds:
     def _collate(self, *, fresh_only: bool, seed: int) -> ToPlaces:
         frame = Frame.of(self._dataset.manifest)
         if self._config.objective == "causal":
-            return ToPlaces(CausalCollator(frame, fresh_only=fresh_only, pad=self._pad), is_causal=True)
+            causal = CausalCollator(frame, fresh_only=fresh_only, pad=self._pad)
+            return ToPlaces(causal, is_causal=True, is_scored=fresh_only)
         collate = MaskedCollator(
             frame,
             self._dataset.tokenizer,
@@ -136,7 +143,7 @@ class Feeds:
             fresh_only=fresh_only,
             pad=self._pad,
         )
-        return ToPlaces(collate, is_causal=False)
+        return ToPlaces(collate, is_causal=False, is_scored=fresh_only)
 
     def _count_ids(self) -> int:
         """Of an epoch, padding apart."""

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
-from transformers.utils.hub import is_offline_mode
 
 from gristmill.errors import ConfigError, InputError, TokenizerError
 from gristmill.tokenizing.definition import Definition
@@ -102,8 +101,7 @@ def _trained_model(name: str, objective: Objective, frame: Frame) -> PreTrainedM
         model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0].rstrip(".")
-        offline = " (offline: HF_HUB_OFFLINE is set)" if is_offline_mode() else ""
-        raise InputError(f"cannot load the model {name!r} for {objective}{offline}: {first}.") from None
+        raise InputError(f"cannot load the model {name!r} for {objective}: {first}.") from None
     return model
 
 

@@ -17,27 +17,30 @@ PLACES_STEP = 16
 """Places are filled up to a multiple of a 16th of all tokens in the batch."""
 CPU_LOGITS_BYTES = 256 << 20
 GPU_SHARE_FOR_LOGITS = 0.125
-HEADS = {"lm_head": "lm_head", "cls": "cls"}
+HEADS = ("lm_head", "cls")
 
 
 class Places(NamedTuple):
-    at: Tensor
-    """Into all hidden states of a batch, one row after the other."""
+    at: Tensor | None
+    """Into all hidden states of a batch, one row after the other; None: everywhere."""
     tokens: Tensor
-    """To be told there; -100: none, a place that fills up."""
+    """To be told there; -100: none."""
 
 
-def places_of(labels: Tensor, *, is_causal: bool) -> Places:
-    """Where a token is to be told; a causal model tells it one place before."""
-    flat = labels.reshape(-1)
-    is_wanted = flat != IGNORED
-    if is_causal:
-        is_wanted.view(labels.shape)[:, 0] = False
-    found = is_wanted.nonzero().squeeze(1)
-    unit = max(1, flat.numel() // PLACES_STEP)
+def all_places(labels: Tensor) -> Places:
+    """A causal model tells each token one place before it."""
+    return Places(None, nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED).reshape(-1))
+
+
+def some_places(labels: Tensor, *, is_causal: bool) -> Places:
+    """Only where a token is to be told, filled up with others; no place comes twice."""
+    tokens = all_places(labels).tokens if is_causal else labels.reshape(-1)
+    is_wanted = tokens != IGNORED
+    found, others = is_wanted.nonzero().squeeze(1), (~is_wanted).nonzero().squeeze(1)
+    unit = max(1, tokens.numel() // PLACES_STEP)
     missing = -len(found) % unit if len(found) else unit
-    at = nn.functional.pad(found - 1 if is_causal else found, (0, missing))
-    return Places(at, nn.functional.pad(flat[found], (0, missing), value=IGNORED))
+    at = torch.cat((found, others[:missing]))
+    return Places(at, tokens[at])
 
 
 class Objective(nn.Module):
@@ -45,9 +48,15 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.is_causal, self.logits_bytes = model, is_causal, logits_bytes
 
-    def forward(self, input_ids: Tensor, at: Tensor, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def compile_loss(self) -> None:
+        """Words and their loss in one go, through the memory once: worth its seconds on a GPU, whatever the model."""
+        self._loss_sum = torch.compile(self._loss_sum)  # type: ignore[method-assign]
+
+    def forward(
+        self, input_ids: Tensor, tokens: Tensor, at: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Tensor:
         """The mean loss over all places where a token is to be told."""
-        hidden = self._hidden(input_ids, attention_mask)[at]
+        hidden = self._hidden(input_ids, attention_mask, at)
         parts = self._in_parts(hidden, tokens)
         if len(parts) == 1:
             total = self._loss_sum(*parts[0])
@@ -58,7 +67,7 @@ class Objective(nn.Module):
 
     def tell(self, input_ids: Tensor, places: Places, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """For each place, the loss of its token, and whether it would have been the model's choice."""
-        hidden = self._hidden(input_ids, attention_mask)[places.at]
+        hidden = self._hidden(input_ids, attention_mask, places.at)
         losses, hits = [], []
         for some, tokens in self._in_parts(hidden, places.tokens):
             words = self._words(some).float()
@@ -66,17 +75,17 @@ class Objective(nn.Module):
             hits.append(words.argmax(-1) == tokens)
         return torch.cat(losses), torch.cat(hits)
 
-    def _hidden(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def _hidden(self, input_ids: Tensor, attention_mask: Tensor | None, at: Tensor | None) -> Tensor:
         # A causal model never looks at the padding behind its tokens: without a mask its attention is the fast one.
         mask = None if self.is_causal else attention_mask
         body: Any = self.model.base_model if self._head is not None else self.model
         output = body(input_ids=input_ids, attention_mask=mask, **({"use_cache": False} if self.is_causal else {}))
-        states: Tensor = output[0]
-        return states.reshape(-1, states.shape[-1])
+        states: Tensor = output[0].flatten(0, 1)
+        return states if at is None else states.index_select(0, at)
 
     @property
     def _head(self) -> nn.Module | None:
-        """From hidden states to words; None: of this class nobody knows, so that the model gives words at all places."""
+        """From hidden states to words; None: of this class nobody knows, so the model gives words at all places."""
         return next((getattr(self.model, name) for name in HEADS if hasattr(self.model, name)), None)
 
     def _words(self, states: Tensor) -> Tensor:
@@ -90,7 +99,7 @@ class Objective(nn.Module):
     def _in_parts(self, states: Tensor, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
         config: Any = self.model.config
         at_once = max(1, self.logits_bytes // (4 * config.vocab_size))
-        return list(zip(states.split(at_once), tokens.split(at_once), strict=True))
+        return list(zip(torch.split(states, at_once), torch.split(tokens, at_once), strict=True))
 
 
 def logits_bytes_on(device: torch.device) -> int:

@@ -31,6 +31,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     test: Metric | None
     """Of that model, once; None: there are no windows in test."""
     stopped_early: bool
+    frozen_nats: list[float] | None = None
+    """At the end, for each frozen window, if there were any."""
 
 
 def write_result(result: Result, folder: Path) -> None:

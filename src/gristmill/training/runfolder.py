@@ -94,8 +94,8 @@ class RunFolder:
             raise DatasetError(f"{str(self.path / RUN)!r} is damaged: {error}. Train into a new folder.") from None
         if earlier.dataset_sha256 != facts.dataset_sha256:
             raise ConfigError(
-                f"{str(self.path)!r} was begun on another dataset than {facts.dataset!r}, or on an earlier build of it. "
-                "Train into a new folder."
+                f"{str(self.path)!r} was begun on another dataset than {facts.dataset!r}, or on an earlier build of "
+                "it. Train into a new folder."
             )
         for name in TrainConfig.__struct_fields__:
             then, now = earlier.settings.get(name), facts.settings.get(name)

@@ -18,7 +18,8 @@ Batch = dict[str, torch.Tensor]
 
 
 class Score(NamedTuple):
-    nats: float
+    nats: npt.NDArray[np.float64]
+    """By window."""
     num_tokens: int
     num_right: int
     num_bytes: int | None
@@ -26,7 +27,7 @@ class Score(NamedTuple):
 
     @property
     def loss(self) -> float:
-        return self.nats / self.num_tokens if self.num_tokens else math.nan
+        return float(self.nats.sum()) / self.num_tokens if self.num_tokens else math.nan
 
     @property
     def accuracy(self) -> float:
@@ -34,7 +35,7 @@ class Score(NamedTuple):
 
     @property
     def bits_per_byte(self) -> float | None:
-        return self.nats / math.log(2) / self.num_bytes if self.num_bytes else None
+        return float(self.nats.sum()) / math.log(2) / self.num_bytes if self.num_bytes else None
 
 
 def score(
@@ -43,17 +44,22 @@ def score(
     """Weights stay as they are, and so does the chance that dropout draws from."""
     was_training = objective.training
     objective.eval()
-    nats, num_tokens, num_right, num_bytes = 0.0, 0, 0, 0
-    lengths = None if bytes_by_id is None else torch.from_numpy(np.asarray(bytes_by_id, np.int64)).to(device)
+    lengths = None if bytes_by_id is None else torch.from_numpy(np.asarray(bytes_by_id, np.float64)).to(device)
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        for batch in batches:
-            there = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-            places = Places(there["at"], there["tokens"])
-            losses, hits = objective.tell(there["input_ids"], places, there.get("attention_mask"))
-            is_told = places.tokens != IGNORED
-            nats += float(losses.double().sum())
-            num_tokens += int(is_told.sum())
-            num_right += int((hits & is_told).sum())
-            num_bytes += 0 if lengths is None else int(lengths[places.tokens[is_told]].sum())
+        parts = [_by_window(objective, batch, device, lengths).cpu().numpy() for batch in batches]
     objective.train(was_training)
-    return Score(nats, num_tokens, num_right, None if lengths is None else num_bytes)
+    nats, tokens, right, num_bytes = np.concatenate(parts).T if parts else np.zeros((4, 0))
+    num_bytes = None if lengths is None else int(num_bytes.sum())
+    return Score(nats, int(tokens.sum()), int(right.sum()), num_bytes)
+
+
+def _by_window(objective: Objective, batch: Batch, device: torch.device, lengths: torch.Tensor | None) -> torch.Tensor:
+    """For each window: nats, tokens told, those told right, their bytes."""
+    there = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+    at, tokens = there["at"], there["tokens"]
+    losses, hits = objective.tell(there["input_ids"], Places(at, tokens), there.get("attention_mask"))
+    is_told = tokens != IGNORED
+    sizes = torch.zeros_like(losses) if lengths is None else lengths[tokens.clamp(min=0)] * is_told
+    measured = torch.stack([one.double() for one in (losses, is_told, hits & is_told, sizes)], dim=1)
+    windows, width = there["input_ids"].shape
+    return measured.new_zeros(windows, measured.shape[1]).index_add(0, at // width, measured)

@@ -19,7 +19,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     objective: Objective | None = None
     """`mlm`: tell what masked tokens were; `causal`: tell the next one. None: mlm if the tokenizer has a mask token."""
     model: str = "tiny"
-    """`tiny`, `small` or `base` (CodeBERT's shape, GPT-2's), with fresh weights; a folder or Hub id with trained ones."""
+    """`tiny`, `small` or `base` (CodeBERT's shape, GPT-2's) with fresh weights; a folder or Hub id with trained ones."""
     epochs: float | None = None
     """Times through train; 200 if nothing is said."""
     tokens: int | None = None
@@ -61,3 +61,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None:
                 at_least(1, f"--{name.replace('_', '-')}", value, most=MOST_STEPS)
+
+    @property
+    def is_compiled(self) -> bool:
+        """On a GPU."""
+        return self.model == "base" if self.compile is None else self.compile

@@ -17,7 +17,7 @@ from gristmill.training.budget import Budget
 from gristmill.training.describing import facts_of, shown_facts, with_objective
 from gristmill.training.faults import device_for, memory_explained
 from gristmill.training.feeds import Feeds, Scored
-from gristmill.training.metrics import Metrics
+from gristmill.training.metrics import Metric, Metrics
 from gristmill.training.models import Frame, learning_rate_of, make_model, save_model
 from gristmill.training.objectives import Objective, logits_bytes_on
 from gristmill.training.result import Result, device_text, read_result, write_result
@@ -40,8 +40,9 @@ def train(
     tell: Tell = lambda _: None,
     command: str = "",
     frozen: Sequence[Scored] = (),
+    keep_model: bool = True,
 ) -> Result:
-    """`frozen`: further windows that each evaluation scores, beside validation."""
+    """`frozen`: further windows that each evaluation scores, beside validation. Without a model, no score on test."""
     dataset = open_dataset(folder)
     config = with_objective(config or TrainConfig(), dataset)
     device = device_for(config)
@@ -51,7 +52,7 @@ def train(
         tell(f"{printable(str(run.path))} is done already.")
         return read_result(run.path)
     with memory_explained(config), Stop() as stop:
-        training = Training(dataset, run, config, device, frozen)
+        training = Training(dataset, run, config, device, frozen, keep_model=keep_model)
         training.learn(checkpoint, tell, stop)
         if stop.is_wanted:
             tell("stopped; the same command with --resume goes on from here.")
@@ -63,9 +64,18 @@ class Training:
     """One run: what is trained, on what, and what was measured."""
 
     def __init__(
-        self, dataset: Dataset, run: RunFolder, config: TrainConfig, device: torch.device, frozen: Sequence[Scored]
+        self,
+        dataset: Dataset,
+        run: RunFolder,
+        config: TrainConfig,
+        device: torch.device,
+        frozen: Sequence[Scored],
+        *,
+        keep_model: bool,
     ) -> None:
-        self._dataset, self._run, self._config, self._device, self._frozen = dataset, run, config, device, frozen
+        self._dataset, self._run, self._config, self._device = dataset, run, config, device
+        self._frozen, self._keeps_model = frozen, keep_model
+        self._frozen_nats: list[float] | None = None
         self._is_writer = place_of().rank == 0
         self._feeds = Feeds(dataset, config, is_fixed_width=device.type == "cuda")
         self._budget = Budget.of(config, self._feeds.num_windows, self._feeds.num_ids)
@@ -75,6 +85,8 @@ class Training:
         self._model = make_model(config.model, config.objective or "mlm", frame)
         is_causal = config.objective == "causal"
         self._objective = Objective(self._model, is_causal=is_causal, logits_bytes=logits_bytes_on(device)).to(device)
+        if device.type == "cuda" and not config.is_compiled:
+            self._objective.compile_loss()
         self._saved_at = time.perf_counter()
 
     def learn(self, checkpoint: Path | None, tell: Tell, stop: Stop) -> None:
@@ -104,12 +116,7 @@ class Training:
         """The best model by validation says once what it makes of test."""
         best = self._metrics.best
         assert best is not None
-        kept = type(self._model).from_pretrained(self._run.path / MODEL)
-        self._model.load_state_dict(kept.state_dict())
-        test = self._score_of(Split.TEST) if len(self._dataset[Split.TEST]) else None
-        told = None if test is None else self._watch.measured(best.step, "test", test)
-        if told is not None:
-            self._metrics.add(told)
+        test = self._test(best) if self._keeps_model and len(self._dataset[Split.TEST]) else None
         result = Result(
             dataset=str(self._dataset.folder),
             model=self._config.model,
@@ -124,8 +131,9 @@ class Training:
             tokens_per_second=self._metrics.tokens_per_second,
             last=self._metrics.of("validation")[-1],
             best=best,
-            test=told,
+            test=test,
             stopped_early=self._last_step < self._budget.steps,
+            frozen_nats=self._frozen_nats,
         )
         self._watch.draw(is_running=False)
         self._watch.close()
@@ -140,11 +148,20 @@ class Training:
         if self._frozen:
             frozen = score(self._objective, self._feeds.frozen(self._frozen), self._device, self._feeds.bytes_by_id)
             found.append(self._watch.measured(step, "frozen", frozen))
+            self._frozen_nats = frozen.nats.tolist()
         self._watch.evaluated(step, found)
-        if self._metrics.best is found[0] and self._is_writer:
+        if self._keeps_model and self._metrics.best is found[0] and self._is_writer:
             self._keep_model()
+        self._watch.go_on(step)
         patience = self._config.early_stop
         return patience is not None and self._metrics.evaluations_since_best >= patience
+
+    def _test(self, best: Metric) -> Metric:
+        kept = type(self._model).from_pretrained(self._run.path / MODEL)
+        self._model.load_state_dict(kept.state_dict())
+        told = self._watch.measured(best.step, "test", self._score_of(Split.TEST))
+        self._metrics.add(told)
+        return told
 
     def _keep_model(self) -> None:
         target, beside = self._run.path / MODEL, self._run.path / (MODEL + ".part")

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
-from transformers.utils import logging as transformers_logging
+from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from gristmill.training.budget import Budget
 from gristmill.training.faults import not_a_number
@@ -46,7 +46,7 @@ def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out
         seed=config.seed,
         use_cpu=not on_gpu,
         bf16=on_gpu,
-        torch_compile=on_gpu and (config.model == "base" if config.compile is None else config.compile),
+        torch_compile=on_gpu and config.is_compiled,
         optim="adamw_torch_fused",
         # Windows come, and the run is evaluated and saved, as ours say.
         ignore_data_skip=True,
@@ -72,8 +72,8 @@ class WindowTrainer(Trainer):
         callback: TrainerCallback,
     ) -> None:
         """`batches`: from a step on; `on_evaluation` says whether to stop."""
-        transformers_logging.set_verbosity_error()
-        transformers_logging.disable_progress_bar()
+        set_verbosity_error()  # type: ignore[no-untyped-call]
+        disable_progress_bar()  # type: ignore[no-untyped-call]
         # Several GPUs are used by several processes (torchrun), never by one.
         arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
         super().__init__(model=objective, args=arguments, callbacks=[callback])
@@ -110,10 +110,11 @@ class WindowTrainer(Trainer):
                 raise not_a_number(self.state.global_step, logs["learning_rate"])
             self._on_loss(self.state.global_step, logs["loss"], logs["learning_rate"])
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        self._objective.model.save_pretrained(output_dir)  # type: ignore[operator, union-attr]
+    def _save(self, output_dir: str | None = None, *_: Any, **__: Any) -> None:
+        ours: Any = self._objective.model
+        ours.save_pretrained(output_dir)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         ours: Any = self._objective.model
         ours.load_state_dict(type(ours).from_pretrained(resume_from_checkpoint).state_dict())
 
@@ -135,11 +136,13 @@ class _Steps:
 class Rhythm(TrainerCallback):
     """When a run is evaluated, saved and stopped."""
 
-    def __init__(self, budget: Budget, is_time_to_save: Callable[[int, bool], bool], is_stopping: Callable[[], bool]):
+    def __init__(
+        self, budget: Budget, is_time_to_save: Callable[[int, bool], bool], is_stopping: Callable[[], bool]
+    ) -> None:
         self._budget, self._is_time_to_save, self._is_stopping = budget, is_time_to_save, is_stopping
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, _: TrainingArguments, state: TrainerState, control: TrainerControl, **__: Any
     ) -> TrainerControl:
         step = state.global_step
         is_evaluated = self._budget.is_evaluated_at(step)
@@ -150,7 +153,7 @@ class Rhythm(TrainerCallback):
         return control
 
     def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, _: TrainingArguments, __: TrainerState, control: TrainerControl, **___: Any
     ) -> TrainerControl:
         """What the last step asked for is done."""
         control.should_log = control.should_evaluate = control.should_save = False

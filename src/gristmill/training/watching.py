@@ -77,7 +77,9 @@ class Watch:
         self._write_board(lines)
         self._tell_line(step)
         self.draw(is_running=step < self._budget.steps)
-        # Evaluating is not training: its seconds do not count in tokens/s.
+
+    def go_on(self, step: int) -> None:
+        """Evaluating and saving are not training: their seconds do not count in tokens/s."""
         self._last_step, self._evaluated_at = step, time.perf_counter()
 
     def draw(self, *, is_running: bool) -> None:
@@ -173,4 +175,4 @@ def _board(folder: Path, metrics: Metrics) -> Any:
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - most do without
 
     last = max((line.step for line in metrics.lines), default=None)
-    return SummaryWriter(str(folder / TENSORBOARD), purge_step=None if last is None else last + 1)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / TENSORBOARD), purge_step=None if last is None else last + 1)
