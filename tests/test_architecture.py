@@ -33,6 +33,7 @@ LAYERS = {
     "shaping": 4,
     "runners": 4,
     "formats": 5,
+    "feeding": 6,
     "steps": 6,
     "failing": 7,
     "varying": 7,
@@ -69,6 +70,15 @@ def test_imports_point_down(path):
         if not target or target == room:
             continue
         assert LAYERS[target] < LAYERS[room], f"{path} imports {module}"
+
+
+def test_only_what_trains_knows_of_torch():
+    """Each room that may import it; the rest works where it is not installed."""
+    for path in MODULES:
+        tree = ast.parse((ROOT / path).read_text())
+        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert path.parts[0] in {"feeding", "training"} or "torch" not in {name.split(".")[0] for name in names}, path
 
 
 def test_the_public_api_is_what_it_says():
