@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from tokenizers_made_here import word_piece
-
 from gristmill import load_tokenizer
 from gristmill.errors import ConfigError
 from gristmill.feeding.collating import CausalCollator, MaskedCollator
@@ -12,6 +10,7 @@ from gristmill.feeding.frame import Frame
 from gristmill.feeding.masking import Masking
 from gristmill.feeding.vocabulary import Vocabulary, token_bytes
 from gristmill.shaping.chance import number_of
+from tokenizers_made_here import word_piece
 
 torch = pytest.importorskip("torch")
 
@@ -89,7 +88,9 @@ def mixed(state):
 def test_masks_are_what_the_hash_says_whatever_the_library():
     step, (epoch, position), rate = 0x9E3779B97F4A7C15, (2, 1000), 0.5
     ids, others = list(range(20, 60)), list(range(10, 90))
-    window = mixed((mixed((number_of("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64)
+    window = mixed(
+        (mixed((number_of("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
+    )
     expected = []
     for index, one in enumerate(ids):
         bits = mixed((window + (index + 1) * step) % 2**64)

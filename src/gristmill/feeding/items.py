@@ -46,7 +46,8 @@ class ItemFormat(NamedTuple):
         if wrong := next((column for column in columns if column not in known), None):
             raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
         asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
-        return cls(Frame.of(manifest), pad, asked, tuple(sorted(asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS}))))
+        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS})
+        return cls(Frame.of(manifest), pad, asked, tuple(sorted(others)))
 
     def drawn(self, row: Row, draw: Draw) -> Item:
         """With what our collators want to know of it."""
@@ -79,7 +80,7 @@ class ItemFormat(NamedTuple):
         num_content = self.frame.num_content(num_ids)
         if row.get("variant") in BY_THEMSELVES:
             return num_content
-        return min(num_content, row.get("fresh", num_content))
+        return min(num_content, int(row.get("fresh", num_content)))
 
     def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:
         if self.pad == "length":

@@ -44,8 +44,10 @@ class Drawn(NamedTuple):
 
 
 class WindowStream(FedSplit, IterableDataset[Item]):
-    """Which windows an epoch shows, and how each is masked, depends on seed and epoch alone; in which order they come,
-    on the numbers of ranks and workers too. Ranks may have up to one block of rows more than others.
+    """Windows of this rank, as they come.
+
+    Which an epoch shows and how each is masked depends on seed and epoch alone; in which order they come, on the
+    numbers of ranks and workers too. Ranks may have up to one block of rows more than others.
 
     Where rows have a weight each comes that often, rounded down or up by chance. `position` is the row's number, and
     that of its nth copy n times the number of rows more.
@@ -93,9 +95,7 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         self, batch_size: int, collate: Callable[[list[Item]], Any], *, num_workers: int = 0, **options: Any
     ) -> PackingLoader:
         """Batches of this rank, an epoch in each iteration; `options` are those of DataLoader."""
-        return PackingLoader(
-            self, collate, seed=self.seed, batch_size=batch_size, num_workers=num_workers, **options
-        )
+        return PackingLoader(self, collate, seed=self.seed, batch_size=batch_size, num_workers=num_workers, **options)
 
     def state_dict(self) -> State:
         pool, shown = self._at
@@ -114,8 +114,8 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         shard = Shard(self.rank, self.world_size, info.id if info else 0, info.num_workers if info else 1)
         if self._start != (0, 0) and self._shard not in {None, shard}:
             raise ConfigError(
-                f"this state is of {self._shard}, and this is {shard}. Resume with as many ranks and workers, each with "
-                "its own state."
+                f"this state is of {self._shard}, and this is {shard}. Resume with as many ranks and workers, each "
+                "with its own state."
             )
         self._shard = shard
         return shard

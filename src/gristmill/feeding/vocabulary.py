@@ -1,8 +1,9 @@
-"""What is known of each token id without its context: how many bytes it spells, and whether a word goes on at its edges.
+"""What is known of each token id by itself: how many bytes it spells, and whether a word goes on at its edges.
 
 len_of = Vocabulary.of(tokenizer).num_bytes; len_of[ids].sum()     # bits per byte divide by this
 """
 
+import string
 from functools import cache
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from gristmill.tokenizing.tokenizer import Tokenizer
 Flags = npt.NDArray[np.bool_]
 
 # Bytes from 0x80 on belong to characters beyond ASCII, nearly all of which are letters where code has them.
-WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") | frozenset(range(0x80, 0x100))
+WORD_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_".encode()) | frozenset(range(0x80, 0x100))
 
 
 class Edges(NamedTuple):
