@@ -104,7 +104,7 @@ class MaskedCollator:
     def __call__(self, items: Sequence[Item]) -> Batch:
         padded = self._padding.padded(items)
         frame, width = self._padding.frame, padded.ids.shape[1]
-        is_maskable = frame.is_content(padded.lengths, width) & ~self._is_control[padded.ids]
+        is_maskable = frame.is_content(padded.lengths, width) & ~self._is_control.take(padded.ids)
         epochs, positions = _numbers(items, "epoch"), _numbers(items, "position")
         hidden = self._masking.hide(padded.ids, is_maskable, epochs, positions)
         is_asked = hidden.is_hidden & _is_asked(items, padded, frame, fresh_only=self.fresh_only)

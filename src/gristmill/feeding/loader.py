@@ -33,7 +33,7 @@ class WindowLoader(PackingLoader):
         self._num_delivered = batches.start
         super().__init__(dataset, collate, seed=dataset.seed, batch_sampler=batches, **options)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # more than torch's iterator
         self._num_delivered = self.batches.start
         for batch in super().__iter__():
             # Counted before it is handed over: who saves a state after a step has had this batch.

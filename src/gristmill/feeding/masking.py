@@ -59,7 +59,7 @@ class Masking(NamedTuple):
         """Per token, the index of the first one of its identifier: its own, if it is by itself."""
         assert self.joins is not None
         goes_on = np.zeros(ids.shape, np.bool_)
-        goes_on[:, 1:] = self.joins.ends_in_word[ids[:, :-1]] & self.joins.begins_in_word[ids[:, 1:]]
+        goes_on[:, 1:] = self.joins.ends_in_word.take(ids[:, :-1]) & self.joins.begins_in_word.take(ids[:, 1:])
         goes_on[:, 1:] &= is_maskable[:, :-1] & is_maskable[:, 1:]
         leaders: Numbers = np.maximum.accumulate(np.where(goes_on, 0, np.arange(ids.shape[1])), axis=1)
         return leaders

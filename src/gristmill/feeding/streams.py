@@ -62,7 +62,7 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         """As FedSplit's."""
         super().__init__(*arguments, **options)
         # In shared memory, so that workers that live on from epoch to epoch hear of it.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call] # torch's
         self._at = self._start = (0, 0)
         self._shard: Shard | None = None
         self._not_asked = tuple(name for name in DRAW_COLUMNS if name not in self._items.columns)

@@ -4,7 +4,6 @@ len_of = Vocabulary.of(tokenizer).num_bytes; len_of[ids].sum()     # bits per by
 """
 
 import string
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +34,11 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
-        return _vocabulary(tokenizer)
+        """Once per process."""
+        key = tokenizer.definition.key
+        if key not in _known:
+            _known[key] = _vocabulary(tokenizer)
+        return _known[key]
 
     @property
     def plain_ids(self) -> npt.NDArray[np.int64]:
@@ -44,7 +47,9 @@ class Vocabulary(NamedTuple):
         return np.flatnonzero(is_plain if self.num_bytes is None else is_plain & (self.num_bytes > 0))
 
 
-@cache
+_known: dict[str, Vocabulary] = {}
+
+
 def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:
     is_control = np.zeros(tokenizer.vocab_size, np.bool_)
     is_control[[index for index in tokenizer.definition.control_ids if index < tokenizer.vocab_size]] = True
