@@ -81,6 +81,12 @@ def test_only_what_trains_knows_of_torch():
         assert path.parts[0] in {"feeding", "training"} or "torch" not in {name.split(".")[0] for name in names}, path
 
 
+def test_orders_and_masks_need_no_torch():
+    modules = ", ".join(f"gristmill.feeding.{name}" for name in ("batches", "masking", "order", "vocabulary"))
+    code = f"import sys, {modules}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_public_api_is_what_it_says():
     sections = ["Duplicates", "Licenses", "Output", "Rewrite", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
     sections += ["Tables", "Tokenizer", "Variants", "Window"]

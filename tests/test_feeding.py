@@ -15,12 +15,14 @@ from gristmill import (
     MissingExtraError,
     OutputConfig,
     SamplingConfig,
+    TokenizerConfig,
     VariantsConfig,
     build,
     open_dataset,
 )
 from gristmill.feeding.order import Draw
 from gristmill.feeding.ranks import place_of
+from tokenizers_made_here import sentence_piece_bpe
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info  # noqa: E402
@@ -344,3 +346,48 @@ def test_without_torch_the_extra_is_named(dataset, monkeypatch):
 def test_a_wrong_option_is_refused_in_one_line(dataset, options, message):
     with pytest.raises(ConfigError, match=message):
         dataset.torch("train", **options)
+
+
+def test_without_a_padding_token_padding_is_told_by_the_mask_alone(package, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(sentence_piece_bpe())
+    tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
+    unpadded = built_from(package, tmp_path / "out", tokenizer=tokenizer)
+    assert unpadded.manifest.tokenizer.pad_id is None
+    row = next(number for number, row in enumerate(unpadded["train"]) if len(row["input_ids"]) < 512)
+    num_ids = len(unpadded["train"][row]["input_ids"])
+    item = unpadded.torch("train", pad="length", columns=["labels"])[row]
+    assert item["attention_mask"].sum() == num_ids
+    assert item["input_ids"][num_ids:].tolist() == [0] * (512 - num_ids)
+    assert item["labels"][num_ids:].tolist() == [-100] * (512 - num_ids)
+    windows = unpadded.torch("train")
+    assert len(list(windows.loader(8, windows.causal_collator()))) > 1
+    with pytest.raises(ConfigError, match="no mask token"):
+        windows.masked_collator()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_split_without_windows_has_no_batches(tree, tmp_path, streaming):
+    one_file = built_from(tree({"a.py": "x = 1\n" * 30}), tmp_path / "out")
+    windows = one_file.torch("test", streaming=streaming)
+    assert not list(windows.loader(8, windows.causal_collator(), num_workers=1))
+
+
+def test_two_ranks_see_the_masks_that_one_sees(dataset):
+    def masked(batch_size, **place):
+        windows = dataset.torch("test", **place)
+        return list(windows.loader(batch_size, windows.masked_collator(), across_epochs=True, epochs=2, drop_last=True))
+
+    for whole, first, second in zip(
+        masked(8), masked(4, rank=0, world_size=2), masked(4, rank=1, world_size=2), strict=True
+    ):
+        expected = sorted(labels[labels != -100].tolist() for labels in whole["labels"])
+        found = sorted(labels[labels != -100].tolist() for part in (first, second) for labels in part["labels"])
+        assert found == expected
+
+
+def test_every_token_of_a_file_is_asked_for_once(dataset):
+    windows = dataset.torch("test", shuffle=False)
+    num_asked = sum(
+        int((batch["labels"] != -100).sum()) for batch in windows.loader(16, windows.causal_collator(fresh_only=True))
+    )
+    assert num_asked == dataset.manifest.splits["test"].tokens
