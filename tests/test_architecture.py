@@ -34,6 +34,7 @@ LAYERS = {
     "shaping": 4,
     "runners": 4,
     "formats": 5,
+    "feeding": 6,
     "steps": 6,
     "failing": 7,
     "varying": 7,
@@ -71,6 +72,21 @@ def test_imports_point_down(path):
         if not target or target == room:
             continue
         assert LAYERS[target] < LAYERS[room], f"{path} imports {module}"
+
+
+def test_only_what_trains_knows_of_torch():
+    """Each room that may import it; the rest works where it is not installed."""
+    for path in MODULES:
+        tree = ast.parse((ROOT / path).read_text())
+        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert path.parts[0] in {"feeding", "training"} or "torch" not in {name.split(".")[0] for name in names}, path
+
+
+def test_orders_and_masks_need_no_torch():
+    modules = ", ".join(f"gristmill.feeding.{name}" for name in ("batches", "masking", "order", "vocabulary"))
+    code = f"import sys, {modules}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_public_api_is_what_it_says():

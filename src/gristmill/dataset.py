@@ -102,7 +102,7 @@ class Dataset(Mapping[str, "Rows"]):
         from gristmill.feeding.windows import WindowDataset  # noqa: PLC0415
 
         if streaming:
-            return WindowStream(self[split], self.manifest, self.folder, **options)
+            return WindowStream(self[split].opened(), self.manifest, self.folder, **options)
         return WindowDataset(self[split].unpacked(), self.manifest, self.folder, **options)
 
     def _open(self, split: str) -> "Rows":
@@ -134,16 +134,19 @@ class Rows:
         self._files, self._manifest, self._pad = files, manifest, pad
         self._first_rows = [0, *accumulate(map(len, files))]
 
-    def unpacked(self) -> "Rows":
-        """The same rows, each within microseconds: what is compressed is unpacked into a file without a name.
-
-        All files are opened now, so that processes that are forked later share them.
-        """
-        files = [UnpackedJsonlFile(file.path, len(file)) if isinstance(file, ZstdJsonlFile) else file for file in self._files]
-        for file in files:
+    def opened(self) -> "Rows":
+        """With all files open and where rows begin known, so that processes that are forked later share it."""
+        for file in self._files:
             if len(file):
                 file[0]
-        return Rows(files, self._manifest, pad=self._pad)
+        return self
+
+    def unpacked(self) -> "Rows":
+        """The same rows, each within microseconds: what is compressed is unpacked into a file without a name."""
+        files = [
+            UnpackedJsonlFile(file.path, len(file)) if isinstance(file, ZstdJsonlFile) else file for file in self._files
+        ]
+        return Rows(files, self._manifest, pad=self._pad).opened()
 
     def padded(self) -> "Rows":
         """With `input_ids` of the full window length and an `attention_mask`."""

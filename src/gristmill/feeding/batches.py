@@ -112,9 +112,9 @@ class Batches:
         """Another number of ranks may go on from it, if all of them together take as many in one batch."""
         other = {name: state.get(name) for name in self._identity}
         if other != self._identity:
-            wrong = next(name for name, value in self._identity.items() if other[name] != value)
+            wrong, here = next((name, value) for name, value in self._identity.items() if other[name] != value)
             raise ConfigError(
-                f"this state is of other batches: {wrong} is {other[wrong]!r} in it and {self._identity[wrong]!r} here. "
+                f"this state is of other batches: {wrong} is {other[wrong]!r} in it and {here!r} here. "
                 "Resume with the settings and the dataset that it was saved with."
             )
         self.start, self.epoch = int(state["batch"]), int(state["epoch"])

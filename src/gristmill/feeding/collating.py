@@ -96,15 +96,15 @@ class MaskedCollator:
         if whole_identifiers:
             if vocabulary.edges is None:
                 raise ConfigError(
-                    f"the tokens of {tokenizer.definition.name!r} do not spell the text, so nobody can tell which belong "
-                    "to one identifier. Leave out whole_identifiers, or use a byte-level tokenizer like codebert."
+                    f"the tokens of {tokenizer.definition.name!r} do not spell the text, so nobody can tell which "
+                    "belong to one identifier. Leave out whole_identifiers, or use a tokenizer like codebert."
                 )
             self._masking = self._masking._replace(joins=vocabulary.edges)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         padded = self._padding.padded(items)
         frame, width = self._padding.frame, padded.ids.shape[1]
-        is_maskable = frame.is_content(padded.lengths, width) & ~self._is_control[padded.ids]
+        is_maskable = frame.is_content(padded.lengths, width) & ~self._is_control.take(padded.ids)
         epochs, positions = _numbers(items, "epoch"), _numbers(items, "position")
         hidden = self._masking.hide(padded.ids, is_maskable, epochs, positions)
         is_asked = hidden.is_hidden & _is_asked(items, padded, frame, fresh_only=self.fresh_only)
@@ -135,8 +135,8 @@ def _numbers(items: Sequence[Item], column: str) -> Numbers:
         return np.array([item[column] for item in items], np.int64)
     except KeyError:
         raise ConfigError(
-            f"a collator of gristmill needs to know {column!r} of each window. Let dataset.loader(…) draw them, or index "
-            "the dataset with a Draw."
+            f"a collator of gristmill needs to know {column!r} of each window. Let dataset.loader(…) draw them, or "
+            "index the dataset with a Draw."
         ) from None
 
 
@@ -144,7 +144,7 @@ def _mask_id(tokenizer: Tokenizer) -> int:
     found = tokenizer.definition.named_id("mask_token", MASK_NAMES)
     if found is None or found >= tokenizer.vocab_size:
         raise ConfigError(
-            f"the tokenizer {tokenizer.definition.name!r} has no mask token, which masked training needs. Train causally, "
-            "or use a tokenizer with one, like codebert."
+            f"the tokenizer {tokenizer.definition.name!r} has no mask token, which masked training needs. Train "
+            "causally, or use a tokenizer with one, like codebert."
         )
     return found

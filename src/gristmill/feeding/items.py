@@ -22,6 +22,7 @@ IDS, MASK, LABELS = "input_ids", "attention_mask", "labels"
 DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
 """Of a window that is drawn; our collators look at them."""
 DEFAULT_COLUMNS = (IDS, MASK)
+BY_THEMSELVES = frozenset({VariantKind.NOISE, VariantKind.FIM})
 
 
 class StoredRows(Protocol):
@@ -34,6 +35,9 @@ class ItemFormat(NamedTuple):
     frame: Frame
     pad: Pad
     columns: frozenset[str]
+    """All that were asked for."""
+    others: tuple[str, ...]
+    """Those that are given as they are stored."""
 
     @classmethod
     def of(cls, manifest: Manifest, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
@@ -41,46 +45,57 @@ class ItemFormat(NamedTuple):
         known = {*manifest.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
         if wrong := next((column for column in columns if column not in known), None):
             raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
-        needed = DEFAULT_COLUMNS if pad == "length" else (IDS,)
-        return cls(Frame.of(manifest), pad, frozenset((*columns, *needed)))
+        asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
+        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS})
+        return cls(Frame.of(manifest), pad, asked, tuple(sorted(others)))
 
     def drawn(self, row: Row, draw: Draw) -> Item:
         """With what our collators want to know of it."""
-        return {**self.item(row), **draw._asdict(), "fresh": self.num_fresh(row)}
+        num_ids = num_ids_of(row)
+        item = self._item(row, num_ids)
+        item["epoch"], item["position"], item["row"] = draw
+        item["fresh"] = self._num_fresh(row, num_ids)
+        return item
 
     def item(self, row: Row) -> Item:
         num_ids = num_ids_of(row)
-        item: Item = {IDS: self._tensor(row[IDS][:num_ids], self.frame.pad_id)}
-        if MASK in self.columns:
-            item[MASK] = torch.ones_like(item[IDS])
-            item[MASK][num_ids:] = 0
-        if LABELS in self.columns:
-            item[LABELS] = self._tensor(self._labels(row, num_ids), IGNORED_LABEL)
-        for column in self.columns.difference(item, DRAW_COLUMNS):
-            item[column] = row[column]
+        item = self._item(row, num_ids)
         if "fresh" in self.columns:
-            item["fresh"] = self.num_fresh(row)
+            item["fresh"] = self._num_fresh(row, num_ids)
         return item
 
-    def num_fresh(self, row: Row) -> int:
-        """All of them where nothing is known, and where the window is by itself."""
-        num_content = self.frame.num_content(num_ids_of(row))
-        if row.get("variant") in {VariantKind.NOISE, VariantKind.FIM}:
-            return num_content
-        return min(num_content, row.get("fresh", num_content))
+    def _item(self, row: Row, num_ids: int) -> Item:
+        ids = row[IDS] if len(row[IDS]) == num_ids else row[IDS][:num_ids]
+        item: Item = {IDS: self._tensor(ids, self.frame.pad_id)}
+        if MASK in self.columns:
+            item[MASK] = self._mask(num_ids)
+        if LABELS in self.columns:
+            item[LABELS] = self._tensor(_labels(row, ids), IGNORED_LABEL)
+        for column in self.others:
+            item[column] = row[column]
+        return item
 
-    def _labels(self, row: Row, num_ids: int) -> list[int]:
-        """The stored ones, of a dataset with noise; else the ids themselves."""
-        if LABELS not in row:
-            return row[IDS][:num_ids]  # type: ignore[no-any-return] # JSON
-        return [label for label in row[LABELS] if label != IGNORED_LABEL]
+    def _num_fresh(self, row: Row, num_ids: int) -> int:
+        """All of them where nothing is known, and where the window is by itself."""
+        num_content = self.frame.num_content(num_ids)
+        if row.get("variant") in BY_THEMSELVES:
+            return num_content
+        return min(num_content, int(row.get("fresh", num_content)))
 
     def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:
-        if self.pad == "batch" or len(numbers) >= self.frame.length:
-            return torch.from_numpy(np.array(numbers, np.int64))
-        padded = np.full(self.frame.length, padding, np.int64)
-        padded[: len(numbers)] = numbers
-        return torch.from_numpy(padded)
+        if self.pad == "length":
+            numbers = numbers + [padding] * (self.frame.length - len(numbers))
+        return torch.from_numpy(np.fromiter(numbers, np.int64, len(numbers)))
+
+    def _mask(self, num_ids: int) -> torch.Tensor:
+        mask = np.ones(self.frame.length if self.pad == "length" else num_ids, np.int64)
+        mask[num_ids:] = 0
+        return torch.from_numpy(mask)
+
+
+def _labels(row: Row, ids: list[int]) -> list[int]:
+    """The stored ones, of a dataset with noise; else the ids themselves."""
+    return [label for label in row[LABELS] if label != IGNORED_LABEL] if LABELS in row else ids
 
 
 def num_ids_of(row: Row) -> int:

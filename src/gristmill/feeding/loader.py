@@ -14,15 +14,13 @@ the same in a training that was resumed.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader
-
 from gristmill.feeding.batches import Batches, State
 from gristmill.feeding.items import Item
+from gristmill.feeding.packing import PackingLoader
 from gristmill.feeding.windows import WindowDataset
 
 
-class WindowLoader(DataLoader[Item]):
+class WindowLoader(PackingLoader):
     """As with torch's own samplers, an iteration shows the epoch that was last set, from its first batch.
 
     Only the first iteration after `load_state_dict` begins further on.
@@ -33,10 +31,9 @@ class WindowLoader(DataLoader[Item]):
     ) -> None:
         self.batches = batches
         self._num_delivered = batches.start
-        generator = torch.Generator().manual_seed(dataset.seed)
-        super().__init__(dataset, batch_sampler=batches, collate_fn=collate, generator=generator, **options)  # type: ignore[arg-type] # a sampler of Draws, where torch's types know only of numbers
+        super().__init__(dataset, collate, seed=dataset.seed, batch_sampler=batches, **options)
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # counts what torch's iterator gives
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # more than torch's iterator
         self._num_delivered = self.batches.start
         for batch in super().__iter__():
             # Counted before it is handed over: who saves a state after a step has had this batch.

@@ -43,7 +43,7 @@ class Masking(NamedTuple):
         """A batch of windows, and of which draw each is."""
         bits = self._bits(epochs, positions, ids.shape[1])
         deciding = bits if self.joins is None else np.take_along_axis(bits, self._leaders(ids, is_maskable), axis=1)
-        is_hidden = is_maskable & (fractions_of(deciding) < self.rate)
+        is_hidden = is_maskable & (deciding >> np.uint64(11) < np.uint64(round(self.rate * (1 << 53))))
         shown = ids.copy()
         shown[is_hidden] = self._in_place_of(ids[is_hidden], bits[is_hidden])
         return Hidden(shown, is_hidden)
@@ -59,7 +59,7 @@ class Masking(NamedTuple):
         """Per token, the index of the first one of its identifier: its own, if it is by itself."""
         assert self.joins is not None
         goes_on = np.zeros(ids.shape, np.bool_)
-        goes_on[:, 1:] = self.joins.ends_in_word[ids[:, :-1]] & self.joins.begins_in_word[ids[:, 1:]]
+        goes_on[:, 1:] = self.joins.ends_in_word.take(ids[:, :-1]) & self.joins.begins_in_word.take(ids[:, 1:])
         goes_on[:, 1:] &= is_maskable[:, :-1] & is_maskable[:, 1:]
         leaders: Numbers = np.maximum.accumulate(np.where(goes_on, 0, np.arange(ids.shape[1])), axis=1)
         return leaders

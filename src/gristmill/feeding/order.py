@@ -80,13 +80,14 @@ def draw_counts(weights: Weights, offset: float) -> RowNumbers:
     whole = np.floor(shares)
     ends = np.cumsum(shares - whole)
     num_left = len(weights) - int(whole.sum())
+    counts: RowNumbers = whole.astype(np.int64)
     if num_left == 0:
-        return whole.astype(np.int64)
+        return counts
     ends *= num_left / ends[-1]
     ends[-1] = num_left  # a rounding error must not cost a draw
     steps = np.floor(ends + offset)
-    extra = np.diff(steps, prepend=0.0)
-    return (whole + extra).astype(np.int64)
+    counts += np.diff(steps, prepend=0.0).astype(np.int64)
+    return counts
 
 
 def can_draw_by(weights: Weights) -> bool:

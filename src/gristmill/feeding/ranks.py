@@ -14,7 +14,7 @@ class Place(NamedTuple):
 
 
 def place_of(rank: int | None = None, world_size: int | None = None) -> Place:
-    """As said; else torch.distributed's, if it is initialised; else RANK and WORLD_SIZE of torchrun; else the only one."""
+    """As said; else what torch.distributed says, if it is initialised; else RANK and WORLD_SIZE; else the only one."""
     if (rank is None) != (world_size is None):
         raise ConfigError(f"rank and world_size go together, got rank={rank} and world_size={world_size}.")
     place = _found() if rank is None or world_size is None else Place(rank, world_size)

@@ -4,10 +4,10 @@
     dealt out to ranks, and to their workers       block 7 of 2 ranks: the fourth of rank 1
     32 blocks of a worker are a pool               the buffer, some 10 MB, shuffled and then shown
 
-for batch in DataLoader(stream, batch_size=32, collate_fn=stream.masked_collator(), num_workers=2): …
+for batch in stream.loader(32, stream.masked_collator(), num_workers=2): …
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from gristmill.errors import ConfigError
 from gristmill.feeding.items import DEFAULT_COLUMNS, DRAW_COLUMNS, Item, Row
 from gristmill.feeding.order import Draw, Order
+from gristmill.feeding.packing import PackingLoader
 from gristmill.feeding.split import FedSplit
 from gristmill.shaping.chance import Dice, luck
 
@@ -43,8 +44,10 @@ class Drawn(NamedTuple):
 
 
 class WindowStream(FedSplit, IterableDataset[Item]):
-    """Which windows an epoch shows, and how each is masked, depends on seed and epoch alone; in which order they come,
-    on the numbers of ranks and workers too. Ranks may have up to one block of rows more than others.
+    """Windows of this rank, as they come.
+
+    Which an epoch shows and how each is masked depends on seed and epoch alone; in which order they come, on the
+    numbers of ranks and workers too. Ranks may have up to one block of rows more than others.
 
     Where rows have a weight each comes that often, rounded down or up by chance. `position` is the row's number, and
     that of its nth copy n times the number of rows more.
@@ -59,9 +62,10 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         """As FedSplit's."""
         super().__init__(*arguments, **options)
         # In shared memory, so that workers that live on from epoch to epoch hear of it.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call] # torch's
         self._at = self._start = (0, 0)
         self._shard: Shard | None = None
+        self._not_asked = tuple(name for name in DRAW_COLUMNS if name not in self._items.columns)
 
     @property
     def epoch(self) -> int:
@@ -87,6 +91,12 @@ class WindowStream(FedSplit, IterableDataset[Item]):
             num_shown = 0
             self._at = (number + 1, 0)
 
+    def loader(
+        self, batch_size: int, collate: Callable[[list[Item]], Any], *, num_workers: int = 0, **options: Any
+    ) -> PackingLoader:
+        """Batches of this rank, an epoch in each iteration; `options` are those of DataLoader."""
+        return PackingLoader(self, collate, seed=self.seed, batch_size=batch_size, num_workers=num_workers, **options)
+
     def state_dict(self) -> State:
         pool, shown = self._at
         shard = None if self._shard is None else list(self._shard)
@@ -104,8 +114,8 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         shard = Shard(self.rank, self.world_size, info.id if info else 0, info.num_workers if info else 1)
         if self._start != (0, 0) and self._shard not in {None, shard}:
             raise ConfigError(
-                f"this state is of {self._shard}, and this is {shard}. Resume with as many ranks and workers, each with "
-                "its own state."
+                f"this state is of {self._shard}, and this is {shard}. Resume with as many ranks and workers, each "
+                "with its own state."
             )
         self._shard = shard
         return shard
@@ -139,5 +149,7 @@ class WindowStream(FedSplit, IterableDataset[Item]):
         return int(row["weight"] + 1 - luck("feeding", "copies", self.seed, epoch, number))
 
     def _item(self, row: Row, draw: Draw) -> Item:
-        drawn = self._items.drawn(row, draw)
-        return {name: value for name, value in drawn.items() if name in self._items.columns}
+        item = self._items.drawn(row, draw)
+        for name in self._not_asked:
+            del item[name]
+        return item

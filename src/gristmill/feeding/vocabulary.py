@@ -1,9 +1,9 @@
-"""What is known of each token id without its context: how many bytes it spells, and whether a word goes on at its edges.
+"""What is known of each token id by itself: how many bytes it spells, and whether a word goes on at its edges.
 
 len_of = Vocabulary.of(tokenizer).num_bytes; len_of[ids].sum()     # bits per byte divide by this
 """
 
-from functools import cache
+import string
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from gristmill.tokenizing.tokenizer import Tokenizer
 Flags = npt.NDArray[np.bool_]
 
 # Bytes from 0x80 on belong to characters beyond ASCII, nearly all of which are letters where code has them.
-WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") | frozenset(range(0x80, 0x100))
+WORD_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_".encode()) | frozenset(range(0x80, 0x100))
 
 
 class Edges(NamedTuple):
@@ -34,7 +34,11 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
-        return _vocabulary(tokenizer)
+        """Once per process."""
+        key = tokenizer.definition.key
+        if key not in _known:
+            _known[key] = _vocabulary(tokenizer)
+        return _known[key]
 
     @property
     def plain_ids(self) -> npt.NDArray[np.int64]:
@@ -43,7 +47,9 @@ class Vocabulary(NamedTuple):
         return np.flatnonzero(is_plain if self.num_bytes is None else is_plain & (self.num_bytes > 0))
 
 
-@cache
+_known: dict[str, Vocabulary] = {}
+
+
 def _vocabulary(tokenizer: Tokenizer) -> Vocabulary:
     is_control = np.zeros(tokenizer.vocab_size, np.bool_)
     is_control[[index for index in tokenizer.definition.control_ids if index < tokenizer.vocab_size]] = True

@@ -1,7 +1,7 @@
 """Rows of a .jsonl.zst by number, without a frame to unpack for each: all of it is unpacked once, to disk.
 
-A row in random order costs a frame of 256 KB otherwise, some hundred rows. Memory stays flat: the file has no name, goes
-with the process, and is mapped like any other.
+A row in random order costs a frame of 256 KB otherwise, some hundred rows. Memory stays flat: the file has no name,
+goes with the process, and is mapped like any other.
 """
 
 import tempfile

@@ -29,9 +29,11 @@ def luck(*names: object) -> float:
 
 def mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """SplitMix64's bits for each of these states."""
-    mixed = (states ^ (states >> np.uint64(30))) * np.uint64(FIRST)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)
-    bits: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    bits: npt.NDArray[np.uint64] = states ^ (states >> np.uint64(30))
+    bits *= np.uint64(FIRST)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(SECOND)
+    bits ^= bits >> np.uint64(31)
     return bits
 
 
