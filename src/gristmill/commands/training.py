@@ -15,9 +15,9 @@ from gristmill.training.settings import TrainConfig
 def train(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "train DIR --out RUN [options]",
-        "Train a model on a finished dataset and watch it: a line per evaluation with the time left, metrics.jsonl, and "
-        "curves.html, which can be opened while it runs. The best model by validation is kept, and scored on test once, "
-        "at the end. For example: gristmill train dataset --out run --epochs 20",
+        "Train a model on a finished dataset and watch it: a line per evaluation with the time left, metrics.jsonl and "
+        "curves.html, which can be opened while it runs. The best model by validation is kept, and scored on test "
+        "once, at the end. For example: gristmill train dataset --out run --epochs 20",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill has made")
     parser.add_argument("--out", metavar="RUN", required=True, help="a new folder for the model and its curves")

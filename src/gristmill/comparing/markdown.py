@@ -15,6 +15,7 @@ from gristmill.comparing.telling import (
     dataset_cells,
     frozen_text,
     notes,
+    verdict_lines,
 )
 from gristmill.naming import printable
 
@@ -35,7 +36,7 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
     parts = [
         HEADING,
         _code(comparison.command),
-        "\n".join(f"- {_text(verdict.text)}" for verdict in comparison.verdicts),
+        "\n".join(f"- {_text(line)}" for line in verdict_lines(comparison)),
         *([] if chart is None else [f"![Scores over the tokens trained on]({quote(os.fsencode(chart))})"]),
         _table(HEADINGS, ([_name(name), *cells] for name, *cells in _datasets(comparison))),
         "\n".join(f"- {_text(note)}" for note in notes(comparison)),

@@ -80,12 +80,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     unit: str
-    budget_tokens: int
-    """For each run."""
+    budget_tokens: int | None
+    """For each run; None: each dataset had as many epochs of its own."""
     datasets: tuple[DatasetFacts, ...]
     runs: tuple[RunResult, ...]
     frozen: FrozenFacts
     verdicts: tuple[Verdict, ...]
+    """Once the budget is spent."""
+    verdicts_at_best: tuple[Verdict, ...]
+    """Where each run's own validation was best."""
     command: str
     """As a user would type it, to repeat it."""
     versions: dict[str, str]

@@ -29,16 +29,27 @@ def comparison_text(comparison: Comparison) -> str:
         *(f"        {line}" for line in against_lines(comparison.frozen)),
         "",
         table_text(HEADINGS, (dataset_cells(facts, comparison) for facts in comparison.datasets)),
-        *(printable(verdict.text) for verdict in comparison.verdicts),
+        *(printable(line) for line in verdict_lines(comparison)),
         "",
         *notes(comparison),
     ]
     return "\n".join(lines)
 
 
+def verdict_lines(comparison: Comparison) -> list[str]:
+    return [
+        *(f"at the end: {verdict.text}" for verdict in comparison.verdicts),
+        *(f"at best validation: {verdict.text}" for verdict in comparison.verdicts_at_best),
+    ]
+
+
 def budget_text(comparison: Comparison) -> str:
     count = len(comparison.seeds)
-    return f"{comparison.budget_tokens:,} tokens a run, {count} seed{'' if count == 1 else 's'}"
+    tokens = comparison.budget_tokens
+    budget = (
+        f"{epochs_text(comparison.datasets[0].epochs)} epochs of its own" if tokens is None else f"{tokens:,} tokens"
+    )
+    return f"{budget} a run, {count} seed{'' if count == 1 else 's'}"
 
 
 def frozen_text(facts: FrozenFacts) -> str:

@@ -1,5 +1,6 @@
 """How a training ended."""
 
+import math
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,22 @@ from gristmill.layout import write_atomically
 from gristmill.naming import printable
 from gristmill.training.metrics import Metric
 from gristmill.training.runfolder import RESULT
+from gristmill.training.scoring import Score
+
+
+class FrozenScores(msgspec.Struct, frozen=True, kw_only=True):
+    """By frozen window; a score is the sum of `totals` over that of `weights`."""
+
+    totals: list[float]
+    """Bits, or nats where there are no bytes."""
+    weights: list[float]
+    """Bytes, or tokens."""
+
+    @classmethod
+    def of(cls, score: Score) -> "FrozenScores":
+        if score.bytes is None:
+            return cls(totals=score.nats.tolist(), weights=score.tokens.tolist())
+        return cls(totals=(score.nats / math.log(2)).tolist(), weights=score.bytes.tolist())
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +48,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     test: Metric | None
     """Of that model, once; None: there are no windows in test."""
     stopped_early: bool
-    frozen_nats: list[float] | None = None
-    """At the end, for each frozen window, if there were any."""
+    frozen: FrozenScores | None = None
+    """At the end, if there were frozen windows."""
 
 
 def write_result(result: Result, folder: Path) -> None:

@@ -15,27 +15,34 @@ import torch
 from gristmill.training.objectives import IGNORED, Objective, Places
 
 Batch = dict[str, torch.Tensor]
+Floats = npt.NDArray[np.float64]
 
 
 class Score(NamedTuple):
-    nats: npt.NDArray[np.float64]
-    """By window."""
-    num_tokens: int
-    num_right: int
-    num_bytes: int | None
-    """None: the tokenizer does not say which bytes a token stands for."""
+    """All by window."""
+
+    nats: Floats
+    tokens: Floats
+    """How many were told."""
+    right: Floats
+    bytes: Floats | None
+    """That these tokens stand for; None: nobody can say."""
 
     @property
     def loss(self) -> float:
-        return float(self.nats.sum()) / self.num_tokens if self.num_tokens else math.nan
+        return ratio(self.nats, self.tokens)
 
     @property
     def accuracy(self) -> float:
-        return self.num_right / self.num_tokens if self.num_tokens else math.nan
+        return ratio(self.right, self.tokens)
 
     @property
     def bits_per_byte(self) -> float | None:
-        return float(self.nats.sum()) / math.log(2) / self.num_bytes if self.num_bytes else None
+        return None if self.bytes is None else ratio(self.nats, self.bytes) / math.log(2)
+
+
+def ratio(totals: Floats, weights: Floats) -> float:
+    return float(totals.sum() / weights.sum()) if weights.any() else math.nan
 
 
 def score(
@@ -49,8 +56,7 @@ def score(
         parts = [_by_window(objective, batch, device, lengths).cpu().numpy() for batch in batches]
     objective.train(was_training)
     nats, tokens, right, num_bytes = np.concatenate(parts).T if parts else np.zeros((4, 0))
-    num_bytes = None if lengths is None else int(num_bytes.sum())
-    return Score(nats, int(tokens.sum()), int(right.sum()), num_bytes)
+    return Score(nats, tokens, right, None if lengths is None else num_bytes)
 
 
 def _by_window(objective: Objective, batch: Batch, device: torch.device, lengths: torch.Tensor | None) -> torch.Tensor:

@@ -20,7 +20,7 @@ from gristmill.training.feeds import Feeds, Scored
 from gristmill.training.metrics import Metric, Metrics
 from gristmill.training.models import Frame, learning_rate_of, make_model, save_model
 from gristmill.training.objectives import Objective, logits_bytes_on
-from gristmill.training.result import Result, device_text, read_result, write_result
+from gristmill.training.result import FrozenScores, Result, device_text, read_result, write_result
 from gristmill.training.runfolder import MODEL, RunFolder
 from gristmill.training.scoring import Score, score
 from gristmill.training.settings import TrainConfig
@@ -75,7 +75,7 @@ class Training:
     ) -> None:
         self._dataset, self._run, self._config, self._device = dataset, run, config, device
         self._frozen, self._keeps_model = frozen, keep_model
-        self._frozen_nats: list[float] | None = None
+        self._frozen_scores: FrozenScores | None = None
         self._is_writer = place_of().rank == 0
         self._feeds = Feeds(dataset, config, is_fixed_width=device.type == "cuda")
         self._budget = Budget.of(config, self._feeds.num_windows, self._feeds.num_ids)
@@ -133,7 +133,7 @@ class Training:
             best=best,
             test=test,
             stopped_early=self._last_step < self._budget.steps,
-            frozen_nats=self._frozen_nats,
+            frozen=self._frozen_scores,
         )
         self._watch.draw(is_running=False)
         self._watch.close()
@@ -148,7 +148,7 @@ class Training:
         if self._frozen:
             frozen = score(self._objective, self._feeds.frozen(self._frozen), self._device, self._feeds.bytes_by_id)
             found.append(self._watch.measured(step, "frozen", frozen))
-            self._frozen_nats = frozen.nats.tolist()
+            self._frozen_scores = FrozenScores.of(frozen)
         self._watch.evaluated(step, found)
         if self._keeps_model and self._metrics.best is found[0] and self._is_writer:
             self._keep_model()

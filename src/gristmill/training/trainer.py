@@ -142,7 +142,11 @@ class Rhythm(TrainerCallback):
         self._budget, self._is_time_to_save, self._is_stopping = budget, is_time_to_save, is_stopping
 
     def on_step_end(
-        self, _: TrainingArguments, state: TrainerState, control: TrainerControl, **__: Any
+        self,
+        args: TrainingArguments,  # noqa: ARG002 - the Trainer's way to call
+        state: TrainerState,
+        control: TrainerControl,
+        **_: Any,
     ) -> TrainerControl:
         step = state.global_step
         is_evaluated = self._budget.is_evaluated_at(step)
