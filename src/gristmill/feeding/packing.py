@@ -1,7 +1,7 @@
 """How batches come from a worker: as one array through its pipe.
 
-Tensors go through shared memory, and for each of them the reader opens a connection to the worker, with a handshake: as
-much time as it takes to make the batch (benchmarks/feeding.md).
+Tensors go through shared memory, and for each of them the reader opens a connection to the worker, with a handshake:
+4.5 million tokens a second instead of 7.9 (benchmarks/feeding.md).
 """
 
 from collections.abc import Callable, Iterator
