@@ -91,7 +91,9 @@ def _unit(dataset: Dataset, config: TrainConfig) -> str:
     return BITS if has_bytes else NATS[config.objective or "mlm"]
 
 
-def _run(name: str, dataset: Dataset, config: TrainConfig, place: ComparisonFolder, frozen: Frozen, tell: Tell) -> Done:
+def _run(
+    name: str, dataset: Dataset, config: TrainConfig, *, place: ComparisonFolder, frozen: Frozen, tell: Tell
+) -> Done:
     """One that was done before is taken as it is, and one that was stopped goes on."""
     folder = place.run_folder(name, config.seed)
     windows = [Scored(window.input_ids, window.fresh) for window in frozen.windows]

@@ -21,6 +21,7 @@ from gristmill.training.objectives import all_places, some_places
 from gristmill.training.settings import TrainConfig
 
 SCORED_AT_ONCE = 16
+SCORED_AT_ONCE_ON_A_GPU = 64
 KEPT_IDS = 20_000_000
 """Batches of held-out windows are the same at every evaluation: up to here they are kept in memory."""
 LEFT_OUT = (VariantKind.NOISE,)
@@ -115,11 +116,13 @@ class Feeds:
 
     def held_out(self, split: Split) -> Iterable[Batch]:
         windows = self._dataset.torch(split, shuffle=False, without=LEFT_OUT)
-        items = (windows.__getitems__(some) for some in _in_parts(windows.order.draws(0, range(len(windows)))))
+        draws = windows.order.draws(0, range(len(windows)))
+        items = (windows.__getitems__(some) for some in self._in_parts(draws))
         return self._same_each_time(split, items, self._dataset.manifest.splits[split].emitted_tokens)
 
     def frozen(self, windows: Sequence[Scored]) -> Iterable[Batch]:
-        return self._same_each_time("frozen", _in_parts([one.item(row) for row, one in enumerate(windows)]), 0)
+        items = [one.item(row) for row, one in enumerate(windows)]
+        return self._same_each_time("frozen", self._in_parts(items), 0)
 
     def _same_each_time(self, name: str, items: Iterable[Sequence[Any]], num_ids: int) -> Iterable[Batch]:
         collate = self._collate(fresh_only=True, seed=MASKS_OF_EVALUATIONS)
@@ -152,6 +155,6 @@ class Feeds:
             return facts.emitted_tokens
         return sum(len(self._windows[number]["input_ids"]) for number in range(self.num_windows))
 
-
-def _in_parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (items[at : at + SCORED_AT_ONCE] for at in range(0, len(items), SCORED_AT_ONCE))
+    def _in_parts(self, items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        size = SCORED_AT_ONCE_ON_A_GPU if self._pad == "length" else SCORED_AT_ONCE
+        return (items[at : at + size] for at in range(0, len(items), size))

@@ -157,7 +157,11 @@ class Rhythm(TrainerCallback):
         return control
 
     def on_epoch_end(
-        self, _: TrainingArguments, __: TrainerState, control: TrainerControl, **___: Any
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,  # noqa: ARG002
+        control: TrainerControl,
+        **_: Any,
     ) -> TrainerControl:
         """What the last step asked for is done."""
         control.should_log = control.should_evaluate = control.should_save = False
