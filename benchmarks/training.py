@@ -160,14 +160,15 @@ def start(question: Question, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def write(folder: Path) -> None:
+    """As a reader would repeat it: without the folder's name, and without how it went on after a stop."""
     OUT.mkdir(exist_ok=True)
     for question in QUESTIONS:
         found = folder / "comparisons" / question.name
-        for source, target in (("comparison.md", ".md"), ("curves.svg", ".svg"), ("comparison.json", ".json")):
-            text = (found / source).read_text()
-            if target == ".md":
-                text = text.replace("(curves.svg)", f"({question.name}.svg)")
-            (OUT / (question.name + target)).write_text(text.replace(str(folder) + "/", ""))
+        for name, suffix in (("comparison.md", ".md"), ("curves.svg", ".svg"), ("comparison.json", ".json")):
+            text = (found / name).read_text().replace("(curves.svg)", f"({question.name}.svg)")
+            for said in (f"{folder}/", " --resume", " --workers 2"):
+                text = text.replace(said, "")
+            (OUT / (question.name + suffix)).write_text(text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +19,10 @@ from gristmill.errors import ConfigError
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.naming import printable
 from gristmill.progress import Progress
-from gristmill.training.describing import PACKAGES, with_objective
+from gristmill.training.describing import with_objective
 from gristmill.training.feeds import Scored
 from gristmill.training.metrics import Metric, read_metrics
+from gristmill.training.runfolder import RunFolder
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
 from gristmill.training.watching import Tell
@@ -66,10 +66,11 @@ def compare(
     unit = _unit(datasets[0], config)
     done: list[Done] = []
     for seed in range(seeds):
-        for name, dataset, facts, its_tokens in zip(names, datasets, trains, tokens, strict=True):
+        for name, dataset, shown, its_tokens in zip(names, datasets, trains, tokens, strict=True):
             tell(f"\n{printable(name)}, seed {seed}: run {len(done) + 1} of {seeds * len(datasets)}")
-            its_config = config_of(config, facts, its_tokens, seed)
+            its_config = config_of(config, shown, its_tokens, seed)
             done.append(_run(name, dataset, its_config, place=place, frozen=frozen, tell=tell))
+    facts = RunFolder(place.run_folder(names[0], 0)).facts()
     comparison = Comparison(
         model=f"{config.model}, {config.objective}",
         unit=unit,
@@ -80,7 +81,8 @@ def compare(
         verdicts=tuple(verdicts_of(_scores(done, names), unit, done[0].weights)),
         verdicts_at_best=tuple(verdicts_of(_scores_at_best(done, names), unit)),
         command=command,
-        versions={"gristmill": version("gristmill"), **{name: version(name) for name in PACKAGES}},
+        device=facts.device,
+        versions={"gristmill": facts.gristmill, **facts.versions},
     )
     place.write(comparison)
     return comparison

@@ -47,7 +47,7 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
         _table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
         "## How",
         METHOD,
-        _text(", ".join(f"{name} {version}" for name, version in comparison.versions.items())),
+        _text(", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

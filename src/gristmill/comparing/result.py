@@ -91,6 +91,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Where each run's own validation was best."""
     command: str
     """As a user would type it, to repeat it."""
+    device: str
     versions: dict[str, str]
 
     @property

@@ -61,6 +61,12 @@ class RunFolder:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
         return None
 
+    def facts(self) -> RunFacts:
+        try:
+            return msgspec.json.decode((self.path / RUN).read_bytes(), type=RunFacts)
+        except msgspec.MsgspecError as error:
+            raise DatasetError(f"{str(self.path / RUN)!r} is damaged: {error}. Train into a new folder.") from None
+
     def is_done(self) -> bool:
         return (self.path / RESULT).is_file()
 
@@ -88,10 +94,7 @@ class RunFolder:
             raise OutputError(f"{str(self.path)!r} is not empty and holds no training. Name a new folder with --out.")
 
     def _require_same(self, facts: RunFacts) -> None:
-        try:
-            earlier = msgspec.json.decode((self.path / RUN).read_bytes(), type=RunFacts)
-        except msgspec.MsgspecError as error:
-            raise DatasetError(f"{str(self.path / RUN)!r} is damaged: {error}. Train into a new folder.") from None
+        earlier = self.facts()
         if earlier.dataset_sha256 != facts.dataset_sha256:
             raise ConfigError(
                 f"{str(self.path)!r} was begun on another dataset than {facts.dataset!r}, or on an earlier build of "

@@ -1,0 +1,471 @@
+"""Training on the CPU with a tiny model: it learns, goes on where it was stopped, scores rightly, and fails kindly."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from tokenizers_made_here import roberta_like
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+
+from gristmill import Config, ConfigError, DatasetError, OutputError, WindowConfig, build, open_dataset
+from gristmill.config import TokenizerConfig
+from gristmill.errors import TrainingError
+from gristmill.feeding.vocabulary import Vocabulary
+from gristmill.sections import VariantsConfig
+from gristmill.training.budget import Budget
+from gristmill.training.feeds import Feeds, Scored
+from gristmill.training.metrics import read_metrics
+from gristmill.training.models import Frame, make_model
+from gristmill.training.objectives import Objective, all_places, some_places
+from gristmill.training.scoring import score
+from gristmill.training.settings import TrainConfig
+from gristmill.training.train import train
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory, stdlib):
+    """A few hundred short windows of a vocabulary of 500."""
+    root = tmp_path_factory.mktemp("small")
+    (root / "tokenizer.json").write_text(roberta_like())
+    for name in ("json", "concurrent", "logging"):
+        shutil.copytree(stdlib / name, root / "code" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    config = Config(
+        sources=[str(root / "code")],
+        out=str(root / "dataset"),
+        tokenizer=TokenizerConfig(name=str(root / "tokenizer.json")),
+        window=WindowConfig(length=48, overlap=16),
+    )
+    build(config)
+    return root / "dataset"
+
+
+def plain(folder):
+    """What was measured, but for clocks."""
+    lines = [msgspec.to_builtins(line) for line in read_metrics(folder)]
+    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+
+def losses(folder, split="validation"):
+    return [line.loss for line in read_metrics(folder) if line.split == split]
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_the_loss_falls(small, tmp_path, objective):
+    config = TrainConfig(objective=objective, tokens=60_000, batch_size=16, eval_every=40)
+    result = train(small, tmp_path / "run", config)
+    validation, learnt = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
+    assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # it knows nothing yet
+    assert validation[-1] < validation[0] - 1.5
+    assert learnt[-1] < learnt[0] - 0.5
+    assert result.test.loss < validation[0] - 1
+    assert result.best.loss == min(validation)
+    assert result.tokens == pytest.approx(60_000, rel=0.02)
+    assert (result.best.bits_per_byte is None) == (objective == "mlm")
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
+    dataset = open_dataset(small)
+    model = make_model("tiny", objective, Frame(48, dataset.tokenizer.definition))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    it = Objective(model, is_causal=objective == "causal")
+    windows = [Scored(np.array(row["input_ids"]), len(row["input_ids"]) - 2) for row in dataset["train"][:8]]
+    feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
+    (batch,) = feeds.frozen(windows)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(120):
+        optimizer.zero_grad()
+        it(**batch).backward()
+        optimizer.step()
+    found = score(it, [batch], CPU, None)
+    assert found.loss < 0.05
+    assert found.accuracy == 1
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=25_000, batch_size=16, eval_every=8, save_every=5, seed=3)
+    train(small, tmp_path / "whole", config)
+
+    def crash(line):
+        if line.split()[1:2] == ["16"]:
+            raise RuntimeError("the power is out")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(small, tmp_path / "stopped", config, tell=crash)
+    assert not (tmp_path / "stopped/result.json").exists()
+    train(small, tmp_path / "stopped", config, resume=True)
+    assert plain(tmp_path / "stopped") == plain(tmp_path / "whole")
+    assert not (tmp_path / "stopped/checkpoints").exists()
+    models = [AutoModelForMaskedLM.from_pretrained(tmp_path / name / "model") for name in ("whole", "stopped")]
+    for one, other in zip(*(model.state_dict().values() for model in models), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
+    config = TrainConfig(objective="causal", tokens=25_000, batch_size=16, eval_every=8)
+    told = []
+
+    def interrupt(line):
+        told.append(line)
+        if line.split()[1:2] == ["8"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(small, tmp_path / "run", config, tell=interrupt)
+    assert "--resume" in told[-1]
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-9"]
+    train(small, tmp_path / "run", config, resume=True)
+    train(small, tmp_path / "whole", config)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=12_000, batch_size=16, eval_every=100, save_every=4)
+    train(small, tmp_path / "whole", config)
+
+    def crash(line):
+        if line.split()[1:2] == [str(Budget.of(config, *sizes(small)).steps)]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "run", config, tell=crash)
+    kept = sorted((tmp_path / "run/checkpoints").iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
+    (kept[-1] / "trainer_state.json").unlink()
+    train(small, tmp_path / "run", config, resume=True)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+def sizes(folder):
+    facts = open_dataset(folder).manifest.splits["train"]
+    return facts.windows, facts.emitted_tokens
+
+
+def test_bits_per_byte_are_what_they_are_by_hand(small):
+    """A model that knows nothing gives every token the same chance: log2 of the vocabulary in bits, for each token."""
+    dataset = open_dataset(small)
+    model = make_model("tiny", "causal", Frame(48, dataset.tokenizer.definition))
+    for weights in model.parameters():
+        torch.nn.init.zeros_(weights)
+    feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
+    found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
+    files = [json.loads(line) for line in (small / "files.jsonl").read_bytes().splitlines()]
+    held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
+    num_tokens = sum(row["tokens"] - row["cut_tokens"] for row in held_out)
+    shown = [row["input_ids"][-1 - row["fresh"] : -1] for row in dataset["validation"]]
+    num_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in shown)
+    assert found.tokens.sum() == num_tokens == dataset.manifest.splits["validation"].tokens
+    assert found.bits_per_byte == pytest.approx(num_tokens * math.log2(model.config.vocab_size) / num_bytes, rel=1e-6)
+    if not any(row["cut_tokens"] for row in held_out):
+        assert num_bytes == sum(row["bytes"] for row in held_out)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_scores_are_those_of_the_plain_model(small, objective):
+    """Window by window, without places, parts or batches."""
+    dataset = open_dataset(small)
+    torch.manual_seed(0)
+    model = make_model("tiny", objective, Frame(48, dataset.tokenizer.definition)).eval()
+    feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
+    found = score(Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16), feeds.held_out("test"), CPU, None)
+    collate = feeds._collate(fresh_only=True, seed=0)._collate
+    windows = dataset.torch("test", shuffle=False)
+    for number, draw in enumerate(windows.order.draws(0, range(min(20, len(windows))))):
+        batch = collate([windows[draw]])
+        with torch.no_grad():
+            words = model(input_ids=batch["input_ids"]).logits[0].log_softmax(-1)
+        labels = batch["labels"][0]
+        told = [at for at in range(len(labels)) if labels[at] != -100]
+        chances = [words[at - 1 if objective == "causal" else at, labels[at]] for at in told]
+        assert found.tokens[number] == len(told)
+        assert found.nats[number] == pytest.approx(-float(sum(chances)), rel=1e-4, abs=1e-4)
+
+
+def test_the_loss_in_parts_is_the_loss(small):
+    dataset = open_dataset(small)
+    torch.manual_seed(0)
+    model = make_model("tiny", "causal", Frame(48, dataset.tokenizer.definition)).eval()
+    feeds = Feeds(dataset, TrainConfig(objective="causal", batch_size=8), is_fixed_width=False)
+    batch = next(iter(feeds.batches(Budget.of(TrainConfig(epochs=1, batch_size=8), *sizes(small)), 0)))
+    gradients = []
+    for logits_bytes in (1 << 30, 1 << 14):
+        model.zero_grad()
+        loss = Objective(model, is_causal=True, logits_bytes=logits_bytes)(**batch)
+        loss.backward()
+        gradients.append((loss.detach(), model.transformer.wte.weight.grad.clone()))
+    assert torch.allclose(gradients[0][0], gradients[1][0])
+    assert torch.allclose(gradients[0][1], gradients[1][1], atol=1e-6)
+    plain_loss = model(input_ids=batch["input_ids"], labels=labels_of(batch)).loss
+    assert gradients[0][0] == pytest.approx(float(plain_loss), rel=1e-5)
+
+
+def labels_of(batch):
+    """As transformers takes them: each below its own token."""
+    told = batch["tokens"].view(batch["input_ids"].shape)
+    return torch.nn.functional.pad(told[:, :-1], (1, 0), value=-100)
+
+
+def test_places_are_where_tokens_are_told():
+    labels = torch.tensor([[-100, 5, -100, 7, -100, -100, -100, -100], [-100, -100, 9, -100, -100, -100, -100, -100]])
+    masked, causal = some_places(labels, is_causal=False), some_places(labels, is_causal=True)
+    assert [(int(at), int(token)) for at, token in zip(*masked, strict=True) if token != -100] == [(1, 5), (3, 7), (10, 9)]
+    assert [(int(at), int(token)) for at, token in zip(*causal, strict=True) if token != -100] == [(0, 5), (2, 7), (9, 9)]
+    assert len(set(masked.at.tolist())) == len(masked.at)
+    assert all_places(labels).tokens.tolist() == [5, -100, 7, -100, -100, -100, -100, -100, -100, 9] + [-100] * 6
+
+
+@pytest.mark.parametrize(
+    ("config", "steps", "epochs"),
+    [
+        (TrainConfig(epochs=3, batch_size=32), 10, 3),
+        (TrainConfig(epochs=0.5, batch_size=32), 2, 0.64),
+        (TrainConfig(tokens=1000, batch_size=10), 1, 0.1),
+        (TrainConfig(batch_size=100), 200, 200),
+    ],
+)
+def test_a_budget_becomes_steps(config, steps, epochs):
+    budget = Budget.of(config, 100, 10_000)
+    assert (budget.steps, budget.epochs) == (steps, epochs)
+    assert budget.is_evaluated_at(steps)
+
+
+def test_it_is_evaluated_after_each_epoch_or_every_so_many_steps():
+    budget = Budget.of(TrainConfig(epochs=20, batch_size=30), 100, 10_000)
+    evaluated = [step for step in range(1, budget.steps + 1) if budget.is_evaluated_at(step)]
+    assert len(evaluated) == 20
+    assert [int(budget.epoch_at(step)) for step in evaluated] == list(range(1, 21))
+    every = Budget.of(TrainConfig(epochs=20, batch_size=30, eval_every=7), 100, 10_000)
+    assert [step for step in range(1, 15) if every.is_evaluated_at(step)] == [7, 14]
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
+    result = train(small, tmp_path / "run", TrainConfig(objective=objective, tokens=4_000, batch_size=16))
+    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    model = auto.from_pretrained(tmp_path / "run/model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/model")
+    assert tokenizer("def f(): pass")["input_ids"] == [
+        0,
+        *open_dataset(small).tokenizer.encode(b"def f(): pass").ids.tolist(),
+        2,
+    ]
+    feeds = Feeds(open_dataset(small), TrainConfig(objective=objective), is_fixed_width=False)
+    again = score(Objective(model, is_causal=objective == "causal"), feeds.held_out("test"), CPU, None)
+    assert again.loss == pytest.approx(result.test.loss, rel=1e-6)
+
+
+def test_it_goes_on_from_a_trained_model(small, tmp_path):
+    train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=40_000, batch_size=16))
+    second = TrainConfig(objective="mlm", model=str(tmp_path / "first/model"), tokens=4_000, batch_size=16)
+    train(small, tmp_path / "second", second)
+    assert losses(tmp_path / "second")[0] == pytest.approx(min(losses(tmp_path / "first")), rel=1e-6)
+
+
+def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
+    config = TrainConfig(
+        objective="mlm", tokens=60_000, batch_size=16, eval_every=2, early_stop=3, learning_rate=1e-7
+    )
+    result = train(small, tmp_path / "run", config)
+    assert result.stopped_early
+    assert result.steps < 30
+    assert len(losses(tmp_path / "run")) >= 4
+
+
+def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
+    seen = []
+
+    def look(line):
+        page = tmp_path / "run/curves.html"
+        if page.exists():
+            seen.append('http-equiv="refresh"' in page.read_text())
+
+    train(small, tmp_path / "run", TrainConfig(objective="causal", tokens=6_000, batch_size=16, eval_every=4), tell=look)
+    assert seen
+    assert all(seen)
+    page = (tmp_path / "run/curves.html").read_text()
+    assert 'http-equiv="refresh"' not in page
+    assert "Bits per byte" in page
+    ET.fromstring((tmp_path / "run/curves.svg").read_text())
+
+
+def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        config = TrainConfig(objective="causal", tokens=6_000, batch_size=16, seed=seed)
+        train(small, tmp_path / name, config)
+    assert plain(tmp_path / "one") == plain(tmp_path / "again")
+    assert losses(tmp_path / "one") != losses(tmp_path / "other")
+
+
+def test_workers_change_nothing(small, tmp_path):
+    for workers in (0, 2):
+        config = TrainConfig(objective="mlm", tokens=6_000, batch_size=16, workers=workers)
+        train(small, tmp_path / str(workers), config)
+    assert plain(tmp_path / "0") == plain(tmp_path / "2")
+
+
+def test_rows_with_noise_are_left_out(small, tmp_path, tree):
+    code = tree({f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 30 for number, name in enumerate("abcdefgh")})
+    build(
+        Config(
+            sources=[str(code)],
+            out=str(tmp_path / "noisy"),
+            tokenizer=TokenizerConfig(name=str(small.parent / "tokenizer.json")),
+            window=WindowConfig(length=48, overlap=16),
+            variants=VariantsConfig(rates={"noise": 1.0}),
+        )
+    )
+    dataset = open_dataset(tmp_path / "noisy")
+    clean = [row for row in dataset["train"] if row["variant"] != "noise"]
+    assert len(clean) < len(dataset["train"])
+    feeds = Feeds(dataset, TrainConfig(objective="mlm"), is_fixed_width=False)
+    assert feeds.num_windows == len(clean)
+    assert feeds.num_ids == sum(len(row["input_ids"]) for row in clean)
+
+
+# What goes wrong, said in one line.
+
+
+def test_a_loss_that_is_no_number_ends_the_run(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16, model=str(broken_model(small, tmp_path)))
+    with pytest.raises(TrainingError, match="not a number any more, at step 1: .*--learning-rate"):
+        train(small, tmp_path / "run", config)
+
+
+def broken_model(small, tmp_path):
+    train(small, tmp_path / "before", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "before/model")
+    torch.nn.init.constant_(model.lm_head.dense.weight, math.nan)
+    folder = tmp_path / "before/model"
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypatch):
+    """A real allocation that fails: of more memory than any machine has."""
+    config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16)
+    hidden = Objective._hidden
+
+    def greedy(self, *arguments):
+        torch.empty(1 << 50, dtype=torch.float64)
+        return hidden(self, *arguments)
+
+    monkeypatch.setattr(Objective, "_hidden", greedy)
+    with pytest.raises(TrainingError, match=r"does not fit into memory\. Try --batch-size 8, or a smaller --model\."):
+        train(small, tmp_path / "run", config)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_said(small, tmp_path):
+    with pytest.raises(ConfigError, match="there is no GPU: .* Leave out --device cuda"):
+        train(small, tmp_path / "run", TrainConfig(device="cuda"))
+
+
+def test_a_model_of_another_tokenizer_is_refused(small, tmp_path, built):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    with pytest.raises(ConfigError, match=r"tokenizer 'dataset' \(50,265 ids\), and the model .* has another \(500 ids\)"):
+        train(built[0], tmp_path / "other", TrainConfig(model=str(tmp_path / "run/model")))
+    (tmp_path / "run/model/tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match="has no tokenizer beside it"):
+        train(built[0], tmp_path / "another", TrainConfig(model=str(tmp_path / "run/model")))
+
+
+def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    config = Config(
+        sources=[str(small.parent / "code")],
+        out=str(tmp_path / "longer"),
+        tokenizer=TokenizerConfig(name=str(small.parent / "tokenizer.json")),
+        window=WindowConfig(length=64, overlap=16),
+    )
+    build(config)
+    with pytest.raises(ConfigError, match="takes 48 ids, and the dataset's windows have 64. Build it with --window 48"):
+        train(tmp_path / "longer", tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 2, "tokens": 5}, "two budgets"),
+        ({"epochs": 0}, "--epochs must be above 0"),
+        ({"batch_size": 0}, "--batch-size must be at least 1"),
+        ({"mask_rate": 1.0}, "--mask-rate must be from 0.01 to 0.9"),
+        ({"learning_rate": 2}, "--learning-rate must be above 0"),
+        ({"objective": "seq2seq"}, "objective"),
+        ({"seed": -1}, "--seed must be at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**settings)
+
+
+def test_a_model_nobody_knows_is_refused(small, tmp_path):
+    with pytest.raises(ConfigError, match="there is no model 'huge': name tiny, small, base, a folder, or a Hub id"):
+        train(small, tmp_path / "run", TrainConfig(model="huge"))
+
+
+def test_a_folder_is_never_written_over(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=500, batch_size=16)
+    train(small, tmp_path / "run", config)
+    with pytest.raises(OutputError, match="holds a finished training"):
+        train(small, tmp_path / "run", config)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="is not empty and holds no training"):
+        train(small, tmp_path / "mine", config)
+    with pytest.raises(ConfigError, match="no training to go on with"):
+        train(small, tmp_path / "new", config, resume=True)
+    with pytest.raises(ConfigError, match="was begun with --tokens 500, got 600"):
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=600, batch_size=16), resume=True)
+    done = train(small, tmp_path / "run", config, resume=True)
+    assert done.steps == 1
+
+
+def test_a_dataset_without_validation_is_refused(small, tmp_path, tree):
+    code = tree({"a.py": "x = 1\n" * 50})
+    build(Config(sources=[str(code)], out=str(tmp_path / "one")))
+    with pytest.raises(DatasetError, match="has no windows in validation"):
+        train(tmp_path / "one", tmp_path / "run")
+
+
+def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
+    from tokenizers_made_here import byte_level
+
+    (tmp_path / "tokenizer.json").write_text(byte_level())
+    code = tree({f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 20 for number, name in enumerate("abcdefghijkl")})
+    build(
+        Config(
+            sources=[str(code)],
+            out=str(tmp_path / "dataset"),
+            tokenizer=TokenizerConfig(name=str(tmp_path / "tokenizer.json")),
+            window=WindowConfig(length=32, overlap=8),
+        )
+    )
+    result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))
+    assert result.objective == "causal"
+    # The very first token of a file has nothing before it, and cannot be told.
+    dataset = open_dataset(tmp_path / "dataset")
+    feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
+    model = make_model("tiny", "causal", Frame(32, dataset.tokenizer.definition))
+    found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
+    facts = dataset.manifest.splits["validation"]
+    assert found.tokens.sum() == facts.tokens - facts.files
+    with pytest.raises(ConfigError, match="has no mask token"):
+        train(tmp_path / "dataset", tmp_path / "masked", TrainConfig(objective="mlm", tokens=2_000))
+
+
+def test_every_token_has_its_bytes(small):
+    tokenizer = open_dataset(small).tokenizer
+    text = Path(__file__).read_bytes()
+    assert Vocabulary.of(tokenizer).num_bytes[tokenizer.encode(text).ids].sum() == len(text)
