@@ -47,6 +47,7 @@ LAYERS = {
     "checking": 10,
     "explaining": 10,
     "planning": 10,
+    "training": 10,
     "comparing": 11,
     "bench": 12,
     "commands": 13,
@@ -91,10 +92,10 @@ def test_orders_and_masks_need_no_torch():
 
 def test_the_public_api_is_what_it_says():
     sections = ["Duplicates", "Licenses", "Output", "Rewrite", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
-    sections += ["Tables", "Tokenizer", "Variants", "Window"]
+    sections += ["Tables", "Tokenizer", "Train", "Variants", "Window"]
     classes = {"Config", *(f"{section}Config" for section in sections)}
-    errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer"}
-    functions = {"build", "check", "explain", "load_tokenizer", "open_dataset", "plan"}
+    errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer", "Training"}
+    functions = {"build", "check", "compare", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
     expected = classes | functions | {f"{name}Error" for name in errors} | {"Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected
     for name in gristmill.__all__:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gristmill import TrainConfig
 from gristmill.configuring import load_config
 from gristmill.options import all_options
 from gristmill.records import DROP_REASONS, DropReason
@@ -30,7 +31,10 @@ def test_options_in_pages_exist(page):
     known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
     known |= {"--runs", "--only", "--expand-to", "--keep"}
     known |= {"--shard", "--against-clean"}
+    known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
+    known |= {"--resume", "--test", "--seeds", "--budget"}
     of_others = {"--exclude-standard", "--bare", "--measure"}
+    of_others |= {"--nproc-per-node", "--logdir"}
     of_others |= {"--head", "--port", "--address", "--num-cpus"}  # ray start
     of_others |= {
         "--parsable",

@@ -408,7 +408,9 @@ def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
         window=WindowConfig(length=64, overlap=16),
     )
     build(config)
-    with pytest.raises(ConfigError, match=r"takes 48 ids, and the dataset's windows have 64. Build it with --window 48"):
+    with pytest.raises(
+        ConfigError, match=r"takes 48 ids, and the dataset's windows have 64. Build it with --window 48"
+    ):
         train(tmp_path / "longer", tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
 
 

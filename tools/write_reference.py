@@ -24,6 +24,9 @@ from gristmill.intake.languages import known_languages
 from gristmill.options import all_options
 from gristmill.planning import result as plan_result
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
+from gristmill.training import metrics as training_metrics
+from gristmill.training import runfolder as training_folder
+from gristmill.training import settings as training_settings
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
 COLUMN_TEXTS = {
@@ -103,6 +106,7 @@ def page() -> Iterator[str]:
     yield "And `command`, the build line. `sample` is null where all files were read.\n"
     yield from record_fields("What bench --json prints", bench_results, bench_results.Bench)
     yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
+    yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(
         "Why a file is dropped", ("reason", "what is wrong"), [(f"`{r}`", t) for r, t in DROP_REASONS.items()]
@@ -137,6 +141,21 @@ def settings() -> Iterator[str]:
     yield "## Settings\n"
     yield "The same names in `gristmill.toml`, in messages and in Python: `Config(window=WindowConfig(overlap=128))`.\n"
     yield from rows_of(("setting", "option", "default", "what it is"), rows)
+
+
+def training() -> Iterator[str]:
+    texts = field_texts(Path(training_settings.__file__))
+    rows = []
+    for field in msgspec.structs.fields(training_settings.TrainConfig):
+        text = texts.get(("TrainConfig", field.name), "")
+        rows.append((f"`{field.name}`", f"`--{field.name.replace('_', '-')}`", f"`{field.default}`", text))
+    yield "## Settings of train\n"
+    yield 'In Python `TrainConfig(epochs=20, model="small")`; `compare` takes them too, but for `seed` and the like.\n'
+    yield from rows_of(("setting", "option", "default", "what it is"), rows)
+    yield "## A run folder\n\n```text"
+    yield inspect.cleandoc(training_folder.__doc__ or "").partition("\n\n")[2]
+    yield "```\n"
+    yield from record_fields("metrics.jsonl", training_metrics, training_metrics.Metric)
 
 
 def rule_limits() -> Iterator[str]:

@@ -9,7 +9,7 @@ Importing this loads nothing heavy: the function that needs it does.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from gristmill.config import Config
@@ -21,6 +21,7 @@ from gristmill.errors import (
     MissingExtraError,
     OutputError,
     TokenizerError,
+    TrainingError,
 )
 from gristmill.manifest import Manifest
 from gristmill.progress import Progress
@@ -40,14 +41,17 @@ from gristmill.sections import (
     VariantsConfig,
     WindowConfig,
 )
+from gristmill.training.settings import TrainConfig
 
 if TYPE_CHECKING:
     from gristmill.checking.result import Report
+    from gristmill.comparing.result import Comparison
     from gristmill.dataset import Dataset
     from gristmill.explaining import Explanation
     from gristmill.planning.budget import Wanted
     from gristmill.planning.result import Plan
     from gristmill.tokenizing.tokenizer import Tokenizer
+    from gristmill.training.result import Result
 
 __version__ = "0.1.0"
 
@@ -84,6 +88,54 @@ def check(
     from gristmill.checking.check import check  # noqa: PLC0415
 
     return check(folder, sources, progress=progress, workers=workers)
+
+
+def train(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    config: TrainConfig | None = None,
+    *,
+    resume: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> "Result":
+    """Train a model on a dataset; `out` gets the best one, its curves and every measurement. `tell=print` shows it."""
+    from gristmill.feeding.extra import require_training  # noqa: PLC0415
+
+    require_training()
+    from gristmill.training.train import train  # noqa: PLC0415
+
+    return train(folder, out, config, resume=resume, tell=tell)
+
+
+def compare(
+    folders: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    config: TrainConfig | None = None,
+    *,
+    seeds: int = 3,
+    test: str | os.PathLike[str] | None = None,
+    budget: Literal["tokens", "epochs"] = "tokens",
+    resume: bool = False,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> "Comparison":
+    """Train the same model on each dataset and score all on one test set that is clean against every one of them."""
+    from gristmill.feeding.extra import require_training  # noqa: PLC0415
+
+    require_training()
+    from gristmill.comparing.compare import compare  # noqa: PLC0415
+
+    return compare(
+        folders,
+        out,
+        config,
+        seeds=seeds,
+        test=test,
+        budget=budget,
+        resume=resume,
+        progress=progress,
+        tell=tell,
+    )
 
 
 def explain(folder: str | os.PathLike[str], path: str) -> "Explanation":
@@ -123,13 +175,17 @@ __all__ = [
     "TablesConfig",
     "TokenizerConfig",
     "TokenizerError",
+    "TrainConfig",
+    "TrainingError",
     "VariantsConfig",
     "WindowConfig",
     "__version__",
     "build",
     "check",
+    "compare",
     "explain",
     "load_tokenizer",
     "open_dataset",
     "plan",
+    "train",
 ]

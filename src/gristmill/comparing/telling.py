@@ -112,7 +112,7 @@ def notes(comparison: Comparison) -> list[str]:
             f"{len(comparison.verdicts)} pairs: each verdict at {each:.1%}, so that all hold at {CONFIDENCE:.0%}"
         )
     if any(verdict.files is not None for verdict in comparison.verdicts):
-        lines.append("verdicts hold over seeds and over files such as those of the test set")
+        lines.append("verdicts at the end hold over seeds and over files like the test set's; the others over seeds")
     elif comparison.verdicts and len(comparison.seeds) > 1:
         lines.append("verdicts hold over seeds, for just these files of the test set")
     return lines
