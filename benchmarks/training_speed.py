@@ -1,6 +1,7 @@
 """How fast a GPU trains, beside how fast it can multiply matrices: tokens/s and the share of its measured peak.
 
-    python benchmarks/training_speed.py DATASET [--out benchmarks/training/speed.md] [--batch-sizes 64,128]
+    gristmill build STDLIB --out speed --max-windows 6000 --compress zstd
+    python benchmarks/training_speed.py speed [--out benchmarks/training/speed.md] [--batch-sizes 64,128]
 
 The peak is measured in the same process: products of two 8192 x 8192 matrices in bf16. Operations of a step are those
 that the model needs, each weight once forward and twice backward: 6 for each weight of its layers and each token, 12 *
@@ -26,7 +27,7 @@ from gristmill.training.train import train
 SIDE = 8192
 PRODUCTS = 30
 MASKED_SHARE = 0.15
-STEPS = {"tiny": 120, "small": 120, "base": 60}
+STEPS = {"tiny": 120, "small": 120, "base": 42}
 
 
 class Measured(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from gristmill.comparing.budgets import BudgetKind, config_of, tokens_of
 from gristmill.comparing.folder import ComparisonFolder
-from gristmill.comparing.freezing import freeze
+from gristmill.comparing.freezing import MIN_TOKENS, freeze
 from gristmill.comparing.frozen import Frozen
 from gristmill.comparing.names import names_of
 from gristmill.comparing.result import Comparison, CurvePoint, DatasetFacts, RunResult, best_by_validation
@@ -52,6 +52,7 @@ def compare(
     progress: Progress | None = None,
     tell: Tell = lambda _: None,
     command: str = "",
+    min_test_tokens: int = MIN_TOKENS,
 ) -> Comparison:
     """`budget`: all datasets get the same number of tokens, or each the same number of its own epochs."""
     if len(folders) < FEWEST or seeds < 1:
@@ -59,7 +60,8 @@ def compare(
     datasets = [open_dataset(folder) for folder in folders]
     config = with_objective(config or TrainConfig(), datasets[0])
     place = ComparisonFolder(out, resume=resume)
-    frozen = freeze(datasets, None if test is None else open_dataset(test), progress or Progress())
+    other = None if test is None else open_dataset(test)
+    frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_test_tokens)
     place.keep(frozen)
     trains, names = frozen.facts.against, names_of(datasets)
     tokens = tokens_of(config, trains, budget)

@@ -32,7 +32,6 @@ class ComparisonFolder:
             if not resume and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
                 way = "Go on with it by --resume, or name" if (self.path / FACTS).is_file() else "Name"
                 raise OutputError(f"{str(self.path)!r} is not empty. {way} a new folder with --out.")
-            (self.path / RUNS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
@@ -43,7 +42,11 @@ class ComparisonFolder:
                 f"{str(self.path)!r} was begun with another test set: a dataset has changed since. "
                 "Compare into a new folder."
             )
-        frozen.write(self.path)
+        try:
+            (self.path / RUNS).mkdir(parents=True, exist_ok=True)
+            frozen.write(self.path)
+        except OSError as error:
+            raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
     def run_folder(self, name: str, seed: int) -> Path:
         return self.path / RUNS / f"{UNSAFE.sub('-', name)}-seed{seed}"

@@ -1,0 +1,139 @@
+"""Whole comparisons on the CPU: equal datasets are told to be equal, worse text is told to be worse."""
+
+import random
+import shutil
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from builds import refusal, run
+from gristmill import Config, ConfigError, OutputError, TrainConfig, WindowConfig, build
+from gristmill.comparing.compare import compare
+from gristmill.config import TokenizerConfig
+from gristmill.sections import SplitConfig
+from tokenizers_made_here import roberta_like
+
+SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=30)
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory, stdlib):
+    """`clean`, and `shuffled`: the same files, half of their lines with the characters in another order."""
+    root = tmp_path_factory.mktemp("datasets")
+    (root / "tokenizer.json").write_text(roberta_like())
+    for name in ("json", "concurrent"):
+        shutil.copytree(stdlib / name, root / "clean-code" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(stdlib / "html", root / "test-code", ignore=shutil.ignore_patterns("__pycache__", "entities.py"))
+    shutil.copytree(root / "clean-code", root / "shuffled-code")
+    for path in sorted((root / "shuffled-code").rglob("*.py")):
+        path.write_text(half_shuffled(path.read_text()))
+    for name, shares in (("clean", "85/10/5"), ("shuffled", "85/10/5"), ("test", "0/0/100")):
+        config = Config(
+            sources=[str(root / f"{name}-code")],
+            out=str(root / name),
+            tokenizer=TokenizerConfig(name=str(root / "tokenizer.json")),
+            window=WindowConfig(length=48, overlap=16),
+            split=SplitConfig(shares=shares),
+        )
+        build(config)
+    return root
+
+
+def half_shuffled(text):
+    chance = random.Random(0)
+    lines = [list(line) for line in text.split("\n")]
+    for line in lines[::2]:
+        chance.shuffle(line)
+    return "\n".join(map("".join, lines))
+
+
+def test_a_dataset_is_no_better_than_itself(datasets, tmp_path):
+    shutil.copytree(datasets / "clean", tmp_path / "again")
+    config = msgspec.structs.replace(SETTINGS, tokens=3_000)
+    found = compare(
+        [datasets / "clean", tmp_path / "again"],
+        tmp_path / "out",
+        config,
+        seeds=2,
+        test=datasets / "test",
+        min_test_tokens=1000,
+    )
+    (verdict,) = found.verdicts
+    assert verdict.better is None
+    assert verdict.difference.mean == 0
+    assert verdict.text.startswith("no difference can be told between clean and again")
+    assert [run.end for run in found.runs_of("clean")] == [run.end for run in found.runs_of("again")]
+    assert len({run.end for run in found.runs_of("clean")}) == 2  # the seeds differ
+
+
+def test_half_shuffled_text_is_worse(datasets, tmp_path):
+    config = msgspec.structs.replace(SETTINGS, tokens=40_000)
+    folders = [datasets / "clean", datasets / "shuffled"]
+    found = compare(folders, tmp_path / "out", config, test=datasets / "test", min_test_tokens=1000)
+    (verdict,) = found.verdicts
+    assert verdict.better == "clean"
+    assert verdict.difference.mean < -verdict.difference.half_width < 0
+    assert verdict.text.startswith("clean is better than shuffled by 0.")
+    assert verdict.text.endswith(" bits per byte")
+    assert {run.seed for run in found.runs} == {0, 1, 2}
+    page = (tmp_path / "out/comparison.md").read_text()
+    assert verdict.text in page
+    assert verdict.text in (tmp_path / "out/comparison.html").read_text()
+    ET.fromstring((tmp_path / "out/curves.svg").read_text())
+
+
+def test_a_comparison_that_was_stopped_goes_on(datasets, tmp_path):
+    folders = [datasets / "clean", datasets / "shuffled"]
+    config = msgspec.structs.replace(SETTINGS, tokens=3_000)
+    settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
+    whole = compare(folders, tmp_path / "whole", config, **settings)
+    told = []
+
+    def stop(line):
+        told.append(line)
+        if "run 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(folders, tmp_path / "out", config, tell=stop, **settings)
+    with pytest.raises(OutputError, match="Go on with it by --resume"):
+        compare(folders, tmp_path / "out", config, **settings)
+    again = compare(folders, tmp_path / "out", config, resume=True, **settings)
+    assert [run.curve for run in again.runs] == [run.curve for run in whole.runs]
+    with pytest.raises(ConfigError, match="another test set"):
+        compare(folders, tmp_path / "out", config, resume=True, **{**settings, "test": datasets / "clean"})
+
+
+def test_mlm_is_scored_under_fixed_masks(datasets, tmp_path):
+    config = TrainConfig(objective="mlm", batch_size=16, tokens=1_500, eval_every=30)
+    shutil.copytree(datasets / "clean", tmp_path / "again")
+    folders = [datasets / "clean", tmp_path / "again"]
+    found = compare(folders, tmp_path / "out", config, seeds=1, test=datasets / "test", min_test_tokens=1000)
+    assert found.unit == "nats a masked token"
+    assert found.runs[0].end == found.runs[1].end
+
+
+def test_epochs_may_be_each_datasets_own(datasets, tmp_path):
+    config = TrainConfig(objective="causal", batch_size=16, epochs=0.05, eval_every=100)
+    folders = [datasets / "clean", datasets / "shuffled"]
+    settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
+    equal = compare(folders, tmp_path / "equal", config, **settings)
+    own = compare(folders, tmp_path / "own", config, budget="epochs", **settings)
+    assert equal.budget_tokens == round(0.05 * equal.datasets[0].ids)
+    assert own.budget_tokens is None
+    assert [facts.epochs for facts in own.datasets] == pytest.approx([0.05, 0.05], rel=0.01)
+
+
+def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
+    out = tmp_path / "out"
+    assert refusal(run("compare", datasets / "clean", "--out", out)) == (
+        2,
+        "compare takes two datasets or more and a seed at least, got 1 and 3.",
+    )
+    code, line = refusal(run("compare", datasets / "clean", built[0], "--out", out))
+    assert (code, "same tokenizer" in line) == (2, True)
+    code, line = refusal(run("compare", datasets / "clean", datasets / "clean", "--out", out))
+    assert (code, "named twice" in line) == (2, True)
+    code, line = refusal(run("compare", datasets / "clean", datasets / "shuffled", "--out", out))
+    assert (code, "--test DATASET" in line) == (2, True)
