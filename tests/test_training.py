@@ -1,10 +1,13 @@
 """Training on the CPU with a tiny model: it learns, goes on where it was stopped, scores rightly, and fails kindly."""
 
+import http.server
 import json
 import math
 import os
 import shutil
 import signal
+import subprocess
+import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
+from builds import command
 from gristmill import Config, ConfigError, DatasetError, OutputError, WindowConfig, build, open_dataset
 from gristmill.config import TokenizerConfig
 from gristmill.errors import TrainingError
@@ -309,6 +313,75 @@ def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
     assert 'http-equiv="refresh"' not in page
     assert "Bits per byte" in page
     ET.fromstring((tmp_path / "run/curves.svg").read_text())
+
+
+def test_tensorboard_reads_the_same_figures(small, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(small, tmp_path / "run", TrainConfig(objective="causal", tokens=3_000, batch_size=16, eval_every=2))
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"))
+    events.Reload()
+    told = [(event.step, event.value) for event in events.Scalars("loss/validation")]
+    lines = [line for line in read_metrics(tmp_path / "run") if line.split == "validation"]
+    assert [step for step, _ in told] == [line.step for line in lines]
+    assert [loss for _, loss in told] == pytest.approx([line.loss for line in lines])
+
+
+class ModelHub(http.server.ThreadingHTTPServer):
+    """Stands for the Hub: the files of one model, with the headers that its client asks for."""
+
+    def __init__(self, folder):
+        super().__init__(("127.0.0.1", 0), HubAnswer)
+        self.folder = folder
+
+
+class HubAnswer(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer(with_content=False)
+
+    def do_GET(self):
+        self.answer(with_content=True)
+
+    def answer(self, *, with_content):
+        parts = self.path.strip("/").split("/", 4)
+        path = self.server.folder / parts[-1]
+        is_there = parts[:3] == ["org", "model", "resolve"] and path.is_file()
+        content = path.read_bytes() if is_there else b""
+        self.send_response(200 if is_there else 404)
+        for name, value in {
+            "ETag": f'"{parts[-1]}"',
+            "X-Repo-Commit": "c" * 40,
+            "X-Error-Code": "" if is_there else "EntryNotFound",
+            "Content-Length": str(len(content)),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+
+def test_a_model_comes_from_the_hub(small, tmp_path):
+    """By the command line, as Hub addresses are read when its client is imported."""
+    train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=3_000, batch_size=16, eval_every=4))
+    server = ModelHub(tmp_path / "first/model")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "DISABLE_SAFETENSORS_CONVERSION": "1",
+    }
+    words = command("train", small, "--out", tmp_path / "second", "--model", "org/model", "--tokens", "1e3", "--json")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    server.shutdown()
+    server.server_close()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["model"] == "org/model"
+    assert losses(tmp_path / "second")[0] == pytest.approx(min(losses(tmp_path / "first")), rel=1e-6)
 
 
 def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):

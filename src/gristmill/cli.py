@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import gristmill
-from gristmill.commands.parsing import Parser, nearest
+from gristmill.commands.parsing import Parser, nearest, signals_held
 from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.naming import printable
 
@@ -40,8 +40,9 @@ COMMANDS = {
 
 
 def command(name: str) -> Callable[[Sequence[str]], int]:
-    module = importlib.import_module(f"gristmill.commands.{COMMANDS[name][0]}")
-    function: Callable[[Sequence[str]], int] = getattr(module, name)
+    name_of_module = f"gristmill.commands.{COMMANDS[name][0]}"
+    with signals_held(name_of_module):
+        function: Callable[[Sequence[str]], int] = getattr(importlib.import_module(name_of_module), name)
     return function
 
 
