@@ -19,7 +19,7 @@ def comparison_svg(comparison: Comparison) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     facts = [
-        *(("verdict", printable(verdict.text)) for verdict in comparison.verdicts),
+        *(("at the end", printable(verdict.text)) for verdict in comparison.verdicts),
         *(("at best validation", printable(verdict.text)) for verdict in comparison.verdicts_at_best),
         ("model", f"{printable(comparison.model)}, {budget_text(comparison)}"),
         ("test", frozen_text(comparison.frozen)),
