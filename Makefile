@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/gristmill check demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -14,6 +14,9 @@ import pytest
 from gristmill import Config, Manifest, build, load_tokenizer
 from gristmill.tokenizing.tokenizer import Tokenizer
 
+# Several tests run at once: each training is to take one core, not all.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 MakeTree = Callable[[Mapping[str, str | bytes]], Path]
 
 GIT_IDENTITY = {

@@ -240,7 +240,9 @@ def small_comparison(num_seeds: int = 3) -> Comparison:
         runs=tuple(runs),
         frozen=frozen,
         verdicts=tuple(verdicts_of([scores(name, *ends[:num_seeds]) for name, ends in ENDS.items()])),
+        verdicts_at_best=(),
         command="gristmill compare plain 'mill|1' --out c",
+        device="CPU",
         versions={"torch": "2.13.0"},
     )
 
@@ -255,10 +257,11 @@ dataset  windows  padding  epochs     at the end  at best validation  own valida
 plain    130,282    10.1%    0.67  1.305 ± 0.012       1.305 ± 0.012   0.705 ± 0.015  -0.600 ± 0.004
 mill|1    56,299     1.1%    1.40  1.274 ± 0.010       1.274 ± 0.010   1.272 ± 0.008  -0.002 ± 0.005
 
-mill|1 is better than plain by 0.031 ± 0.003 bits per byte
+at the end: mill|1 is better than plain by 0.031 ± 0.003 bits per byte
 
 scores are bits per byte on the frozen test set, lower is better; ±: 95% of Student's t over 3 seeds
 off by: own validation less the frozen score; far below 0, it promises more than there is
+held out by all means validation too: `at best validation` has chosen by some of these files
 verdicts hold over seeds, for just these files of the test set"""
 
 
@@ -278,7 +281,7 @@ PAGE = """\
 
 `gristmill compare plain 'mill|1' --out c`
 
-- mill\\|1 is better than plain by 0.031 ± 0.003 bits per byte
+- at the end: mill\\|1 is better than plain by 0.031 ± 0.003 bits per byte
 
 ![Scores over the tokens trained on](c%20d.svg)
 
@@ -289,6 +292,7 @@ PAGE = """\
 
 - scores are bits per byte on the frozen test set, lower is better; ±: 95% of Student's t over 3 seeds
 - off by: own validation less the frozen score; far below 0, it promises more than there is
+- held out by all means validation too: \\`at best validation\\` has chosen by some of these files
 - verdicts hold over seeds, for just these files of the test set
 
 ## The test set
@@ -312,7 +316,7 @@ tiny, 40,000,000 tokens a run, 3 seeds.
 
 Every run has the same model, budget of tokens, schedule and test set; what differs is the dataset, and the seed, which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two datasets are compared seed by seed.
 
-torch 2.13.0
+CPU, torch 2.13.0
 """
 
 

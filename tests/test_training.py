@@ -6,7 +6,9 @@ import math
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -18,7 +20,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from builds import command
-from gristmill import Config, ConfigError, DatasetError, OutputError, WindowConfig, build, open_dataset
+from gristmill import Config, ConfigError, DatasetError, InputError, OutputError, WindowConfig, build, open_dataset
 from gristmill.config import TokenizerConfig
 from gristmill.errors import TrainingError
 from gristmill.feeding.vocabulary import Vocabulary
@@ -26,8 +28,9 @@ from gristmill.sections import VariantsConfig
 from gristmill.training.budget import Budget
 from gristmill.training.feeds import Feeds, Scored
 from gristmill.training.metrics import read_metrics
-from gristmill.training.models import Frame, make_model
+from gristmill.training.models import Needs, make_model
 from gristmill.training.objectives import Objective, all_places, some_places
+from gristmill.training.run import Run
 from gristmill.training.scoring import score
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
@@ -80,7 +83,7 @@ def test_the_loss_falls(small, tmp_path, objective):
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
 def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
     dataset = open_dataset(small)
-    model = make_model("tiny", objective, Frame(48, dataset.tokenizer.definition))
+    model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition))
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -147,9 +150,83 @@ def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):
     with pytest.raises(RuntimeError):
         train(small, tmp_path / "run", config, tell=crash)
     kept = sorted((tmp_path / "run/checkpoints").iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
-    (kept[-1] / "trainer_state.json").unlink()
+    (kept[-1] / "whole").unlink()
     train(small, tmp_path / "run", config, resume=True)
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("early_stop", [None, 1])
+def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop, monkeypatch):
+    """After the last evaluation, and before what came of it was written."""
+    windows = [Scored(np.array(row["input_ids"]), row["fresh"]) for row in open_dataset(small)["test"]]
+    rate = 1e-3 if early_stop is None else 0.5
+    config = TrainConfig(
+        objective="causal",
+        tokens=4_000,
+        batch_size=16,
+        eval_every=1,
+        save_every=1,
+        early_stop=early_stop,
+        learning_rate=rate,
+    )
+    whole = train(small, tmp_path / "whole", config, frozen=windows)
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_test", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(small, tmp_path / "run", config, frozen=windows)
+    result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+    assert (result.steps, result.stopped_early) == (whole.steps, early_stop is not None)
+    assert result.frozen == whole.frozen
+    assert result.test.loss == whole.test.loss
+
+
+def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
+    """A later one had taken its place; the run goes on from before that."""
+    config = TrainConfig(objective="mlm", tokens=20_000, batch_size=16, eval_every=5, save_every=10)
+
+    def crash(line):
+        if line.split()[1:2] == ["15"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "run", config, tell=crash)
+    shutil.rmtree(tmp_path / "run/model")  # as if killed in the middle of the exchange
+    train(small, tmp_path / "run", config, resume=True)
+    train(small, tmp_path / "whole", config)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+def test_two_processes_train_together(small, tmp_path):
+    """What torchrun starts; with a last step that has a window for one of them only, if nobody saw to it."""
+    num_windows = sizes(small)[0]
+    batch_size = next(size for size in range(64, 2, -2) if num_windows % size == 1)
+    options = [
+        "--objective",
+        "causal",
+        "--batch-size",
+        str(batch_size),
+        "--epochs",
+        "1",
+        "--eval-every",
+        "99",
+        "--device",
+        "cpu",
+    ]
+    words = ["-m", "gristmill", "train", str(small), "--out", str(tmp_path / "two"), *options]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    done = subprocess.run([*launch, *words], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("trained ") == 1
+    lines = read_metrics(tmp_path / "two")
+    assert [line.step for line in lines if line.split == "validation"] == [0, math.ceil(num_windows / batch_size)]
+    assert losses(tmp_path / "two")[-1] < losses(tmp_path / "two")[0] - 0.5
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def sizes(folder):
@@ -160,7 +237,7 @@ def sizes(folder):
 def test_bits_per_byte_are_what_they_are_by_hand(small):
     """A model that knows nothing gives every token the same chance: log2 of the vocabulary in bits, for each token."""
     dataset = open_dataset(small)
-    model = make_model("tiny", "causal", Frame(48, dataset.tokenizer.definition))
+    model = make_model("tiny", "causal", Needs(48, dataset.tokenizer.definition))
     for weights in model.parameters():
         torch.nn.init.zeros_(weights)
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
@@ -181,7 +258,7 @@ def test_scores_are_those_of_the_plain_model(small, objective):
     """Window by window, without places, parts or batches."""
     dataset = open_dataset(small)
     torch.manual_seed(0)
-    model = make_model("tiny", objective, Frame(48, dataset.tokenizer.definition)).eval()
+    model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition)).eval()
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     found = score(
         Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16), feeds.held_out("test"), CPU, None
@@ -203,7 +280,7 @@ def test_scores_are_those_of_the_plain_model(small, objective):
 def test_the_loss_in_parts_is_the_loss(small):
     dataset = open_dataset(small)
     torch.manual_seed(0)
-    model = make_model("tiny", "causal", Frame(48, dataset.tokenizer.definition)).eval()
+    model = make_model("tiny", "causal", Needs(48, dataset.tokenizer.definition)).eval()
     feeds = Feeds(dataset, TrainConfig(objective="causal", batch_size=8), is_fixed_width=False)
     batch = next(iter(feeds.batches(Budget.of(TrainConfig(epochs=1, batch_size=8), *sizes(small)), 0)))
     gradients = []
@@ -509,6 +586,28 @@ def test_a_model_nobody_knows_is_refused(small, tmp_path):
         train(small, tmp_path / "run", TrainConfig(model="huge"))
 
 
+def test_a_start_that_failed_leaves_the_folder_free(small, tmp_path):
+    with pytest.raises(ConfigError, match="there is no model"):
+        train(small, tmp_path / "run", TrainConfig(model="huge"))
+    assert not (tmp_path / "run").exists()
+
+    def crash(line):
+        if line.split()[1:2] == ["0"]:
+            raise MemoryError
+
+    with pytest.raises(TrainingError, match="Try --batch-size 32"):
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=64), tell=crash)
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=32))
+
+
+def test_a_damaged_model_is_said(small, tmp_path):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    weights = tmp_path / "run/model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot load the model"):
+        train(small, tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
+
+
 def test_a_folder_is_never_written_over(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=500, batch_size=16)
     train(small, tmp_path / "run", config)
@@ -556,7 +655,7 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
     # The very first token of a file has nothing before it, and cannot be told.
     dataset = open_dataset(tmp_path / "dataset")
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
-    model = make_model("tiny", "causal", Frame(32, dataset.tokenizer.definition))
+    model = make_model("tiny", "causal", Needs(32, dataset.tokenizer.definition))
     found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
     facts = dataset.manifest.splits["validation"]
     assert found.tokens.sum() == facts.tokens - facts.files

@@ -101,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         if isinstance(error, BrokenPipeError):
             return 0
-        return _fail(f"cannot write the output: {error.strerror}.", OutputError.exit_code)
+        return _fail(f"cannot write the output: {error.strerror or error}.", OutputError.exit_code)
     except Exception:  # noqa: BLE001 - the last resort, which must name itself as a fault of ours
         traceback.print_exc()
         return _fail("this is a fault in gristmill, please report it with the lines above.", OUR_FAULT)

@@ -17,6 +17,7 @@ import orjson
 
 from gristmill.errors import DatasetError
 from gristmill.feeding.extra import require_torch
+from gristmill.feeding.frame import IGNORED_LABEL
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.unpacking import UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from gristmill.feeding.windows import WindowDataset
 
 Row = dict[str, Any]
-IGNORED_LABEL = -100
-"""What loss functions leave out: in the place of padding among labels."""
 
 
 class _RowFile(Protocol):

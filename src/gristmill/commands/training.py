@@ -41,10 +41,13 @@ def train(arguments: Sequence[str]) -> int:
     require_training()
     with signals_held("gristmill.training.train"):
         from gristmill.training.result import result_text  # noqa: PLC0415 - --help does without
+        from gristmill.training.together import is_first_process  # noqa: PLC0415
         from gristmill.training.train import train  # noqa: PLC0415
     command = " ".join(shell_word(word) for word in ("gristmill", "train", *arguments))
     tell = (lambda _: None) if given.quiet or given.json else tell_on_stderr
     result = train(given.folder, given.out, config, resume=given.resume, tell=tell, command=command)
+    if not is_first_process():
+        return 0
     if given.json:
         print(msgspec.json.encode(result).decode())
     elif not given.quiet:

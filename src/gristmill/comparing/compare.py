@@ -3,14 +3,15 @@
 import math
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gristmill.comparing.budgets import BudgetKind, config_of, tokens_of
 from gristmill.comparing.folder import ComparisonFolder
 from gristmill.comparing.freezing import MIN_TOKENS, freeze
-from gristmill.comparing.frozen import Frozen
+from gristmill.comparing.frozen import AgainstFacts, Frozen
 from gristmill.comparing.names import names_of
 from gristmill.comparing.result import Comparison, CurvePoint, DatasetFacts, RunResult, best_by_validation
 from gristmill.comparing.statistics import DatasetScores, Floats, verdicts_of
@@ -22,7 +23,7 @@ from gristmill.progress import Progress
 from gristmill.training.describing import with_objective
 from gristmill.training.feeds import Scored
 from gristmill.training.metrics import Metric, read_metrics
-from gristmill.training.runfolder import RunFolder
+from gristmill.training.runfolder import RunFacts, RunFolder
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
 from gristmill.training.watching import Tell
@@ -32,10 +33,23 @@ BITS = "bits per byte"
 NATS = {"mlm": "nats a masked token", "causal": "nats a token"}
 
 
+class Entrant(NamedTuple):
+    """A dataset of the comparison."""
+
+    number: int
+    name: str
+    dataset: Dataset
+    shown: AgainstFacts
+    """What was counted of its train split."""
+    tokens: int
+    """Its budget."""
+
+
 class Done(NamedTuple):
     """A run, and for each frozen file what adds up to its score: totals over weights."""
 
     result: RunResult
+    facts: RunFacts
     totals: Floats
     weights: Floats
 
@@ -55,29 +69,35 @@ def compare(
     min_test_tokens: int = MIN_TOKENS,
 ) -> Comparison:
     """`budget`: all datasets get the same number of tokens, or each the same number of its own epochs."""
-    if len(folders) < FEWEST or seeds < 1:
-        raise ConfigError(f"compare takes two datasets or more and a seed at least, got {len(folders)} and {seeds}.")
+    _require_comparable(folders, config, seeds)
     datasets = [open_dataset(folder) for folder in folders]
     config = with_objective(config or TrainConfig(), datasets[0])
     place = ComparisonFolder(out, resume=resume)
     other = None if test is None else open_dataset(test)
     frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_test_tokens)
     place.keep(frozen)
-    trains, names = frozen.facts.against, names_of(datasets)
-    tokens = tokens_of(config, trains, budget)
-    unit = _unit(datasets[0], config)
+    tokens = tokens_of(config, frozen.facts.against, budget)
+    entrants = list(map(Entrant, range(len(datasets)), names_of(datasets), datasets, frozen.facts.against, tokens))
     done: list[Done] = []
-    for seed in range(seeds):
-        for name, dataset, shown, its_tokens in zip(names, datasets, trains, tokens, strict=True):
-            tell(f"\n{printable(name)}, seed {seed}: run {len(done) + 1} of {seeds * len(datasets)}")
-            its_config = config_of(config, shown, its_tokens, seed)
-            done.append(_run(name, dataset, its_config, place=place, frozen=frozen, tell=tell))
-    facts = RunFolder(place.run_folder(names[0], 0)).facts()
-    comparison = Comparison(
+    for seed, entrant in product(range(seeds), entrants):
+        tell(f"\n{printable(entrant.name)}, seed {seed}: run {len(done) + 1} of {seeds * len(entrants)}")
+        run = RunFolder(place.run_folder(entrant.number, entrant.name, seed))
+        done.append(_run(entrant, config_of(config, entrant.shown, entrant.tokens, seed), run, frozen, tell))
+    comparison = _comparison(entrants, done, frozen, config, command)
+    place.write(comparison)
+    return comparison
+
+
+def _comparison(
+    entrants: Sequence[Entrant], done: Sequence[Done], frozen: Frozen, config: TrainConfig, command: str
+) -> Comparison:
+    unit, names, facts = _unit(entrants[0].dataset, config), [entrant.name for entrant in entrants], done[0].facts
+    budgets = {entrant.tokens for entrant in entrants}
+    return Comparison(
         model=f"{config.model}, {config.objective}",
         unit=unit,
-        budget_tokens=tokens[0] if len(set(tokens)) == 1 else None,
-        datasets=tuple(map(DatasetFacts.of, datasets, trains, tokens)),
+        budget_tokens=budgets.pop() if len(budgets) == 1 else None,
+        datasets=tuple(DatasetFacts.of(one.dataset, one.shown, one.tokens) for one in entrants),
         runs=tuple(one.result for name in names for one in done if one.result.dataset == name),
         frozen=frozen.facts,
         verdicts=tuple(verdicts_of(_scores(done, names), unit, done[0].weights)),
@@ -86,8 +106,15 @@ def compare(
         device=facts.device,
         versions={"gristmill": facts.gristmill, **facts.versions},
     )
-    place.write(comparison)
-    return comparison
+
+
+def _require_comparable(folders: Sequence[Any], config: TrainConfig | None, seeds: int) -> None:
+    if len(folders) < FEWEST:
+        raise ConfigError(f"compare takes two datasets or more, got {len(folders)}.")
+    if seeds < 1:
+        raise ConfigError(f"--seeds must be at least 1, got {seeds}; 3 give an interval.")
+    if config is not None and (config.early_stop is not None or config.seed):
+        raise ConfigError("compare gives every run the same budget and seeds 0, 1, 2 …: leave out early_stop and seed.")
 
 
 def _unit(dataset: Dataset, config: TrainConfig) -> str:
@@ -95,27 +122,23 @@ def _unit(dataset: Dataset, config: TrainConfig) -> str:
     return BITS if has_bytes else NATS[config.objective or "mlm"]
 
 
-def _run(
-    name: str, dataset: Dataset, config: TrainConfig, *, place: ComparisonFolder, frozen: Frozen, tell: Tell
-) -> Done:
+def _run(entrant: Entrant, config: TrainConfig, run: RunFolder, frozen: Frozen, tell: Tell) -> Done:
     """One that was done before is taken as it is, and one that was stopped goes on."""
-    folder = place.run_folder(name, config.seed)
-    windows = [Scored(window.input_ids, window.fresh) for window in frozen.windows]
     result = train(
-        dataset.folder,
-        folder,
+        entrant.dataset.folder,
+        run.path,
         config,
-        resume=folder.is_dir(),
+        resume=run.can_go_on(),
         tell=tell,
-        frozen=windows,
+        frozen=[Scored(window.input_ids, window.fresh) for window in frozen.windows],
         keep_model=False,
     )
     assert result.frozen is not None
-    curve = _curve(read_metrics(folder))
+    curve = _curve(read_metrics(run.path))
     best = best_by_validation(curve)
     files = frozen.file_numbers()
-    run = RunResult(
-        dataset=name,
+    found = RunResult(
+        dataset=entrant.name,
         seed=config.seed,
         curve=curve,
         end=curve[-1].test,
@@ -124,7 +147,7 @@ def _run(
         tokens_per_second=result.tokens_per_second,
     )
     totals, weights = (np.bincount(files, np.array(one)) for one in (result.frozen.totals, result.frozen.weights))
-    return Done(run, totals.astype(np.float64), weights.astype(np.float64))
+    return Done(found, run.facts(), totals.astype(np.float64), weights.astype(np.float64))
 
 
 def _curve(lines: Sequence[Metric]) -> tuple[CurvePoint, ...]:
@@ -150,5 +173,9 @@ def _scores(done: Sequence[Done], names: Sequence[str]) -> list[DatasetScores]:
 
 def _scores_at_best(done: Sequence[Done], names: Sequence[str]) -> list[DatasetScores]:
     """Where each run's own validation was best, which is somewhere: every dataset has one."""
-    scores = {(one.result.dataset, one.result.seed): one.result.at_best_validation or math.nan for one in done}
+    scores = {(one.result.dataset, one.result.seed): _at_best(one.result) for one in done}
     return [DatasetScores(name, {seed: scores[name, seed] for of, seed in scores if of == name}) for name in names]
+
+
+def _at_best(run: RunResult) -> float:
+    return math.nan if run.at_best_validation is None else run.at_best_validation

@@ -48,8 +48,9 @@ class ComparisonFolder:
         except OSError as error:
             raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
 
-    def run_folder(self, name: str, seed: int) -> Path:
-        return self.path / RUNS / f"{UNSAFE.sub('-', name)}-seed{seed}"
+    def run_folder(self, number: int, name: str, seed: int) -> Path:
+        """By the dataset's number too: two names may be spelled alike in files."""
+        return self.path / RUNS / f"{number}-{UNSAFE.sub('-', name)}-seed{seed}"
 
     def write(self, comparison: Comparison) -> None:
         write_atomically(self.path / JSON, comparison_json(comparison).encode() + b"\n")

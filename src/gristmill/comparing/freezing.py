@@ -16,7 +16,7 @@ from gristmill.comparing.frozen import AgainstFacts, Frozen, FrozenFacts, Frozen
 from gristmill.comparing.held_out import HeldOutFile, files_of_test, held_out_in_all
 from gristmill.comparing.names import names_of
 from gristmill.comparing.spans import FrozenSpans
-from gristmill.comparing.train import TrainText
+from gristmill.comparing.train_text import TrainText
 from gristmill.comparing.twins import Twins
 from gristmill.dataset import Dataset
 from gristmill.errors import ConfigError

@@ -92,7 +92,7 @@ class Frozen(NamedTuple):
             facts = msgspec.json.decode((folder / FACTS).read_bytes(), type=FrozenFacts)
             content = (folder / WINDOWS).read_bytes()
             if hashlib.sha256(content).hexdigest() != facts.sha256:
-                raise DatasetError(f"{str(folder / WINDOWS)!r} is not what {FACTS} says. Freeze the test set again.")
+                raise DatasetError(f"{str(folder / WINDOWS)!r} is not what {FACTS} says. Compare into a new folder.")
             rows = [orjson.loads(line) for line in content.splitlines()]
         except (OSError, msgspec.MsgspecError, ValueError) as error:
             raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None

@@ -24,7 +24,7 @@ HEADING = "# Which dataset trains the better model"
 RUN_HEADINGS = ("dataset", "seed", "at the end", "at best validation", "own validation", "seconds", "tokens/s")
 MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 METHOD = (
-    "Every run has the same model, budget of tokens, schedule and test set; what differs is the dataset, and the seed, "
+    "Every run has the same model, {budget}, schedule and test set; what differs is the dataset, and the seed, "
     "which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of "
     "its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two "
     "datasets are compared seed by seed."
@@ -46,7 +46,7 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
         f"{_text(comparison.model)}, {budget_text(comparison)}.",
         _table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
         "## How",
-        METHOD,
+        METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "budget of tokens"),
         _text(", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.checking.digits import numbers_in
-from gristmill.dataset import IGNORED_LABEL, Dataset
+from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
+from gristmill.feeding.frame import IGNORED_LABEL
 from gristmill.manifest import TokenizerFacts
 from gristmill.records import FileKey, Split
 

@@ -129,7 +129,7 @@ def _interval(values: Sequence[float | None]) -> Interval | None:
 def best_by_validation(curve: Sequence[CurvePoint]) -> CurvePoint | None:
     """The first of the points whose own validation is lowest."""
     known = [point for point in curve if point.validation is not None and not math.isnan(point.validation)]
-    return min(known, key=lambda point: point.validation or 0.0, default=None)
+    return min(known, key=lambda point: math.inf if point.validation is None else point.validation, default=None)
 
 
 class Band(NamedTuple):

@@ -106,11 +106,12 @@ def notes(comparison: Comparison) -> list[str]:
     lines = [f"scores are {comparison.unit} on the frozen test set, lower is better; {_spread(comparison)}"]
     if any(run.off_by is not None for run in comparison.runs):
         lines.append("off by: own validation less the frozen score; far below 0, it promises more than there is")
+    if comparison.frozen.source is None:
+        lines.append("held out by all means validation too: `at best validation` has chosen by some of these files")
     if len(comparison.verdicts) >= SEVERAL_PAIRS:
         each = comparison.verdicts[0].confidence
-        lines.append(
-            f"{len(comparison.verdicts)} pairs: each verdict at {each:.1%}, so that all hold at {CONFIDENCE:.0%}"
-        )
+        count = len(comparison.verdicts)
+        lines.append(f"{count} pairs: each verdict at {each:.1%}, so that all of a kind hold at {CONFIDENCE:.0%}")
     if any(verdict.files is not None for verdict in comparison.verdicts):
         lines.append("verdicts at the end hold over seeds and over files like the test set's; the others over seeds")
     elif comparison.verdicts and len(comparison.seeds) > 1:

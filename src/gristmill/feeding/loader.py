@@ -47,7 +47,7 @@ class WindowLoader(PackingLoader):
     def set_epoch(self, epoch: int) -> None:
         """The one that the next iteration shows. To set it again to what it is changes nothing."""
         if epoch != self.batches.epoch:
-            self.batches.epoch, self.batches.start = epoch, 0
+            self.batches.epoch, self.batches.start, self._num_delivered = epoch, 0, 0
 
     def state_dict(self) -> State:
         """Of the batches that were delivered, however many more workers have made."""

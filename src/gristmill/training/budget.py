@@ -23,12 +23,13 @@ class Budget(NamedTuple):
     """Steps; None: each epoch."""
 
     @classmethod
-    def of(cls, config: TrainConfig, windows: int, ids: int) -> "Budget":
+    def of(cls, config: TrainConfig, windows: int, ids: int, world_size: int = 1) -> "Budget":
         epochs: float = DEFAULT_EPOCHS if config.epochs is None else config.epochs
         epochs = epochs if config.tokens is None else config.tokens / ids
         steps = max(1, math.ceil(round(windows * epochs, 6) / config.batch_size))
-        # Whole epochs end with a smaller step; any other end has room for a full one.
-        is_whole = config.tokens is None and epochs == int(epochs)
+        # Whole epochs end with a smaller step; any other end has room for a full one. Of a smaller one some of several
+        # processes might have nothing, and the others would wait for them.
+        is_whole = config.tokens is None and epochs == int(epochs) and world_size == 1
         num_windows = windows * int(epochs) if is_whole else steps * config.batch_size
         every = config.eval_every
         if every is None and num_windows < FEW_EPOCHS * windows:

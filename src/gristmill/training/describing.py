@@ -14,7 +14,7 @@ from gristmill.naming import printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.training.budget import Budget
 from gristmill.training.result import device_text
-from gristmill.training.runfolder import RunFacts
+from gristmill.training.runfolder import RunFacts, RunFolder
 from gristmill.training.settings import TrainConfig
 
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")
@@ -38,6 +38,16 @@ def facts_of(dataset: Dataset, config: TrainConfig, device: torch.device, comman
         device=device_text(device),
         command=command,
     )
+
+
+def changed_versions(place: RunFolder, facts: RunFacts) -> list[str]:
+    """Under other versions the curve may be another, from here on."""
+    earlier = place.facts().versions
+    return [
+        f"note: begun with {name} {earlier.get(name)}, going on with {now}: the curve may differ from here on"
+        for name, now in facts.versions.items()
+        if earlier.get(name) != now
+    ]
 
 
 def digest_of(manifest: Manifest) -> str:

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
-from gristmill.errors import ConfigError, TrainingError
+from gristmill.errors import ConfigError, OutputError, TrainingError
 from gristmill.training.settings import TrainConfig
+from gristmill.training.together import local_rank
 
 
 def device_for(config: TrainConfig) -> torch.device:
     if config.device == "cpu":
         return torch.device("cpu")
     if torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
+        torch.cuda.set_device(local_rank())
+        return torch.device("cuda", local_rank())
     if config.device == "cuda":
         built_for = "this PyTorch is built without CUDA" if torch.version.cuda is None else "the driver shows none"
         raise ConfigError(f"there is no GPU: {built_for}. Leave out --device cuda to train on the CPU.")
@@ -21,18 +24,41 @@ def device_for(config: TrainConfig) -> torch.device:
 
 
 @contextmanager
-def memory_explained(config: TrainConfig) -> Iterator[None]:
-    """Running out of it is no fault of ours, and there is a way out."""
+def explained(config: TrainConfig, folder: Path) -> Iterator[None]:
+    """Running out of memory or disk is no fault of ours, and there is a way out."""
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise TrainingError(_out_of_memory("the GPU's memory", config)) from None
     except MemoryError:
         raise TrainingError(_out_of_memory("memory", config)) from None
+    except OSError as error:
+        raise OutputError(
+            f"cannot go on in {str(folder)!r}: {error.strerror or error}. Once that is mended, --resume goes on from "
+            "the last checkpoint."
+        ) from None
     except RuntimeError as error:
-        if "can't allocate memory" not in str(error) and "DefaultCPUAllocator" not in str(error):
+        found = _explanation(error, config)
+        if found is None:
             raise
-        raise TrainingError(_out_of_memory("memory", config)) from None
+        raise found from None
+
+
+def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | None:
+    """In one line, if it is one of those that happen."""
+    text = str(error)
+    if isinstance(error, torch.OutOfMemoryError) or "CUDA out of memory" in text or "ALLOC_FAILED" in text:
+        return TrainingError(_out_of_memory("the GPU's memory", config))
+    if "can't allocate memory" in text or "DefaultCPUAllocator" in text:
+        return TrainingError(_out_of_memory("memory", config))
+    if "DataLoader worker" in text:
+        return TrainingError(
+            "a process that read windows ahead has died, of too little memory perhaps. Try --workers 0."
+        )
+    if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        first = text.strip().partition("\n")[0]
+        return TrainingError(f"torch.compile failed: {first}. Try --no-compile.")
+    if "PytorchStreamWriter" in text or "iostream error" in text or "SafetensorError" in type(error).__name__:
+        return TrainingError(f"cannot write a checkpoint: {text.partition(chr(10))[0]}. Is the disk full?")
+    return None
 
 
 def _out_of_memory(what: str, config: TrainConfig) -> str:

@@ -1,7 +1,7 @@
 """What a model is given: batches of train without end, and of each held-out split the same ones every time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,15 @@ from gristmill.feeding.frame import Frame, Pad
 from gristmill.feeding.items import Item
 from gristmill.feeding.ranks import place_of
 from gristmill.feeding.vocabulary import Vocabulary
-from gristmill.records import Split, VariantKind
+from gristmill.records import Split
 from gristmill.training.budget import Budget
 from gristmill.training.objectives import all_places, some_places
-from gristmill.training.settings import TrainConfig
+from gristmill.training.settings import LEFT_OUT, TrainConfig
 
 SCORED_AT_ONCE = 16
 SCORED_AT_ONCE_ON_A_GPU = 64
-KEPT_IDS = 20_000_000
-"""Batches of held-out windows are the same at every evaluation: up to here they are kept in memory."""
-LEFT_OUT = (VariantKind.NOISE,)
-"""Its rows are for models that read one text and write another."""
+KEPT_WINDOWS = 20_000
+"""Batches of held-out windows are the same at every evaluation: up to here, some 200 MB, they are kept in memory."""
 MASKS_OF_EVALUATIONS = 0
 """A seed: the same masks for every run, whatever its own."""
 
@@ -66,6 +64,25 @@ class ToPlaces:
         return given
 
 
+class LazyBatches(Sequence[Batch]):
+    """Made again whenever they are asked for: there are too many to keep."""
+
+    def __init__(self, items: Any, parts: Sequence[Sequence[Any]], collate: "ToPlaces") -> None:
+        self._items, self._parts, self._collate = items, parts, collate
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @overload
+    def __getitem__(self, number: int) -> Batch: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Batch]: ...
+    def __getitem__(self, number: int | slice) -> Batch | list[Batch]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        return self._collate([self._items[one] for one in self._parts[number]])
+
+
 class Feeds:
     def __init__(self, dataset: Dataset, config: TrainConfig, *, is_fixed_width: bool) -> None:
         """`is_fixed_width`: every batch is as wide as a window may be, so that nothing is compiled twice."""
@@ -87,7 +104,7 @@ class Feeds:
                 "Build it from more files, or with a larger share: --split 80/15/5."
             )
         self.num_ids = self._count_ids()
-        self._kept: dict[str, list[Batch]] = {}
+        self._kept: dict[str, Sequence[Batch]] = {}
 
     @property
     def bytes_by_id(self) -> npt.NDArray[Any] | None:
@@ -97,40 +114,33 @@ class Feeds:
     def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
         """From a step on: the same batches whatever the workers, and as if the steps before had been taken."""
         is_whole = budget.num_windows % budget.windows_per_epoch == 0
-        batches = self._windows.batches(
+        loader = self._windows.loader(
             self._config.batch_size // self._place.world_size,
+            self._collate(fresh_only=False, seed=self._config.seed),
             epochs=budget.num_windows // budget.windows_per_epoch if is_whole else None,
             across_epochs=True,
             num_batches=budget.steps,
-            start=first_step,
-        )
-        return DataLoader(
-            self._windows,
-            batch_sampler=batches,
-            collate_fn=self._collate(fresh_only=False, seed=self._config.seed),
             num_workers=self._config.workers,
-            # Its own: the one that dropout draws from stays as it is.
-            generator=torch.Generator(),
             pin_memory=torch.cuda.is_available(),
         )
+        loader.load_state_dict({**loader.state_dict(), "batch": first_step})
+        return loader
 
-    def held_out(self, split: Split) -> Iterable[Batch]:
-        windows = self._dataset.torch(split, shuffle=False, without=LEFT_OUT)
-        draws = windows.order.draws(0, range(len(windows)))
-        items = (windows.__getitems__(some) for some in self._in_parts(draws))
-        return self._same_each_time(split, items, self._dataset.manifest.splits[split].emitted_tokens)
+    def held_out(self, split: Split) -> Sequence[Batch]:
+        """The same ones every time."""
+        if split not in self._kept:
+            windows = self._dataset.torch(split, shuffle=False, without=LEFT_OUT)
+            self._kept[split] = self._to_score(windows, windows.order.draws(0, range(len(windows))))
+        return self._kept[split]
 
-    def frozen(self, windows: Sequence[Scored]) -> Iterable[Batch]:
-        items = [one.item(row) for row, one in enumerate(windows)]
-        return self._same_each_time("frozen", self._in_parts(items), 0)
+    def frozen(self, windows: Sequence[Scored]) -> Sequence[Batch]:
+        return self._to_score([one.item(row) for row, one in enumerate(windows)], range(len(windows)))
 
-    def _same_each_time(self, name: str, items: Iterable[Sequence[Any]], num_ids: int) -> Iterable[Batch]:
-        collate = self._collate(fresh_only=True, seed=MASKS_OF_EVALUATIONS)
-        if num_ids > KEPT_IDS:
-            return map(collate, items)
-        if name not in self._kept:
-            self._kept[name] = [collate(some) for some in items]
-        return self._kept[name]
+    def _to_score(self, items: Any, numbers: Sequence[Any]) -> Sequence[Batch]:
+        size = SCORED_AT_ONCE_ON_A_GPU if self._pad == "length" else SCORED_AT_ONCE
+        parts = [numbers[at : at + size] for at in range(0, len(numbers), size)]
+        lazy = LazyBatches(items, parts, self._collate(fresh_only=True, seed=MASKS_OF_EVALUATIONS))
+        return list(lazy) if len(numbers) <= KEPT_WINDOWS else lazy
 
     def _collate(self, *, fresh_only: bool, seed: int) -> ToPlaces:
         frame = Frame.of(self._dataset.manifest)
@@ -150,11 +160,9 @@ class Feeds:
 
     def _count_ids(self) -> int:
         """Of an epoch, padding apart."""
-        facts = self._dataset.manifest.splits[Split.TRAIN]
-        if "attention_mask" not in self._dataset.manifest.columns and self.num_windows == facts.windows:
+        columns, facts = self._dataset.manifest.columns, self._dataset.manifest.splits[Split.TRAIN]
+        if not {"attention_mask", "weight"} & set(columns) and self.num_windows == facts.windows:
             return facts.emitted_tokens
-        return sum(len(self._windows[number]["input_ids"]) for number in range(self.num_windows))
-
-    def _in_parts(self, items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        size = SCORED_AT_ONCE_ON_A_GPU if self._pad == "length" else SCORED_AT_ONCE
-        return (items[at : at + size] for at in range(0, len(items), size))
+        # Drawn by weights, epochs differ a little; the first one stands for all.
+        draws = self._windows.order.draws(0, range(self.num_windows))
+        return sum(len(self._windows[draw]["input_ids"]) for draw in draws)

@@ -36,7 +36,7 @@ class Metrics:
         self._path, self._is_writer = folder / METRICS, is_writer
         self.lines: list[Metric] = []
         if up_to_step is not None:
-            self.lines = [line for line in read_metrics(folder) if line.step <= up_to_step]
+            self.lines = [line for line in read_metrics(folder) if line.step <= up_to_step and line.split != "test"]
         if is_writer:
             write_atomically(self._path, _encoded(self.lines))
 

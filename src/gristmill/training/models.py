@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 from gristmill.errors import ConfigError, InputError, TokenizerError
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
-from gristmill.training.settings import Objective
+from gristmill.training.settings import ObjectiveName
 
 LARGEST_ROBERTA_PAD = 64
 """RoBERTa counts its positions from the padding id on: with a large one, most would never be used."""
@@ -32,7 +32,7 @@ SIZES = {
 }
 
 
-class Frame(NamedTuple):
+class Needs(NamedTuple):
     """What a dataset asks of a model."""
 
     window_length: int
@@ -43,21 +43,21 @@ def learning_rate_of(name: str) -> float:
     return SIZES[name].learning_rate if name in SIZES else TRAINED_LEARNING_RATE
 
 
-def make_model(name: str, objective: Objective, frame: Frame) -> PreTrainedModel:
+def make_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrainedModel:
     """The same weights for the same state of torch's generator."""
     if name not in SIZES:
-        return _trained_model(name, objective, frame)
-    config = _causal_config(SIZES[name], frame) if objective == "causal" else _masked_config(SIZES[name], frame)
+        return _trained_model(name, objective, needs)
+    config = _causal_config(SIZES[name], needs) if objective == "causal" else _masked_config(SIZES[name], needs)
     auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     model: PreTrainedModel = auto.from_config(config, attn_implementation="sdpa")
     return model
 
 
-def _causal_config(size: Size, frame: Frame) -> transformers.PretrainedConfig:
-    definition = frame.definition
+def _causal_config(size: Size, needs: Needs) -> transformers.PretrainedConfig:
+    definition = needs.definition
     return transformers.GPT2Config(
         vocab_size=definition.vocab_size,
-        n_positions=frame.window_length,
+        n_positions=needs.window_length,
         n_embd=size.width,
         n_layer=size.layers,
         n_head=size.heads,
@@ -67,39 +67,41 @@ def _causal_config(size: Size, frame: Frame) -> transformers.PretrainedConfig:
     )
 
 
-def _masked_config(size: Size, frame: Frame) -> transformers.PretrainedConfig:
+def _masked_config(size: Size, needs: Needs) -> transformers.PretrainedConfig:
     """RoBERTa's; BERT's, which differs in how it counts positions, where the padding id is large or missing."""
-    pad_id = frame.definition.pad_id
+    pad_id = needs.definition.pad_id
     is_roberta = pad_id is not None and pad_id <= LARGEST_ROBERTA_PAD
     kind = transformers.RobertaConfig if is_roberta else transformers.BertConfig
     return kind(
-        vocab_size=frame.definition.vocab_size,
-        max_position_embeddings=frame.window_length + (pad_id + 1 if is_roberta and pad_id is not None else 0),
+        vocab_size=needs.definition.vocab_size,
+        max_position_embeddings=needs.window_length + (pad_id + 1 if is_roberta and pad_id is not None else 0),
         hidden_size=size.width,
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
         intermediate_size=4 * size.width,
         type_vocab_size=1,
         layer_norm_eps=1e-5,
-        bos_token_id=next(iter(frame.definition.template.prefix), None),
-        eos_token_id=next(iter(frame.definition.template.suffix), None),
+        bos_token_id=next(iter(needs.definition.template.prefix), None),
+        eos_token_id=next(iter(needs.definition.template.suffix), None),
         pad_token_id=pad_id,
     )
 
 
-def _trained_model(name: str, objective: Objective, frame: Frame) -> PreTrainedModel:
+def _trained_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrainedModel:
     place = os.path.expanduser(name)
     if not os.path.isdir(place) and (os.path.exists(place) or name.count("/") != 1 or name.startswith((".", "~", "/"))):
         sizes = ", ".join(SIZES)
         raise ConfigError(f"there is no model {name!r}: name {sizes}, a folder, or a Hub id like 'org/name'.")
-    _require_same_tokenizer(name, place, frame.definition)
+    _require_same_tokenizer(name, place, needs.definition)
     where = place if os.path.isdir(place) else name
     auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     try:
         config = AutoConfig.from_pretrained(where)
-        _require_room(name, config, frame)
+        _require_room(name, config, needs)
         model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a folder may hold anything, and each part has errors of its own
         first = str(error).strip().partition("\n")[0].rstrip(".")
         raise InputError(f"cannot load the model {name!r} for {objective}: {first}.") from None
     return model
@@ -124,18 +126,18 @@ def _require_same_tokenizer(name: str, place: str, ours: Definition) -> None:
         )
 
 
-def _require_room(name: str, config: Any, frame: Frame) -> None:
+def _require_room(name: str, config: Any, needs: Needs) -> None:
     length = getattr(config, "max_position_embeddings", None)
     if getattr(config, "model_type", None) in {"roberta", "xlm-roberta", "camembert"} and length is not None:
         length -= (config.pad_token_id or 0) + 1
-    if length is not None and length < frame.window_length:
+    if length is not None and length < needs.window_length:
         raise ConfigError(
-            f"the model {name!r} takes {length} ids, and the dataset's windows have {frame.window_length}. "
+            f"the model {name!r} takes {length} ids, and the dataset's windows have {needs.window_length}. "
             f"Build it with --window {length}."
         )
-    if config.vocab_size < frame.definition.vocab_size:
+    if config.vocab_size < needs.definition.vocab_size:
         raise ConfigError(
-            f"the model {name!r} knows {config.vocab_size:,} ids, and the dataset has {frame.definition.vocab_size:,}."
+            f"the model {name!r} knows {config.vocab_size:,} ids, and the dataset has {needs.definition.vocab_size:,}."
         )
 
 

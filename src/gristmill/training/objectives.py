@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-IGNORED = -100
+from gristmill.feeding.frame import IGNORED_LABEL
+
 PLACES_STEP = 16
 """Places are filled up to a multiple of a 16th of all tokens in the batch."""
 CPU_LOGITS_BYTES = 256 << 20
@@ -29,13 +30,13 @@ class Places(NamedTuple):
 
 def all_places(labels: Tensor) -> Places:
     """A causal model tells each token one place before it."""
-    return Places(None, nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED).reshape(-1))
+    return Places(None, nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).reshape(-1))
 
 
 def some_places(labels: Tensor, *, is_causal: bool) -> Places:
     """Only where a token is to be told, filled up with others; no place comes twice."""
     tokens = all_places(labels).tokens if is_causal else labels.reshape(-1)
-    is_wanted = tokens != IGNORED
+    is_wanted = tokens != IGNORED_LABEL
     found, others = is_wanted.nonzero().squeeze(1), (~is_wanted).nonzero().squeeze(1)
     unit = max(1, tokens.numel() // PLACES_STEP)
     missing = -len(found) % unit if len(found) else unit
@@ -47,6 +48,18 @@ class Objective(nn.Module):
     def __init__(self, model: nn.Module, *, is_causal: bool, logits_bytes: int = CPU_LOGITS_BYTES) -> None:
         super().__init__()
         self.model, self.is_causal, self.logits_bytes = model, is_causal, logits_bytes
+        self._is_head_all = True
+
+    def check_head(self) -> None:
+        """Some models do more to their words than the head does (scale them, say): those give words at all places."""
+        ids = torch.arange(8).unsqueeze(0)
+        was_training = self.training
+        self.eval()
+        with torch.no_grad():
+            ours = self._words(self._hidden(ids, None, None))
+            theirs: Tensor = self.model(input_ids=ids).logits.flatten(0, 1)
+        self.train(was_training)
+        self._is_head_all = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
     def compile_loss(self) -> None:
         """Words and their loss in one go, through the memory once: worth its seconds on a GPU, whatever the model."""
@@ -63,7 +76,7 @@ class Objective(nn.Module):
         else:
             sums = [checkpoint(self._loss_sum, *part, use_reentrant=False) for part in parts]
             total = torch.stack(sums).sum()
-        return total / (tokens != IGNORED).sum().clamp(min=1)
+        return total / (tokens != IGNORED_LABEL).sum().clamp(min=1)
 
     def tell(self, input_ids: Tensor, places: Places, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """For each place, the loss of its token, and whether it would have been the model's choice."""
@@ -71,7 +84,7 @@ class Objective(nn.Module):
         losses, hits = [], []
         for some, tokens in self._in_parts(hidden, places.tokens):
             words = self._words(some).float()
-            losses.append(nn.functional.cross_entropy(words, tokens, ignore_index=IGNORED, reduction="none"))
+            losses.append(nn.functional.cross_entropy(words, tokens, ignore_index=IGNORED_LABEL, reduction="none"))
             hits.append(words.argmax(-1) == tokens)
         return torch.cat(losses), torch.cat(hits)
 
@@ -86,7 +99,8 @@ class Objective(nn.Module):
     @property
     def _head(self) -> nn.Module | None:
         """From hidden states to words; None: of this class nobody knows, so the model gives words at all places."""
-        return next((getattr(self.model, name) for name in HEADS if hasattr(self.model, name)), None)
+        names = HEADS if self._is_head_all else ()
+        return next((getattr(self.model, name) for name in names if hasattr(self.model, name)), None)
 
     def _words(self, states: Tensor) -> Tensor:
         words: Tensor = states if self._head is None else self._head(states)
@@ -94,7 +108,7 @@ class Objective(nn.Module):
 
     def _loss_sum(self, states: Tensor, tokens: Tensor) -> Tensor:
         words = self._words(states).float()
-        return nn.functional.cross_entropy(words, tokens, ignore_index=IGNORED, reduction="sum")
+        return nn.functional.cross_entropy(words, tokens, ignore_index=IGNORED_LABEL, reduction="sum")
 
     def _in_parts(self, states: Tensor, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
         config: Any = self.model.config

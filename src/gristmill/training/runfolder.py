@@ -3,7 +3,7 @@
 RUN/run.json          what is trained on what, with which versions; written first
 RUN/metrics.jsonl     a line per measurement
 RUN/curves.svg, .html the same as pictures, drawn again at every evaluation
-RUN/checkpoints/      the last two places to go on from
+RUN/checkpoints/      the last two places to go on from, each with the best model until there
 RUN/model/            the best model so far by validation, with its tokenizer
 RUN/tensorboard/      where tensorboard is installed
 RUN/result.json       how it ended; written last: its presence means done
@@ -12,21 +12,24 @@ RUN/result.json       how it ended; written last: its presence means done
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gristmill.errors import ConfigError, DatasetError, OutputError
-from gristmill.layout import write_atomically
+from gristmill.layout import UNFINISHED, write_atomically
 from gristmill.training.settings import TrainConfig
 
 RUN, RESULT = "run.json", "result.json"
 CURVES_SVG, CURVES_HTML = "curves.svg", "curves.html"
 MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-LAST_IN_CHECKPOINT = "trainer_state.json"
-"""Written after all else: a checkpoint without it was cut off."""
+WHOLE = "whole"
+"""In a checkpoint, written after all else: without it, it was cut off."""
+BEST = "best"
+"""In a checkpoint: the best model so far. A later one may be in its place when the run goes on from here."""
 OF_NO_ACCOUNT = ("save_every", "workers", "device", "compile")
 """Settings that change how a run goes, not what comes of it."""
 
@@ -46,26 +49,52 @@ class RunFolder:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.expanduser(folder))
 
-    def claim(self, facts: RunFacts, *, resume: bool) -> Path | None:
-        """Makes it this training's -> the checkpoint to go on from, if there is one."""
-        try:
-            if resume and (self.path / RUN).is_file():
-                self._require_same(facts)
-                return self.last_checkpoint()
-            if resume:
-                raise ConfigError(f"there is no training to go on with in {str(self.path)!r}. Leave out --resume.")
-            self._require_empty()
-            self.path.mkdir(parents=True, exist_ok=True)
+    @property
+    def model(self) -> Path:
+        return self.path / MODEL
+
+    def look(self, facts: RunFacts, *, resume: bool) -> Path | None:
+        """Refuses what is another's -> the checkpoint to go on from, if there is one. Nothing is written yet."""
+        if not resume:
+            self._require_free()
+            return None
+        if not (self.path / RUN).is_file():
+            raise ConfigError(f"there is no training to go on with in {str(self.path)!r}. Leave out --resume.")
+        self._require_same(facts)
+        return self.last_checkpoint()
+
+    def begin(self, facts: RunFacts, checkpoint: Path | None) -> None:
+        """Makes it this training's, or puts it back to where the checkpoint is."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if checkpoint is None:
+            self.drop_checkpoints()
             write_atomically(self.path / RUN, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
-        except OSError as error:
-            raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
-        return None
+        elif (checkpoint / BEST).is_dir():
+            self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
+
+    def keep_model(self, write: Callable[[Path], None]) -> None:
+        """In the place of the one before, once it is whole."""
+        beside = self.path / (MODEL + UNFINISHED)
+        shutil.rmtree(beside, ignore_errors=True)
+        write(beside)
+        shutil.rmtree(self.model, ignore_errors=True)
+        os.rename(beside, self.model)
+
+    def seal(self, checkpoint: Path) -> None:
+        """All of it is written."""
+        shutil.rmtree(checkpoint / BEST, ignore_errors=True)
+        if self.model.is_dir():
+            _link_all(self.model, checkpoint / BEST)
+        write_atomically(checkpoint / WHOLE, b"")
 
     def facts(self) -> RunFacts:
         try:
             return msgspec.json.decode((self.path / RUN).read_bytes(), type=RunFacts)
         except msgspec.MsgspecError as error:
             raise DatasetError(f"{str(self.path / RUN)!r} is damaged: {error}. Train into a new folder.") from None
+
+    def can_go_on(self) -> bool:
+        return self.is_done() or self.last_checkpoint() is not None
 
     def is_done(self) -> bool:
         return (self.path / RESULT).is_file()
@@ -74,22 +103,27 @@ class RunFolder:
         """One that was written to its end."""
         folder = self.path / CHECKPOINTS
         found = {path: CHECKPOINT.fullmatch(path.name) for path in folder.iterdir()} if folder.is_dir() else {}
-        whole = {path: int(name[1]) for path, name in found.items() if name and (path / LAST_IN_CHECKPOINT).is_file()}
+        whole = {path: int(name[1]) for path, name in found.items() if name and (path / WHOLE).is_file()}
         return max(whole, key=whole.__getitem__, default=None)
 
     def drop_checkpoints(self) -> None:
         """Once the training is done there is nothing to go on with."""
         shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
-    def _require_empty(self) -> None:
+    def _require_free(self) -> None:
         if not self.path.exists():
             return
         if not self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a file. Name a new folder with --out.")
+        if self.is_done():
+            raise OutputError(f"{str(self.path)!r} holds a finished training. Name a new folder with --out.")
         if (self.path / RUN).is_file():
-            said = "holds a finished training" if self.is_done() else "holds a training that was stopped"
-            way = "Name a new folder with --out." if self.is_done() else "Go on with it by --resume, or name a new one."
-            raise OutputError(f"{str(self.path)!r} {said}. {way}")
+            if self.last_checkpoint() is not None:
+                raise OutputError(
+                    f"{str(self.path)!r} holds a training that was stopped. Go on with it by --resume, or name a new "
+                    "folder with --out."
+                )
+            return  # it never got anywhere
         if any(self.path.iterdir()):
             raise OutputError(f"{str(self.path)!r} is not empty and holds no training. Name a new folder with --out.")
 
@@ -108,3 +142,13 @@ class RunFolder:
                     f"{str(self.path)!r} was begun with {option} {then}, got {now}. Go on with the same settings, or "
                     "train into a new folder."
                 )
+
+
+def _link_all(source: Path, target: Path) -> None:
+    """The same files under another name, at no cost; where that cannot be, copies."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in source.iterdir():
+        try:
+            os.link(path, target / path.name)
+        except OSError:
+            shutil.copyfile(path, target / path.name)

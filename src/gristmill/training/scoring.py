@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gristmill.training.objectives import IGNORED, Objective, Places
+from gristmill.feeding.frame import IGNORED_LABEL
+from gristmill.training.objectives import Objective, Places
 
 Batch = dict[str, torch.Tensor]
 Floats = npt.NDArray[np.float64]
@@ -64,7 +65,7 @@ def _by_window(objective: Objective, batch: Batch, device: torch.device, lengths
     there = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
     at, tokens = there["at"], there["tokens"]
     losses, hits = objective.tell(there["input_ids"], Places(at, tokens), there.get("attention_mask"))
-    is_told = tokens != IGNORED
+    is_told = tokens != IGNORED_LABEL
     sizes = torch.zeros_like(losses) if lengths is None else lengths[tokens.clamp(min=0)] * is_told
     measured = torch.stack([one.double() for one in (losses, is_told, hits & is_told, sizes)], dim=1)
     windows, width = there["input_ids"].shape

@@ -5,18 +5,21 @@ from typing import Literal
 import msgspec
 
 from gristmill.errors import ConfigError
+from gristmill.records import VariantKind
 from gristmill.validating import at_least, between, check_types
 
-Objective = Literal["mlm", "causal"]
+ObjectiveName = Literal["mlm", "causal"]
 Device = Literal["auto", "cpu", "cuda"]
 
 DEFAULT_EPOCHS = 200
+LEFT_OUT = (VariantKind.NOISE,)
+"""Variants that are not trained on: they are for models that read one text and write another."""
 MOST_SEEDS = 1 << 32
 MOST_STEPS = 1 << 40
 
 
 class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
-    objective: Objective | None = None
+    objective: ObjectiveName | None = None
     """`mlm`: tell what masked tokens were; `causal`: tell the next one. None: mlm if the tokenizer has a mask token."""
     model: str = "tiny"
     """`tiny`, `small` or `base` (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or Hub id: trained ones."""
@@ -44,7 +47,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     """Processes that read windows ahead; 0: the training itself reads."""
     compile: bool | None = None
-    """torch.compile; None: for `base` on a GPU, where it pays."""
+    """torch.compile on a GPU: the whole model, or nothing. None: all of `base`, where it pays; of others the loss."""
 
     def __post_init__(self) -> None:
         check_types(self, "")
@@ -66,3 +69,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     def is_compiled(self) -> bool:
         """On a GPU."""
         return self.model == "base" if self.compile is None else self.compile
+
+    @property
+    def compiles_loss(self) -> bool:
+        return self.compile is None and not self.is_compiled

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -9,8 +10,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    def __init__(self) -> None:
-        self.is_wanted = False
+    def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._tell, self.is_wanted = tell, False
         self._earlier: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -26,3 +27,4 @@ class Stop:
         if self.is_wanted:
             raise KeyboardInterrupt
         self.is_wanted = True
+        self._tell("stopping after this step; once more to stop at once")

@@ -14,13 +14,14 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
-from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from gristmill.training.budget import Budget
 from gristmill.training.faults import not_a_number
 from gristmill.training.objectives import Objective
 from gristmill.training.runfolder import CHECKPOINTS
 from gristmill.training.settings import TrainConfig
+from gristmill.training.together import Together
 
 WARMUP_SHARE = 0.05
 LAST_RATE_SHARE = 0.1
@@ -32,12 +33,12 @@ LOSSES = "losses.pt"
 """In a checkpoint: what train's next line is the mean of."""
 
 
-def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out: Path, device: torch.device) -> Any:
-    on_gpu = device.type == "cuda"
+def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out: Path, together: Together) -> Any:
+    on_gpu = together.device.type == "cuda"
     return TrainingArguments(
         output_dir=str(out / CHECKPOINTS),
         max_steps=budget.steps,
-        per_device_train_batch_size=config.batch_size,
+        per_device_train_batch_size=config.batch_size // together.world_size,
         learning_rate=learning_rate,
         lr_scheduler_type="cosine_with_min_lr",
         lr_scheduler_kwargs={"min_lr_rate": LAST_RATE_SHARE},
@@ -58,6 +59,9 @@ def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out
         logging_nan_inf_filter=False,
         disable_tqdm=True,
         report_to=[],
+        log_level="error",
+        log_level_replica="error",
+        ddp_find_unused_parameters=False,
     )
 
 
@@ -70,17 +74,17 @@ class WindowTrainer(Trainer):
         batches: Callable[[int], DataLoader[Any]],
         on_loss: Callable[[int, float, float], None],
         on_evaluation: Callable[[int], bool],
+        on_save: Callable[[Path], None],
         callback: TrainerCallback,
     ) -> None:
-        """`batches`: from a step on; `on_evaluation` says whether to stop."""
-        set_verbosity_error()  # type: ignore[no-untyped-call]
-        disable_progress_bar()  # type: ignore[no-untyped-call]
+        """`batches`: from a step on; `on_evaluation` says whether to stop; `on_save` has the last word."""
         # Several GPUs are used by several processes (torchrun), never by one.
         arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
         super().__init__(model=objective, args=arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)
         self._losses = _Losses()
-        self._objective, self._batches, self._on_loss, self._on_evaluation = objective, batches, on_loss, on_evaluation
+        self._objective, self._batches = objective, batches
+        self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         return _Steps(self._batches(self._first_step), self.args.max_steps)  # type: ignore[return-value]
@@ -115,10 +119,15 @@ class WindowTrainer(Trainer):
             raise not_a_number(self.state.global_step, logs["learning_rate"])
         self._on_loss(self.state.global_step, mean, logs["learning_rate"])
 
-    def _save(self, output_dir: str | None = None, *_: Any, **__: Any) -> None:
+    def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
+        super()._save_checkpoint(*arguments, **named)
+        if self.args.should_save:
+            self._on_save(Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+
+    def _save(self, output_dir: str = "", *_: Any, **__: Any) -> None:  # type: ignore[override] # always given
         ours: Any = self._objective.model
         ours.save_pretrained(output_dir)
-        torch.save(self._losses.state(), Path(output_dir or "") / LOSSES)
+        torch.save(self._losses.state(), Path(output_dir) / LOSSES)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         ours: Any = self._objective.model

@@ -10,6 +10,7 @@ from gristmill.dataset import Dataset
 from gristmill.grouping.leakage import Flags
 from gristmill.manifest import BUILD
 from gristmill.records import Split
+from gristmill.training.settings import LEFT_OUT
 
 
 class TrainText:
@@ -33,6 +34,7 @@ class TrainText:
 
     def _counted(self) -> Iterator[ShownWindow]:
         for window in windows_of(self._dataset, Split.TRAIN, self._advance):
-            self.num_windows += window.num_ids > 0
-            self.num_ids += window.num_ids
+            if window.text.variant not in LEFT_OUT:  # nor are they trained on
+                self.num_windows += window.num_ids > 0
+                self.num_ids += window.num_ids
             yield window

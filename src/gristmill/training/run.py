@@ -1,0 +1,170 @@
+"""One run: a model, what it learns from, what is measured on the way, and how it ends."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import set_seed
+from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+
+from gristmill.dataset import Dataset
+from gristmill.errors import DatasetError
+from gristmill.records import Split
+from gristmill.training.budget import Budget
+from gristmill.training.describing import shown_facts
+from gristmill.training.feeds import Feeds, Scored
+from gristmill.training.metrics import Metric, Metrics
+from gristmill.training.models import SIZES, Needs, learning_rate_of, make_model, save_model
+from gristmill.training.objectives import Objective, logits_bytes_on
+from gristmill.training.result import FrozenScores, Result, device_text, write_result
+from gristmill.training.runfolder import RunFolder
+from gristmill.training.scoring import Batch, Score, score
+from gristmill.training.settings import TrainConfig
+from gristmill.training.stopping import Stop
+from gristmill.training.together import Together
+from gristmill.training.trainer import Rhythm, WindowTrainer, arguments_for, step_of
+from gristmill.training.watching import Tell, Watch
+
+SECONDS_BETWEEN_SAVES = 60
+
+
+class Run:
+    def __init__(
+        self,
+        dataset: Dataset,
+        config: TrainConfig,
+        together: Together,
+        place: RunFolder,
+        frozen: Sequence[Scored],
+        *,
+        keep_model: bool,
+    ) -> None:
+        """Whatever cannot be trained is refused here, before anything is written."""
+        # Ours are the only lines.
+        set_verbosity_error()  # type: ignore[no-untyped-call]
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        self._dataset, self._config, self._together, self._place = dataset, config, together, place
+        self._keeps_model = keep_model
+        device = together.device
+        self._feeds = Feeds(dataset, config, is_fixed_width=device.type == "cuda")
+        self._frozen = self._feeds.frozen(frozen) if frozen else None
+        self._frozen_scores: FrozenScores | None = None
+        self._budget = Budget.of(config, self._feeds.num_windows, self._feeds.num_ids, together.world_size)
+        self._definition = dataset.tokenizer.definition
+        set_seed(config.seed)
+        needs = Needs(int(dataset.manifest.settings["window"]["length"]), self._definition)
+        self._model = make_model(config.model, config.objective or "mlm", needs)
+        self._objective = Objective(
+            self._model, is_causal=config.objective == "causal", logits_bytes=logits_bytes_on(device)
+        )
+        if config.model not in SIZES:
+            self._objective.check_head()
+        self._objective.to(device)
+        if device.type == "cuda" and config.compiles_loss:
+            self._objective.compile_loss()
+        self._saved_at = time.perf_counter()
+
+    def learn(self, checkpoint: Path | None, tell: Tell, stop: Stop) -> None:
+        """Up to the last step, or as far as it gets."""
+        first = None if checkpoint is None else step_of(checkpoint)
+        is_writer = self._together.is_first
+        self._metrics = Metrics(self._place.path, up_to_step=first, is_writer=is_writer)
+        facts = shown_facts(self._dataset, self._config, self._budget, self._model, self._together.device)
+        tell("\n".join(f"{name:<8} {text}" for name, text in facts))
+        self._watch = Watch(self._place.path, self._metrics, self._budget, facts, tell, is_writer=is_writer)
+        rate = self._config.learning_rate or learning_rate_of(self._config.model)
+        trainer = WindowTrainer(
+            self._objective,
+            arguments_for(self._config, self._budget, rate, self._place.path, self._together),
+            batches=lambda step: self._feeds.batches(self._budget, step),
+            on_loss=self._learnt,
+            on_evaluation=self._evaluate,
+            on_save=self._place.seal,
+            callback=Rhythm(self._budget, self._is_time_to_save, lambda: self._together.any(stop.is_wanted)),
+        )
+        if first is None:
+            self._evaluate(0)
+        self._watch.start(first or 0)
+        self._last_step = first if first is not None and self._is_enough() else trainer.run(checkpoint)
+
+    def finish(self) -> Result:
+        """The best model by validation says once what it makes of test."""
+        best = self._metrics.best
+        assert best is not None
+        if self._frozen is not None and self._frozen_scores is None:
+            # Stopped between the last evaluation and the result.
+            self._frozen_scores = FrozenScores.of(self._score(self._frozen))
+        self._together.wait()
+        test = self._test(best) if self._keeps_model else None
+        result = Result(
+            dataset=str(self._dataset.folder),
+            model=self._config.model,
+            objective=self._config.objective or "mlm",
+            seed=self._config.seed,
+            parameters=self._model.num_parameters(),
+            device=device_text(self._together.device),
+            steps=self._last_step,
+            epochs=self._budget.epoch_at(self._last_step),
+            tokens=self._metrics.of("train")[-1].tokens,
+            seconds=self._watch.seconds,
+            tokens_per_second=self._metrics.tokens_per_second,
+            last=self._metrics.of("validation")[-1],
+            best=best,
+            test=test,
+            stopped_early=self._last_step < self._budget.steps,
+            frozen=self._frozen_scores,
+        )
+        self._watch.draw(is_running=False)
+        self._watch.close()
+        if self._together.is_first:
+            write_result(result, self._place.path)
+            self._place.drop_checkpoints()
+        return result
+
+    def _learnt(self, step: int, loss: float, learning_rate: float) -> None:
+        self._watch.learnt(step, self._together.mean(loss), learning_rate)
+
+    def _evaluate(self, step: int) -> bool:
+        """-> whether it is time to stop, as nothing gets better."""
+        found = self._score(self._feeds.held_out(Split.VALIDATION))
+        if not found.tokens.any():
+            raise DatasetError(
+                f"no token of validation in {str(self._dataset.folder)!r} would be scored: it has too few. "
+                "Build it from more files, or with a larger share: --split 80/15/5."
+            )
+        lines = [self._watch.measured(step, "validation", found)]
+        if self._frozen is not None:
+            frozen = self._score(self._frozen)
+            self._frozen_scores = FrozenScores.of(frozen)
+            lines.append(self._watch.measured(step, "frozen", frozen))
+        self._watch.evaluated(step, lines)
+        if self._keeps_model and self._together.is_first and self._metrics.best is lines[0]:
+            self._place.keep_model(lambda folder: save_model(self._model, self._definition, folder))
+        self._watch.go_on(step)
+        return self._is_enough()
+
+    def _is_enough(self) -> bool:
+        patience = self._config.early_stop
+        is_enough = patience is not None and self._metrics.evaluations_since_best >= patience
+        return self._together.of_first(is_enough)
+
+    def _test(self, best: Metric) -> Metric | None:
+        kept = type(self._model).from_pretrained(self._place.model)
+        self._model.load_state_dict(kept.state_dict())
+        found = self._score(self._feeds.held_out(Split.TEST))
+        if not found.tokens.any():
+            return None
+        told = self._watch.measured(best.step, "test", found)
+        self._metrics.add(told)
+        return told
+
+    def _score(self, batches: Sequence[Batch]) -> Score:
+        return score(self._objective, batches, self._together.device, self._feeds.bytes_by_id)
+
+    def _is_time_to_save(self, step: int, is_evaluated: bool) -> bool:
+        if self._config.save_every is not None:
+            return step % self._config.save_every == 0
+        is_time = is_evaluated and time.perf_counter() - self._saved_at >= SECONDS_BETWEEN_SAVES
+        is_time = self._together.of_first(is_time) if is_evaluated else False
+        self._saved_at = time.perf_counter() if is_time else self._saved_at
+        return is_time
