@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from builds import refusal, run
-from gristmill import Config, ConfigError, OutputError, TrainConfig, WindowConfig, build
+from gristmill import Config, ConfigError, OutputError, Progress, TrainConfig, WindowConfig, build, open_dataset
 from gristmill.comparing.compare import compare
+from gristmill.comparing.freezing import freeze
 from gristmill.config import TokenizerConfig
-from gristmill.sections import SplitConfig
+from gristmill.sections import SplitConfig, VariantsConfig
 from tokenizers_made_here import roberta_like
 
 SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000)
@@ -141,3 +142,20 @@ def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
     code, line = refusal(run("compare", clean, shuffled, "--out", out))
     assert (code, "--test DATASET" in line) == (2, True)
     assert not out.exists()
+
+
+def test_rows_that_are_not_trained_on_do_not_count(datasets, tmp_path):
+    config = Config(
+        sources=[str(datasets / "clean-code")],
+        out=str(tmp_path / "noisy"),
+        tokenizer=TokenizerConfig(name=str(datasets / "tokenizer.json")),
+        window=WindowConfig(length=48, overlap=16),
+        variants=VariantsConfig(rates={"noise": 1.0}),
+    )
+    build(config)
+    noisy = open_dataset(tmp_path / "noisy")
+    frozen = freeze([noisy], open_dataset(datasets / "test"), Progress(), min_tokens=1)
+    trained_on = [row["input_ids"] for row in noisy["train"] if row["variant"] != "noise"]
+    assert len(trained_on) < len(noisy["train"])
+    (facts,) = frozen.facts.against
+    assert (facts.windows, facts.ids) == (len(trained_on), sum(map(len, trained_on)))

@@ -137,6 +137,18 @@ def test_a_state_at_the_end_of_an_epoch_has_nothing_left(dataset):
     assert len(list(resumed)) == len(resumed)
 
 
+def test_a_state_between_two_epochs_is_at_the_beginning_of_the_second(dataset):
+    windows = dataset.torch("train", seed=4)
+    loader = windows.loader(16, rows_of)
+    list(loader)
+    loader.set_epoch(1)
+    state = loader.state_dict()
+    again = windows.loader(16, rows_of)
+    again.load_state_dict(state)
+    assert list(again) == list(loader)
+    assert len(list(again)) == len(loader)
+
+
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("streaming", [False, True])
 def test_loading_takes_nothing_from_the_global_generator(dataset, num_workers, streaming):
