@@ -16,6 +16,7 @@ LAYERS = {
     "errors": 0,
     "records": 0,
     "naming": 0,
+    "loading": 0,
     "validating": 1,
     "sections": 2,
     "config": 3,
@@ -109,6 +110,7 @@ def test_importing_loads_nothing_heavy(module):
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
     heavy = {
+        "msgspec",
         "numpy",
         "gigatoken",
         "tokenizers",

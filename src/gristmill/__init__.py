@@ -8,69 +8,111 @@
 Importing this loads nothing heavy: the function that needs it does.
 """
 
-import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
-
-from gristmill.config import Config
-from gristmill.errors import (
-    ConfigError,
-    DatasetError,
-    GristmillError,
-    InputError,
-    MissingExtraError,
-    OutputError,
-    TokenizerError,
-    TrainingError,
-)
-from gristmill.manifest import Manifest
-from gristmill.progress import Progress
-from gristmill.sections import (
-    DuplicatesConfig,
-    LicensesConfig,
-    OutputConfig,
-    RewriteConfig,
-    RulesConfig,
-    RunConfig,
-    SamplingConfig,
-    ScanConfig,
-    SecretsConfig,
-    SplitConfig,
-    TablesConfig,
-    TokenizerConfig,
-    VariantsConfig,
-    WindowConfig,
-)
-from gristmill.training.settings import TrainConfig
+import importlib
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
     from gristmill.checking.result import Report
     from gristmill.comparing.result import Comparison
+    from gristmill.config import Config
     from gristmill.dataset import Dataset
+    from gristmill.errors import (
+        ConfigError,
+        DatasetError,
+        GristmillError,
+        InputError,
+        MissingExtraError,
+        OutputError,
+        TokenizerError,
+        TrainingError,
+    )
     from gristmill.explaining import Explanation
+    from gristmill.manifest import Manifest
     from gristmill.planning.budget import Wanted
     from gristmill.planning.result import Plan
+    from gristmill.progress import Progress
+    from gristmill.sections import (
+        DuplicatesConfig,
+        LicensesConfig,
+        OutputConfig,
+        RewriteConfig,
+        RulesConfig,
+        RunConfig,
+        SamplingConfig,
+        ScanConfig,
+        SecretsConfig,
+        SplitConfig,
+        TablesConfig,
+        TokenizerConfig,
+        VariantsConfig,
+        WindowConfig,
+    )
     from gristmill.tokenizing.tokenizer import Tokenizer
     from gristmill.training.result import Result
+    from gristmill.training.settings import TrainConfig
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "config": ("Config",),
+    "errors": (
+        "ConfigError",
+        "DatasetError",
+        "GristmillError",
+        "InputError",
+        "MissingExtraError",
+        "OutputError",
+        "TokenizerError",
+        "TrainingError",
+    ),
+    "manifest": ("Manifest",),
+    "progress": ("Progress",),
+    "sections": (
+        "DuplicatesConfig",
+        "LicensesConfig",
+        "OutputConfig",
+        "RewriteConfig",
+        "RulesConfig",
+        "RunConfig",
+        "SamplingConfig",
+        "ScanConfig",
+        "SecretsConfig",
+        "SplitConfig",
+        "TablesConfig",
+        "TokenizerConfig",
+        "VariantsConfig",
+        "WindowConfig",
+    ),
+    "training.settings": ("TrainConfig",),
+}
+"""Where the classes live. They are imported when they are asked for."""
 
-def build(config: Config, progress: Progress | None = None) -> Manifest:
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"gristmill.{module}"), name)
+    raise AttributeError(f"module 'gristmill' has no attribute {name!r}")
+
+
+def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
     """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
     from gristmill.pipeline import build  # noqa: PLC0415
 
     return build(config, progress)
 
 
-def plan(config: Config, wanted: "Wanted | None" = None, progress: Progress | None = None) -> "Plan":
+def plan(config: "Config", wanted: "Wanted | None" = None, progress: "Progress | None" = None) -> "Plan":
     """What would a build of this give, and cost? Nothing is built."""
     from gristmill.planning.plan import plan  # noqa: PLC0415
 
     return plan(config, wanted, progress)
 
 
-def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
+def open_dataset(folder: "str | os.PathLike[str]") -> "Dataset":
     """A finished dataset: iterate `dataset["train"]`, take its `len`, or a row by number."""
     from gristmill.dataset import open_dataset  # noqa: PLC0415
 
@@ -78,10 +120,10 @@ def open_dataset(folder: str | os.PathLike[str]) -> "Dataset":
 
 
 def check(
-    folder: str | os.PathLike[str],
-    sources: Sequence[str] = (),
+    folder: "str | os.PathLike[str]",
+    sources: "Sequence[str]" = (),
     *,
-    progress: Progress | None = None,
+    progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
 ) -> "Report":
     """Is this dataset what it says it is? From its files alone, or compared with its sources too."""
@@ -91,12 +133,12 @@ def check(
 
 
 def train(
-    folder: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    config: TrainConfig | None = None,
+    folder: "str | os.PathLike[str]",
+    out: "str | os.PathLike[str]",
+    config: "TrainConfig | None" = None,
     *,
     resume: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: "Callable[[str], None]" = lambda _: None,
 ) -> "Result":
     """Train a model on a dataset; `out` gets the best one, its curves and every measurement. `tell=print` shows it."""
     from gristmill.feeding.extra import require_training  # noqa: PLC0415
@@ -108,16 +150,16 @@ def train(
 
 
 def compare(
-    folders: Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
-    config: TrainConfig | None = None,
+    folders: "Sequence[str | os.PathLike[str]]",
+    out: "str | os.PathLike[str]",
+    config: "TrainConfig | None" = None,
     *,
     seeds: int = 3,
-    test: str | os.PathLike[str] | None = None,
+    test: "str | os.PathLike[str] | None" = None,
     budget: Literal["tokens", "epochs"] = "tokens",
     resume: bool = False,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: "Progress | None" = None,
+    tell: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
     """Train the same model on each dataset and score all on one test set that is clean against every one of them."""
     from gristmill.feeding.extra import require_training  # noqa: PLC0415
@@ -138,7 +180,7 @@ def compare(
     )
 
 
-def explain(folder: str | os.PathLike[str], path: str) -> "Explanation":
+def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
     """Why a file is in a dataset, out of it, or in its split; `path` may end with `:LINE`."""
     from gristmill.explaining import explain_file  # noqa: PLC0415
 

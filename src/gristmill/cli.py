@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import gristmill
-from gristmill.commands.parsing import Parser, nearest, signals_held
 from gristmill.errors import ConfigError, GristmillError, OutputError
+from gristmill.loading import signals_held
 from gristmill.naming import printable
 
 INTERRUPTED = 130
@@ -49,6 +49,8 @@ def command(name: str) -> Callable[[Sequence[str]], int]:
 def _top(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         return command(arguments[0])(arguments[1:])
+    with signals_held("gristmill.commands.parsing"):
+        from gristmill.commands.parsing import Parser, nearest  # noqa: PLC0415 - what every command needs, and they first
     parser = Parser(
         prog="gristmill",
         usage="gristmill COMMAND ...",

@@ -5,8 +5,9 @@ import textwrap
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import add_output_options, parse_intermixed, parser_for, signals_held, worker_count
+from gristmill.commands.parsing import add_output_options, parse_intermixed, parser_for, worker_count
 from gristmill.errors import ConfigError
+from gristmill.loading import signals_held
 from gristmill.naming import printable, shell_word
 
 

@@ -4,8 +4,9 @@ import importlib
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import parse_settings, parser_for, print_summary, signals_held
+from gristmill.commands.parsing import parse_settings, parser_for, print_summary
 from gristmill.configuring import load_config
+from gristmill.loading import signals_held
 
 
 def build(arguments: Sequence[str]) -> int:

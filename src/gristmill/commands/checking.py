@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import add_output_options, parser_for, signals_held, worker_count
+from gristmill.commands.parsing import add_output_options, parser_for, worker_count
 from gristmill.errors import ConfigError
+from gristmill.loading import signals_held
 from gristmill.naming import printable
 
 ANSWER_IS_NO = 1

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from gristmill.commands.parsing import add_output_options, parser_for, signals_held
+from gristmill.commands.parsing import add_output_options, parser_for
 from gristmill.errors import DatasetError
+from gristmill.loading import signals_held
 from gristmill.naming import printable
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import add_output_options, parser_for, signals_held
+from gristmill.commands.parsing import add_output_options, parser_for
 from gristmill.commands.training import add_training_options, config_of, tell_on_stderr
 from gristmill.feeding.extra import require_training
+from gristmill.loading import signals_held
 from gristmill.naming import printable, shell_word
 
 

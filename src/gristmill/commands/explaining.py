@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import add_output_options, parser_for, signals_held
+from gristmill.commands.parsing import add_output_options, parser_for
 from gristmill.errors import ConfigError
+from gristmill.loading import signals_held
 
 LONGEST_ROW_DIGITS = 18
 

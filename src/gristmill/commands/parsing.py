@@ -2,11 +2,8 @@
 
 import argparse
 import difflib
-import importlib
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -149,15 +146,3 @@ def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
         except ValueError:
             raise ConfigError(f"--variants takes KIND or KIND=RATE, like rename=0.5, got {text!r}.") from None
     return rates or None
-
-
-@contextmanager
-def signals_held(module: str) -> Iterator[None]:
-    """Ctrl-C in the middle of loading a C extension would crash the interpreter: it waits until that is done."""
-    held = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
-        importlib.import_module(module)
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)

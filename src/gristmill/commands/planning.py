@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import gristmill
-from gristmill.commands.parsing import parse_settings, parser_for, print_notes, signals_held, whole
+from gristmill.commands.parsing import parse_settings, parser_for, print_notes, whole
 from gristmill.configuring import load_config
+from gristmill.loading import signals_held
 from gristmill.options import build_line
 
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gristmill
-from gristmill.commands.parsing import parse_settings, parser_for, print_summary, signals_held
+from gristmill.commands.parsing import parse_settings, parser_for, print_summary
 from gristmill.configuring import load_config
 from gristmill.errors import ConfigError
+from gristmill.loading import signals_held
 
 if TYPE_CHECKING:
     import argparse

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gristmill.commands.parsing import Parser, add_output_options, parser_for, signals_held, whole
+from gristmill.commands.parsing import Parser, add_output_options, parser_for, whole
 from gristmill.feeding.extra import require_training
+from gristmill.loading import signals_held
 from gristmill.naming import shell_word
 from gristmill.training.settings import TrainConfig
 
