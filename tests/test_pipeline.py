@@ -520,6 +520,8 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
             assert (out / "manifest.json").is_file()
             shutil.rmtree(out)
             continue
+        if process.returncode == 1 and "<frozen site>" in errors:
+            continue  # Python was still starting, on a busy machine: it has its own way to end
         # Before our first line runs, the signal ends the interpreter itself.
         assert process.returncode in {130, -kind}
         codes.append(process.returncode)
