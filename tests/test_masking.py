@@ -14,7 +14,7 @@ from tokenizers_made_here import word_piece
 
 torch = pytest.importorskip("torch")
 
-FRAME = Frame(length=512, num_prefix=1, num_suffix=1, pad_id=1)
+FRAME = Frame(length=512, num_prefix=1, num_suffix=1, pad_id=1, vocab_size=50_265)
 MASK_ID = 50264
 SOURCE = b"def number_of_windows(total_length, overlapping):\n    return overlapping // total_length + 1\n"
 

@@ -34,6 +34,7 @@ from gristmill.training.run import Run
 from gristmill.training.scoring import score
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
+from gristmill.training.trainer import rate_share
 from tokenizers_made_here import roberta_like
 
 CPU = torch.device("cpu")
@@ -130,9 +131,9 @@ def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
         if line.split()[1:2] == ["8"]:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="--resume goes on from here"):
         train(small, tmp_path / "run", config, tell=interrupt)
-    assert "--resume" in told[-1]
+    assert "stopping after this step; once more to stop at once" in told
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-9"]
     train(small, tmp_path / "run", config, resume=True)
     train(small, tmp_path / "whole", config)
@@ -333,6 +334,19 @@ def test_a_budget_becomes_steps(config, steps, epochs):
     assert budget.is_evaluated_at(steps)
 
 
+def test_the_rate_rises_from_the_first_step_and_falls_to_a_tenth():
+    shares = [rate_share(step, warmup=5, steps=100) for step in range(100)]
+    assert shares[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert shares[5:] == sorted(shares[5:], reverse=True)
+    assert shares[-1] == pytest.approx(0.1, abs=0.001)
+
+
+def test_seconds_never_run_back(small, tmp_path):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=2_000, batch_size=16, eval_every=1))
+    seconds = [line.seconds for line in read_metrics(tmp_path / "run")]
+    assert seconds == sorted(seconds)
+
+
 def test_it_is_evaluated_after_each_epoch_or_every_so_many_steps():
     budget = Budget.of(TrainConfig(epochs=20, batch_size=30), 100, 10_000)
     evaluated = [step for step in range(1, budget.steps + 1) if budget.is_evaluated_at(step)]
@@ -348,6 +362,7 @@ def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
     auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     model = auto.from_pretrained(tmp_path / "run/model")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/model")
+    assert tokenizer.model_max_length == 48
     assert tokenizer("def f(): pass")["input_ids"] == [
         0,
         *open_dataset(small).tokenizer.encode(b"def f(): pass").ids.tolist(),
@@ -667,3 +682,76 @@ def test_every_token_has_its_bytes(small):
     tokenizer = open_dataset(small).tokenizer
     text = Path(__file__).read_bytes()
     assert Vocabulary.of(tokenizer).num_bytes[tokenizer.encode(text).ids].sum() == len(text)
+
+
+@pytest.mark.parametrize("part", ["optimizer.pt", "rng_state.pth", "model.safetensors"])
+def test_a_checkpoint_that_lost_a_part_is_passed_over(small, tmp_path, part):
+    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=3, save_every=3)
+
+    def crash(line):
+        if line.split()[1:2] == ["9"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "run", config, tell=crash)
+    (tmp_path / "run/checkpoints/checkpoint-6" / part).unlink()
+    (tmp_path / "run/metrics.jsonl").unlink()
+    told = []
+    train(small, tmp_path / "run", config, resume=True, tell=told.append)
+    assert "going on after step 3" in told
+    steps = [line.step for line in read_metrics(tmp_path / "run") if line.split == "validation"]
+    assert steps == sorted(set(steps))
+    assert steps[:4] == [0, 3, 6, 9]
+
+
+def test_two_trainings_in_one_folder_are_refused(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=2_000, batch_size=16)
+    found = []
+
+    def again(line):
+        if line.split()[1:2] == ["0"]:
+            with pytest.raises(OutputError, match="another training is under way"):
+                train(small, tmp_path / "run", config)
+            found.append(line)
+
+    train(small, tmp_path / "run", config, tell=again)
+    assert found
+
+
+def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
+    """No file of the process may grow past a limit; the signal that comes with it is not taken."""
+    words = command(
+        "train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1"
+    )
+    limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "
+    limit += "sys.argv = ['gristmill', *sys.argv[1:]]; from gristmill.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", limit, *words[3:]], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith("gristmill: cannot ")
+    assert "Traceback" not in done.stderr
+    again = subprocess.run([*words, "--quiet"], capture_output=True, text=True, timeout=120, check=False)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("split", "number"), [("train", 99999), ("validation", 99999), ("validation", -5)])
+def test_an_id_that_no_token_has_is_found(small, tmp_path, split, number):
+    shutil.copytree(small, tmp_path / "damaged")
+    path = tmp_path / "damaged" / f"{split}.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    row = json.loads(lines[-1])
+    row["input_ids"][5] = number
+    path.write_text("".join([*lines[:-1], json.dumps(row) + "\n"]))
+    with pytest.raises(DatasetError, match=rf"row {len(lines) - 1} is damaged: .*{number}"):
+        train(
+            tmp_path / "damaged", tmp_path / "run", TrainConfig(objective="mlm", epochs=1, batch_size=64, eval_every=99)
+        )
+
+
+def test_a_name_that_is_no_utf8_is_no_trouble(small, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    shutil.copytree(small, os.fsdecode(folder))
+    result = train(os.fsdecode(folder), tmp_path / "run", TrainConfig(objective="mlm", tokens=700, batch_size=16))
+    assert result.dataset.endswith(r"/caf\xe9")

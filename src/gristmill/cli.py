@@ -96,8 +96,8 @@ def run(arguments: Sequence[str]) -> int:
         return int(ended.code or 0)
     except GristmillError as error:
         return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return _fail("interrupted; nothing half-written was left in its place.", INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        return _fail(str(interrupt) or "interrupted; nothing half-written was left in its place.", INTERRUPTED)
     except OSError as error:
         # What is left of the output goes nowhere. That its reader has gone (`| head`) is no fault.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115

@@ -197,6 +197,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Or a method of `gristmill bench` whose rows were kept: no files.jsonl accounts for them."""
     run: Run
 
+    @property
+    def window_length(self) -> int:
+        """Ids in a window, special tokens included."""
+        found = self.settings.get("window")
+        length = found.get("length") if isinstance(found, dict) else None
+        if not isinstance(length, int) or length < 1:
+            raise DatasetError(
+                "the manifest is damaged: it does not say how long windows are. Build the dataset again."
+            )
+        return length
+
 
 def require_record(manifest: Manifest, folder: Path) -> None:
     """What a build made can be asked about, file by file."""

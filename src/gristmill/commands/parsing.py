@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,9 +103,12 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        number = float(text)
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
         if not number.is_integer():
-            raise
+            raise argparse.ArgumentTypeError(f"a whole number, like 20000 or 2e4, not {text!r}") from None
         return int(number)
 
 

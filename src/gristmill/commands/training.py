@@ -74,7 +74,7 @@ def add_training_options(parser: Parser) -> None:
     parser.add_argument("--tokens", metavar="N", type=whole, help="instead of epochs: how many ids to go through")
     parser.add_argument("--batch-size", metavar="N", type=int, default=32, help="windows in a step (default: 32)")
     parser.add_argument(
-        "--learning-rate", metavar="RATE", type=float, help="at its highest (default: by the model's size)"
+        "--learning-rate", "--lr", metavar="RATE", type=float, help="at its highest (default: by the model's size)"
     )
     parser.add_argument(
         "--mask-rate", metavar="SHARE", type=float, default=0.15, help="of mlm: tokens to be told (default: 0.15)"

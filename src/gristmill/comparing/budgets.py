@@ -18,7 +18,7 @@ def tokens_of(config: TrainConfig, trains: Sequence[AgainstFacts], kind: BudgetK
     if config.tokens is not None:
         return [config.tokens] * len(trains)
     epochs = DEFAULT_EPOCHS if config.epochs is None else config.epochs
-    own = [round(epochs * train.ids) for train in trains]
+    own = [max(1, round(epochs * train.ids)) for train in trains]
     return own if kind == "epochs" else own[:1] * len(trains)
 
 

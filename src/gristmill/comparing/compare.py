@@ -16,7 +16,7 @@ from gristmill.comparing.names import names_of
 from gristmill.comparing.result import Comparison, CurvePoint, DatasetFacts, RunResult, best_by_validation
 from gristmill.comparing.statistics import DatasetScores, Floats, verdicts_of
 from gristmill.dataset import Dataset, open_dataset
-from gristmill.errors import ConfigError
+from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.naming import printable
 from gristmill.progress import Progress
@@ -133,8 +133,15 @@ def _run(entrant: Entrant, config: TrainConfig, run: RunFolder, frozen: Frozen, 
         frozen=[Scored(window.input_ids, window.fresh) for window in frozen.windows],
         keep_model=False,
     )
-    assert result.frozen is not None
-    curve = _curve(read_metrics(run.path))
+    lines = read_metrics(run.path)
+    curve = _curve(lines)
+    if (
+        result.frozen is None
+        or len(result.frozen.totals) != len(frozen.windows)
+        or not curve
+        or lines[-1].step < result.steps
+    ):
+        raise DatasetError(f"the run in {str(run.path)!r} is damaged, or of something else. Delete it, and --resume.")
     best = best_by_validation(curve)
     files = frozen.file_numbers()
     found = RunResult(

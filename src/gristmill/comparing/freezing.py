@@ -98,7 +98,7 @@ def _compared(
 
 def _shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
     """The smallest window of all, as none of the models has seen more than its own at once; and half of it again."""
-    length = min(dataset.manifest.settings["window"]["length"] for dataset in datasets)
+    length = min(dataset.manifest.window_length for dataset in datasets)
     tokenizer = datasets[0].manifest.tokenizer
     num_content = length - len(tokenizer.prefix) - len(tokenizer.suffix)
     return WindowShape(num_content, min(length // 2, num_content - 1), "keep", 1), length
@@ -130,9 +130,10 @@ def _too_few(facts: FrozenFacts, min_tokens: int, dataset: Dataset) -> str:
     option = "" if tokenizer == "codebert" else f" --tokenizer {tokenizer}"
     taken = facts.tokens_before - facts.tokens
     where = "that all datasets hold out" if facts.source is None else f"of the test split of {facts.source!r}"
+    out = f", {taken:,} are out for what some train split has" if taken else ""
     return (
         f"the frozen test set has {facts.tokens:,} tokens in {facts.files:,} files, and {min_tokens:,} are needed: "
-        f"of {facts.tokens_before:,} tokens {where}, {taken:,} are out for what some train split has. "
+        f"of {facts.tokens_before:,} tokens {where}{out}. "
         "Name other code with --test DATASET, made by: "
         f"gristmill build OTHER-CODE --out held-out --split 0/0/100{option}"
     )

@@ -34,7 +34,7 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, dataset: Dataset, against: AgainstFacts, budget_tokens: int) -> "DatasetFacts":
         """`against`: what was counted when train streamed past the frozen test set."""
         manifest = dataset.manifest
-        room = against.windows * manifest.settings["window"]["length"]
+        room = against.windows * manifest.window_length
         return cls(
             name=against.name,
             windows=against.windows,

@@ -117,7 +117,10 @@ class Batches:
                 f"this state is of other batches: {wrong} is {other[wrong]!r} in it and {here!r} here. "
                 "Resume with the settings and the dataset that it was saved with."
             )
-        self.start, self.epoch = int(state["batch"]), int(state["epoch"])
+        start, epoch, end = int(state["batch"]), int(state["epoch"]), self.num_batches
+        if start < 0 or epoch < 0 or (end is not None and start > end):
+            raise ConfigError(f"this state is damaged: batch {start} of {end}, epoch {epoch}.")
+        self.start, self.epoch = start, epoch
 
     @property
     def _identity(self) -> State:

@@ -45,6 +45,7 @@ class Padding(NamedTuple):
     def padded(self, items: Sequence[Item]) -> Padded:
         windows = [_without_padding(item) for item in items]
         lengths = np.array([len(window) for window in windows], np.int64)
+        self.frame.require_sound(windows, items)
         width = self._width(int(lengths.max(initial=0)))
         is_there: Flags = np.arange(width) < lengths[:, None]
         ids = np.full((len(windows), width), self.frame.pad_id, np.int64)

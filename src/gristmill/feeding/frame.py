@@ -3,12 +3,13 @@
 <s> x = 1 </s> <pad> <pad>      num_prefix 1, num_suffix 1
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.errors import ConfigError
+from gristmill.errors import ConfigError, DatasetError
 from gristmill.manifest import Manifest
 
 Pad = Literal["batch", "length"]
@@ -25,13 +26,24 @@ class Frame(NamedTuple):
     num_prefix: int
     num_suffix: int
     pad_id: int
+    vocab_size: int
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Frame":
         facts = manifest.tokenizer
         # Where a tokenizer has no padding token any id will do: the attention mask is 0 there, and no label asks.
         pad_id = 0 if facts.pad_id is None else facts.pad_id
-        return cls(int(manifest.settings["window"]["length"]), len(facts.prefix), len(facts.suffix), pad_id)
+        return cls(manifest.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size)
+
+    def require_sound(self, windows: Sequence[Numbers], items: Sequence[Mapping[str, Any]]) -> None:
+        """An id that no token has would crash a GPU, or wrap around and be another."""
+        for window, item in zip(windows, items, strict=True):
+            if len(window) > self.length or (len(window) and not 0 <= window.min() <= window.max() < self.vocab_size):
+                row = f" {item['row']}" if "row" in item else ""
+                raise DatasetError(
+                    f"row{row} is damaged: {len(window)} ids of at most {self.length}, from {window.min()} to "
+                    f"{window.max()} of {self.vocab_size:,}. Build the dataset again."
+                )
 
     def num_content(self, num_ids: int) -> int:
         """Tokens between the special ones, of a window of so many ids without padding."""

@@ -85,7 +85,10 @@ class ItemFormat(NamedTuple):
     def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:
         if self.pad == "length":
             numbers = numbers + [padding] * (self.frame.length - len(numbers))
-        return torch.from_numpy(np.fromiter(numbers, np.int64, len(numbers)))
+        try:
+            return torch.from_numpy(np.fromiter(numbers, np.int64, len(numbers)))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
 
     def _mask(self, num_ids: int) -> torch.Tensor:
         mask = np.ones(self.frame.length if self.pad == "length" else num_ids, np.int64)

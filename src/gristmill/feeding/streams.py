@@ -100,11 +100,17 @@ class WindowStream(FedSplit, IterableDataset[Item]):
     def state_dict(self) -> State:
         pool, shown = self._at
         shard = None if self._shard is None else list(self._shard)
-        return {"epoch": self.epoch, "pool": pool, "shown": shown, "seed": self.seed, "shard": shard}
+        identity = {"seed": self.seed, "num_rows": len(self.rows)}
+        return {"epoch": self.epoch, "pool": pool, "shown": shown, "shard": shard, **identity}
 
     def load_state_dict(self, state: State) -> None:
-        if state["seed"] != self.seed:
-            raise ConfigError(f"this state is of another order: its seed is {state['seed']}, here it is {self.seed}.")
+        for name, here in (("seed", self.seed), ("num_rows", len(self.rows))):
+            if state.get(name) != here:
+                raise ConfigError(
+                    f"this state is of another order: its {name} is {state.get(name)}, here it is {here}."
+                )
+        if min(state["epoch"], state["pool"], state["shown"]) < 0:
+            raise ConfigError(f"this state is damaged: {state}.")
         self._epoch.fill_(state["epoch"])
         self._at = self._start = (state["pool"], state["shown"])
         self._shard = None if state["shard"] is None else Shard(*state["shard"])

@@ -6,6 +6,7 @@ from gristmill.drawing.panel import Line, Mark, Panel, Point
 from gristmill.drawing.table import Table
 from gristmill.training.metrics import Metric
 
+MOST_ROWS = 300
 NAMES = {"train": "train", "validation": "validation", "frozen": "frozen test"}
 
 
@@ -33,6 +34,7 @@ def _panel(title: str, unit: str, lines: Sequence[Metric], name: str, marks: Seq
 
 
 def table_of(lines: Sequence[Metric]) -> Table:
+    """The last ones; metrics.jsonl has all."""
     rows = [
         (
             f"{line.epoch:.2f}",
@@ -43,6 +45,6 @@ def table_of(lines: Sequence[Metric]) -> Table:
             "" if line.bits_per_byte is None else f"{line.bits_per_byte:.4f}",
             "" if line.accuracy is None else f"{line.accuracy:.1%}",
         )
-        for line in lines
+        for line in lines[-MOST_ROWS:]
     ]
     return Table("Measurements", ("epoch", "step", "tokens", "split", "loss", "bits/byte", "accuracy"), rows)

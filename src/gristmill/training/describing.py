@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 import gristmill
 from gristmill.dataset import Dataset
 from gristmill.manifest import Manifest
-from gristmill.naming import printable
+from gristmill.naming import path_text, printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.training.budget import Budget
 from gristmill.training.result import device_text
@@ -31,12 +31,12 @@ def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
 def facts_of(dataset: Dataset, config: TrainConfig, device: torch.device, command: str) -> RunFacts:
     return RunFacts(
         gristmill=gristmill.__version__,
-        dataset=str(dataset.folder),
+        dataset=path_text(str(dataset.folder)),
         dataset_sha256=digest_of(dataset.manifest),
         settings=msgspec.to_builtins(config),
         versions={name: version(name) for name in PACKAGES},
         device=device_text(device),
-        command=command,
+        command=path_text(command),
     )
 
 
@@ -62,9 +62,11 @@ def shown_facts(
 ) -> list[tuple[str, str]]:
     windows, ids = budget.windows_per_epoch, budget.ids_per_epoch
     words = "masked tokens" if config.objective == "mlm" else "the next token"
+    tokens = round(budget.epochs * ids)
     return [
         ("dataset", f"{printable(str(dataset.folder))}: {windows:,} windows, {ids:,} ids an epoch"),
-        ("model", f"{printable(config.model)}, {model.num_parameters():,} weights, learns to tell {words}"),
-        ("budget", f"{budget.epochs:.4g} epochs, {budget.steps:,} steps of {config.batch_size}, seed {config.seed}"),
+        ("model", f"{printable(config.model)}, {model.num_parameters():,} weights, learns to predict {words}"),
+        ("budget", f"{tokens:,} tokens: {budget.epochs:.4g} epochs, {budget.steps:,} steps of {config.batch_size}"),
+        ("seed", str(config.seed)),
         ("device", device_text(device)),
     ]

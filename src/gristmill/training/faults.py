@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from gristmill.errors import ConfigError, OutputError, TrainingError
 from gristmill.training.settings import TrainConfig
@@ -35,6 +36,8 @@ def explained(config: TrainConfig, folder: Path) -> Iterator[None]:
             f"cannot go on in {str(folder)!r}: {error.strerror or error}. Once that is mended, --resume goes on from "
             "the last checkpoint."
         ) from None
+    except SafetensorError as error:
+        raise OutputError(f"cannot write into {str(folder)!r}: {error}. Make room; --resume goes on.") from None
     except RuntimeError as error:
         found = _explanation(error, config)
         if found is None:
@@ -56,7 +59,7 @@ def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | No
     if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
         first = text.strip().partition("\n")[0]
         return TrainingError(f"torch.compile failed: {first}. Try --no-compile.")
-    if "PytorchStreamWriter" in text or "iostream error" in text or "SafetensorError" in type(error).__name__:
+    if "PytorchStreamWriter" in text or "iostream error" in text:
         return TrainingError(f"cannot write a checkpoint: {text.partition(chr(10))[0]}. Is the disk full?")
     return None
 

@@ -1,6 +1,6 @@
 """What a model is given: batches of train without end, and of each held-out split the same ones every time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -73,6 +73,10 @@ class LazyBatches(Sequence[Batch]):
     def __len__(self) -> int:
         return len(self._parts)
 
+    def __iter__(self) -> Iterator[Batch]:
+        # A Sequence's own would take an IndexError of a damaged row for the end.
+        return map(self.__getitem__, range(len(self)))
+
     @overload
     def __getitem__(self, number: int) -> Batch: ...
     @overload
@@ -97,13 +101,17 @@ class Feeds:
         self._windows = dataset.torch("train", seed=config.seed, without=LEFT_OUT)
         self.num_windows = len(self._windows.order)
         if not self.num_windows:
-            raise DatasetError(f"{str(dataset.folder)!r} has no windows in train. Build it with a larger share of it.")
+            raise DatasetError(
+                f"{str(dataset.folder)!r} has no windows in train. Build it with more for train, like --split 85/10/5."
+            )
         if not len(dataset["validation"]):
             raise DatasetError(
                 f"{str(dataset.folder)!r} has no windows in validation, and nothing could be said of a model. "
                 "Build it from more files, or with a larger share: --split 80/15/5."
             )
         self.num_ids = self._count_ids()
+        if self.num_ids < 1:
+            raise DatasetError(f"{str(dataset.folder)!r} is damaged: its manifest counts no ids. Build it again.")
         self._kept: dict[str, Sequence[Batch]] = {}
 
     @property

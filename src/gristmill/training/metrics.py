@@ -31,12 +31,12 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Metrics:
     """All of a run, in memory and in the file."""
 
-    def __init__(self, folder: Path, *, up_to_step: int | None = None, is_writer: bool = True) -> None:
-        """Those of an earlier session up to its checkpoint; what came after is done again. One process writes."""
+    def __init__(self, folder: Path, checkpoint: Path | None = None, *, is_writer: bool = True) -> None:
+        """Those that a checkpoint has seen; what came after is done again. One process writes."""
         self._path, self._is_writer = folder / METRICS, is_writer
         self.lines: list[Metric] = []
-        if up_to_step is not None:
-            self.lines = [line for line in read_metrics(folder) if line.step <= up_to_step and line.split != "test"]
+        if checkpoint is not None:
+            self.lines = read_metrics(checkpoint)
         if is_writer:
             write_atomically(self._path, _encoded(self.lines))
 
@@ -46,6 +46,9 @@ class Metrics:
             return
         with self._path.open("ab") as stream:
             stream.write(_encoded(lines))
+
+    def copy_to(self, folder: Path) -> None:
+        write_atomically(folder / METRICS, _encoded(self.lines))
 
     def of(self, split: str) -> list[Metric]:
         return [line for line in self.lines if line.split == split]

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
@@ -141,7 +142,9 @@ def _require_room(name: str, config: Any, needs: Needs) -> None:
         )
 
 
-def save_model(model: PreTrainedModel, definition: Definition, folder: Path) -> None:
+def save_model(model: PreTrainedModel, needs: Needs, folder: Path) -> None:
     """With its tokenizer: `AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` take the folder."""
     model.save_pretrained(folder)
-    definition.write(folder)
+    # Whoever truncates by it is to get what the model was trained on.
+    settings = {**msgspec.json.decode(needs.definition.config), "model_max_length": needs.window_length}
+    msgspec.structs.replace(needs.definition, config=msgspec.json.encode(settings)).write(folder)

@@ -78,7 +78,8 @@ def result_text(result: Result, folder: str) -> str:
             f"{result.tokens:,} tokens, {result.epochs:.4g} epochs, {result.steps:,} steps, seed {result.seed}{early}",
         )
     )
-    rows.append(("seconds", f"{result.seconds:,.1f}, at {result.tokens_per_second:,.0f} tokens/s"))
+    rate = f"{result.tokens_per_second:,.0f} tokens/s while it learnt"
+    rows.append(("seconds", f"{result.seconds:,.1f}, evaluations included; {rate}"))
     rows.append(("best", f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}"))
     if result.last != result.best:
         rows.append(("last", f"{measured_text(result.last)} on validation"))
@@ -90,4 +91,4 @@ def result_text(result: Result, folder: str) -> str:
 
 def measured_text(metric: Metric) -> str:
     bits = "" if metric.bits_per_byte is None else f", {metric.bits_per_byte:.4f} bits per byte"
-    return f"{metric.loss:.4f} nats a token{bits}, {metric.accuracy:.1%} told right"
+    return f"{metric.loss:.4f} nats a token{bits}, accuracy {metric.accuracy:.1%}"

@@ -1,6 +1,7 @@
 """One run: a model, what it learns from, what is measured on the way, and how it ends."""
 
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
+from gristmill.naming import path_text
 from gristmill.records import Split
 from gristmill.training.budget import Budget
 from gristmill.training.describing import shown_facts
@@ -41,19 +43,19 @@ class Run:
     ) -> None:
         """Whatever cannot be trained is refused here, before anything is written."""
         # Ours are the only lines.
+        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         set_verbosity_error()  # type: ignore[no-untyped-call]
         disable_progress_bar()  # type: ignore[no-untyped-call]
         self._dataset, self._config, self._together, self._place = dataset, config, together, place
         self._keeps_model = keep_model
         device = together.device
         self._feeds = Feeds(dataset, config, is_fixed_width=device.type == "cuda")
-        self._frozen = self._feeds.frozen(frozen) if frozen else None
+        self._frozen, self._num_frozen = (self._feeds.frozen(frozen) if frozen else None), len(frozen)
         self._frozen_scores: FrozenScores | None = None
         self._budget = Budget.of(config, self._feeds.num_windows, self._feeds.num_ids, together.world_size)
-        self._definition = dataset.tokenizer.definition
         set_seed(config.seed)
-        needs = Needs(int(dataset.manifest.settings["window"]["length"]), self._definition)
-        self._model = make_model(config.model, config.objective or "mlm", needs)
+        self._needs = Needs(dataset.manifest.window_length, dataset.tokenizer.definition)
+        self._model = make_model(config.model, config.objective or "mlm", self._needs)
         self._objective = Objective(
             self._model, is_causal=config.objective == "causal", logits_bytes=logits_bytes_on(device)
         )
@@ -68,9 +70,11 @@ class Run:
         """Up to the last step, or as far as it gets."""
         first = None if checkpoint is None else step_of(checkpoint)
         is_writer = self._together.is_first
-        self._metrics = Metrics(self._place.path, up_to_step=first, is_writer=is_writer)
+        self._metrics = Metrics(self._place.path, checkpoint, is_writer=is_writer)
         facts = shown_facts(self._dataset, self._config, self._budget, self._model, self._together.device)
-        tell("\n".join(f"{name:<8} {text}" for name, text in facts))
+        tell("\n".join(f"{name:<8} {text}" for name, text in [*facts, ("scoring", self._scoring_text())]))
+        if first is not None:
+            tell(f"going on after step {first:,}")
         self._watch = Watch(self._place.path, self._metrics, self._budget, facts, tell, is_writer=is_writer)
         rate = self._config.learning_rate or learning_rate_of(self._config.model)
         trainer = WindowTrainer(
@@ -79,13 +83,14 @@ class Run:
             batches=lambda step: self._feeds.batches(self._budget, step),
             on_loss=self._learnt,
             on_evaluation=self._evaluate,
-            on_save=self._place.seal,
+            on_save=lambda checkpoint: self._place.seal(checkpoint, self._metrics),
             callback=Rhythm(self._budget, self._is_time_to_save, lambda: self._together.any(stop.is_wanted)),
         )
         if first is None:
             self._evaluate(0)
         self._watch.start(first or 0)
-        self._last_step = first if first is not None and self._is_enough() else trainer.run(checkpoint)
+        is_over = checkpoint is not None and self._is_enough()
+        self._last_step = trainer.put_back(checkpoint) if checkpoint and is_over else trainer.run(checkpoint)
 
     def finish(self) -> Result:
         """The best model by validation says once what it makes of test."""
@@ -97,7 +102,7 @@ class Run:
         self._together.wait()
         test = self._test(best) if self._keeps_model else None
         result = Result(
-            dataset=str(self._dataset.folder),
+            dataset=path_text(str(self._dataset.folder)),
             model=self._config.model,
             objective=self._config.objective or "mlm",
             seed=self._config.seed,
@@ -121,6 +126,13 @@ class Run:
             self._place.drop_checkpoints()
         return result
 
+    def _scoring_text(self) -> str:
+        """What each evaluation has to do: of a short run, it is most of the work."""
+        times = sum(map(self._budget.is_evaluated_at, range(1, self._budget.steps + 1)))
+        validation = f"{len(self._dataset[Split.VALIDATION]):,} windows of validation"
+        frozen = "" if self._frozen is None else f" and {self._num_frozen:,} frozen ones"
+        return f"{validation}{frozen}, before the first step and {times} times after it"
+
     def _learnt(self, step: int, loss: float, learning_rate: float) -> None:
         self._watch.learnt(step, self._together.mean(loss), learning_rate)
 
@@ -139,7 +151,7 @@ class Run:
             lines.append(self._watch.measured(step, "frozen", frozen))
         self._watch.evaluated(step, lines)
         if self._keeps_model and self._together.is_first and self._metrics.best is lines[0]:
-            self._place.keep_model(lambda folder: save_model(self._model, self._definition, folder))
+            self._place.keep_model(lambda folder: save_model(self._model, self._needs, folder))
         self._watch.go_on(step)
         return self._is_enough()
 
@@ -149,7 +161,12 @@ class Run:
         return self._together.of_first(is_enough)
 
     def _test(self, best: Metric) -> Metric | None:
-        kept = type(self._model).from_pretrained(self._place.model)
+        if not self._place.model.is_dir():
+            raise DatasetError(
+                f"{str(self._place.model)!r} is gone, and with it the best model. Train into a new folder."
+            )
+        # By its whole path: `run/model` would be an id on the Hub.
+        kept = type(self._model).from_pretrained(self._place.model.resolve(), local_files_only=True)
         self._model.load_state_dict(kept.state_dict())
         found = self._score(self._feeds.held_out(Split.TEST))
         if not found.tokens.any():

@@ -1,5 +1,6 @@
 """A training's folder: what lies in it, whose it is, and where a training that was stopped can go on.
 
+RUN/lock              held while a training runs
 RUN/run.json          what is trained on what, with which versions; written first
 RUN/metrics.jsonl     a line per measurement
 RUN/curves.svg, .html the same as pictures, drawn again at every evaluation
@@ -9,6 +10,7 @@ RUN/tensorboard/      where tensorboard is installed
 RUN/result.json       how it ended; written last: its presence means done
 """
 
+import fcntl
 import os
 import re
 import shutil
@@ -20,9 +22,10 @@ import msgspec
 
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.layout import UNFINISHED, write_atomically
+from gristmill.training.metrics import Metrics
 from gristmill.training.settings import TrainConfig
 
-RUN, RESULT = "run.json", "result.json"
+RUN, RESULT, LOCK = "run.json", "result.json", "lock"
 CURVES_SVG, CURVES_HTML = "curves.svg", "curves.html"
 MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -47,7 +50,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunFolder:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
+        if not os.fspath(folder) or "\0" in os.fspath(folder):
+            raise OutputError(f"{os.fspath(folder)!r} cannot be a folder. Name a new one with --out.")
         self.path = Path(os.path.expanduser(folder))
+        self._lock: int | None = None
 
     @property
     def model(self) -> Path:
@@ -65,12 +71,32 @@ class RunFolder:
 
     def begin(self, facts: RunFacts, checkpoint: Path | None) -> None:
         """Makes it this training's, or puts it back to where the checkpoint is."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock_it()
+        except OSError as error:
+            raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
         if checkpoint is None:
             self.drop_checkpoints()
             write_atomically(self.path / RUN, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
         elif (checkpoint / BEST).is_dir():
             self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
+
+    def _lock_it(self) -> None:
+        """Held until the process ends, or `release`: two trainings in one folder would write over each other."""
+        self._lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise OutputError(
+                f"another training is under way in {str(self.path)!r}. Name a new folder with --out."
+            ) from None
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def keep_model(self, write: Callable[[Path], None]) -> None:
         """In the place of the one before, once it is whole."""
@@ -80,12 +106,14 @@ class RunFolder:
         shutil.rmtree(self.model, ignore_errors=True)
         os.rename(beside, self.model)
 
-    def seal(self, checkpoint: Path) -> None:
-        """All of it is written."""
+    def seal(self, checkpoint: Path, metrics: Metrics) -> None:
+        """All of it is written, and what it is, is written down."""
+        metrics.copy_to(checkpoint)
         shutil.rmtree(checkpoint / BEST, ignore_errors=True)
         if self.model.is_dir():
             _link_all(self.model, checkpoint / BEST)
-        write_atomically(checkpoint / WHOLE, b"")
+        parts = {name: path.stat().st_size for name, path in _files_in(checkpoint).items()}
+        write_atomically(checkpoint / WHOLE, msgspec.json.encode(parts))
 
     def facts(self) -> RunFacts:
         try:
@@ -103,7 +131,7 @@ class RunFolder:
         """One that was written to its end."""
         folder = self.path / CHECKPOINTS
         found = {path: CHECKPOINT.fullmatch(path.name) for path in folder.iterdir()} if folder.is_dir() else {}
-        whole = {path: int(name[1]) for path, name in found.items() if name and (path / WHOLE).is_file()}
+        whole = {path: int(name[1]) for path, name in found.items() if name and _is_whole(path)}
         return max(whole, key=whole.__getitem__, default=None)
 
     def drop_checkpoints(self) -> None:
@@ -124,7 +152,7 @@ class RunFolder:
                     "folder with --out."
                 )
             return  # it never got anywhere
-        if any(self.path.iterdir()):
+        if any(not path.name.endswith(UNFINISHED) for path in self.path.iterdir()):
             raise OutputError(f"{str(self.path)!r} is not empty and holds no training. Name a new folder with --out.")
 
     def _require_same(self, facts: RunFacts) -> None:
@@ -152,3 +180,17 @@ def _link_all(source: Path, target: Path) -> None:
             os.link(path, target / path.name)
         except OSError:
             shutil.copyfile(path, target / path.name)
+
+
+def _files_in(folder: Path) -> dict[str, Path]:
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE)
+    return {str(path.relative_to(folder)): path for path in paths}
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """With every part that was there when it was sealed, and as large."""
+    try:
+        parts = msgspec.json.decode((checkpoint / WHOLE).read_bytes(), type=dict[str, int])
+        return all((checkpoint / name).stat().st_size == size for name, size in parts.items())
+    except (OSError, msgspec.MsgspecError):
+        return False

@@ -16,6 +16,8 @@ LEFT_OUT = (VariantKind.NOISE,)
 """Variants that are not trained on: they are for models that read one text and write another."""
 MOST_SEEDS = 1 << 32
 MOST_STEPS = 1 << 40
+MOST_WINDOWS = 1 << 20
+"""In a step."""
 
 
 class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("tokens", "batch_size", "eval_every", "early_stop", "save_every"):
             value = getattr(self, name)
             if value is not None:
-                at_least(1, f"--{name.replace('_', '-')}", value, most=MOST_STEPS)
+                most = MOST_WINDOWS if name == "batch_size" else MOST_STEPS
+                at_least(1, f"--{name.replace('_', '-')}", value, most=most)
 
     @property
     def is_compiled(self) -> bool:

@@ -47,9 +47,11 @@ def train(
         if together.is_first:
             place.begin(facts, checkpoint)
         together.wait()
-        run.learn(checkpoint, tell, stop)
-        result = None if stop.is_wanted else run.finish()
+        try:
+            run.learn(checkpoint, tell, stop)
+            result = None if stop.is_wanted else run.finish()
+        finally:
+            place.release()
         if result is None or stop.is_wanted:
-            tell("stopped; the same command with --resume goes on from here.")
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("stopped; the same command with --resume goes on from here.")
         return result

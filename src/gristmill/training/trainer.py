@@ -5,7 +5,9 @@ is in them, so that a run goes on in the middle of one as if it had never stoppe
 alone; the state of torch's generator, which dropout draws from, lies in the checkpoint.
 """
 
+import functools
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,9 +42,6 @@ def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out
         max_steps=budget.steps,
         per_device_train_batch_size=config.batch_size // together.world_size,
         learning_rate=learning_rate,
-        lr_scheduler_type="cosine_with_min_lr",
-        lr_scheduler_kwargs={"min_lr_rate": LAST_RATE_SHARE},
-        warmup_steps=math.ceil(WARMUP_SHARE * budget.steps),
         weight_decay=WEIGHT_DECAY,
         adam_beta2=0.98,
         seed=config.seed,
@@ -63,6 +62,14 @@ def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out
         log_level_replica="error",
         ddp_find_unused_parameters=False,
     )
+
+
+def rate_share(step: int, *, warmup: int, steps: int) -> float:
+    """Of the highest rate, at a step counted from 0."""
+    if step < warmup:
+        return (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
+    return LAST_RATE_SHARE + (1 - LAST_RATE_SHARE) * (1 + math.cos(math.pi * min(1.0, done))) / 2
 
 
 class WindowTrainer(Trainer):
@@ -86,6 +93,15 @@ class WindowTrainer(Trainer):
         self._objective, self._batches = objective, batches
         self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Up, and down along a cosine. The Trainer's own begin with a step at rate 0, which is a step for nothing."""
+        warmup = math.ceil(WARMUP_SHARE * num_training_steps)
+        given: Any = self.optimizer if optimizer is None else optimizer
+        of_steps = functools.partial(rate_share, warmup=warmup, steps=num_training_steps)
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(given, of_steps)
+        self._created_lr_scheduler = True
+        return self.lr_scheduler
+
     def get_train_dataloader(self) -> DataLoader[Any]:
         return _Steps(self._batches(self._first_step), self.args.max_steps)  # type: ignore[return-value]
 
@@ -94,6 +110,11 @@ class WindowTrainer(Trainer):
         self._first_step = 0 if checkpoint is None else step_of(checkpoint)
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return self.state.global_step
+
+    def put_back(self, checkpoint: Path) -> int:
+        """As it was there, and no step further."""
+        self._load_from_checkpoint(str(checkpoint))
+        return step_of(checkpoint)
 
     def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
         loss = super().training_step(*arguments, **named)
@@ -131,7 +152,9 @@ class WindowTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         ours: Any = self._objective.model
-        ours.load_state_dict(type(ours).from_pretrained(resume_from_checkpoint).state_dict())
+        ours.load_state_dict(
+            type(ours).from_pretrained(os.path.abspath(resume_from_checkpoint), local_files_only=True).state_dict()
+        )
         self._losses.load(torch.load(Path(resume_from_checkpoint) / LOSSES, weights_only=True))
 
 

@@ -18,6 +18,9 @@ from gristmill.training.scoring import Score
 
 SECONDS_BETWEEN_REFRESHES = 10
 MINUTE, HOUR = 60, 3600
+HEADS = ("epoch", "step", "tokens", "train", "validation", "bits/byte", "accuracy", "tokens/s", "left")
+DRAWING_SHARE = 0.05
+"""Of the time at most: a run of thousands of evaluations is not to draw most of the time."""
 Tell = Callable[[str], None]
 """Where lines go; nowhere, for a quiet run."""
 
@@ -37,16 +40,17 @@ class Watch:
         self._is_writer = is_writer
         self._folder, self._metrics, self._budget, self._facts, self._tell = folder, metrics, budget, facts, tell
         self._seconds_before = max((line.seconds for line in metrics.lines), default=0.0)
-        self._started_at = self._evaluated_at = time.perf_counter()
+        self._started_at = self._learning_since = self._evaluated_at = time.perf_counter()
         self._first_step: int | None = None
         self._last_step = 0
         self._board = _board(folder, metrics) if is_writer else None
         self._has_head = False
+        self._drawn_at, self._drawing_seconds = self._started_at, 0.0
 
     def start(self, step: int) -> None:
-        """From here on time counts: what came before is loading."""
+        """From here on it learns; what came before says nothing of the time that is left."""
         self._first_step, self._last_step = step, step
-        self._started_at = self._evaluated_at = time.perf_counter()
+        self._learning_since = self._evaluated_at = time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -76,7 +80,10 @@ class Watch:
         self._metrics.add(*lines)
         self._write_board(lines)
         self._tell_line(step)
-        self.draw(is_running=step < self._budget.steps)
+        now = time.perf_counter()
+        if self._drawing_seconds <= DRAWING_SHARE * (now - self._drawn_at):
+            self.draw(is_running=step < self._budget.steps)
+            self._drawn_at, self._drawing_seconds = time.perf_counter(), time.perf_counter() - now
 
     def go_on(self, step: int) -> None:
         """Evaluating and saving are not training: their seconds do not count in tokens/s."""
@@ -120,7 +127,7 @@ class Watch:
     def _time_left(self, step: int) -> str:
         if self._first_step is None or step <= self._first_step:
             return "-"
-        rate = (time.perf_counter() - self._started_at) / (step - self._first_step)
+        rate = (time.perf_counter() - self._learning_since) / (step - self._first_step)
         return time_text(rate * (self._budget.steps - step))
 
     def _tell_line(self, step: int) -> None:
@@ -130,7 +137,9 @@ class Watch:
             return
         if not self._has_head:
             self._has_head = True
-            self._tell(_row("epoch", "step", "tokens", "train", "validation", "bits/byte", "right", "tokens/s", "left"))
+            self._tell(
+                _row("epoch", "step", "tokens", "train", "validation", "bits/byte", "accuracy", "tokens/s", "left")
+            )
         rate = None if train is None or train.step != step else train.tokens_per_second
         self._tell(
             _row(
@@ -158,7 +167,7 @@ class Watch:
 
 
 def _row(*cells: str) -> str:
-    widths = (8, 9, 14, 8, 11, 10, 7, 11, 9)
+    widths = (8, 9, 14, 8, 11, 10, 9, 11, 9)
     return " ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
 
