@@ -1,7 +1,6 @@
 """What a benchmark found, as a page to commit: tables, the chart, and what people expect beside what was measured."""
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
@@ -27,7 +26,7 @@ from gristmill.bench.telling import (
     spread_of,
     windows_of,
 )
-from gristmill.naming import printable
+from gristmill.drawing.markup import code, code_in_table, plain_text
 
 HEADING = "# What each way of making the dataset costs and gives"
 """The first line: by it a page is known as one of these."""
@@ -38,16 +37,15 @@ ROWS_MADE = (
     "`original`, `threads` and `batch` make the rows that such a script makes: overlap 128, padded, and copied. The "
     "others make windows of 512 with overlap 256, each once: compare like with like."
 )
-MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 def bench_markdown(result: Bench, chart: str) -> str:
     """`chart` is where the picture lies, seen from the page."""
     parts = [
         HEADING,
-        _code(result.command),
-        f"{_text(machine_text(result))}.",
-        f"The files: {_text(result.corpus.source)}, {_text(corpus_text(result))}.",
+        code(result.command),
+        f"{plain_text(machine_text(result))}.",
+        f"The files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result))}.",
         f"Each method ran in fresh processes, {_on(result)}.",
         f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
         _short(result),
@@ -76,7 +74,7 @@ def _short(result: Bench) -> str:
         headings,
         (
             [
-                _name(method.name),
+                code_in_table(method.name),
                 seconds_of(method),
                 spread_of(method),
                 ratio_text(method, result),
@@ -95,12 +93,12 @@ def _notes(result: Bench) -> list[str]:
     medians = [f"Seconds are medians of {runs} runs."] if runs > 1 else []
     kinds = [ROWS_MADE] if any(method.name in OLD_ROWS for method in result.methods) else []
     said = [f"{note[0].upper()}{note[1:]}." for note in run_notes(result)]
-    return [*medians, *kinds, *map(_text, (*sample_notes(result), *skip_notes(result), *said))]
+    return [*medians, *kinds, *map(plain_text, (*sample_notes(result), *skip_notes(result), *said))]
 
 
 def _phases(result: Bench) -> str:
     rows = (phase_cells(method) for method in result.methods)
-    table = _table(("method", *PHASES, START), ([_name(name), *cells] for name, *cells in rows))
+    table = _table(("method", *PHASES, START), ([code_in_table(name), *cells] for name, *cells in rows))
     joined = " `-`: not done, or in one with another phase." if has_joined_phases(result) else ""
     return f"{table}\n\n`{START}`: the interpreter, imports, and the end.{joined}"
 
@@ -109,7 +107,7 @@ def _quality(result: Bench) -> str:
     headings = ("method", "windows", "distinct", "times shown", "padding", "tokens lost", "left out", "L50")
     rows = (
         [
-            _name(method.name),
+            code_in_table(method.name),
             windows_of(method),
             *quality_cells(method),
             f"{method.tokens_left_out:,}",
@@ -142,7 +140,7 @@ def _steps(result: Bench) -> list[str]:
         return []
     rows = (
         [
-            _name(method.name.removeprefix(WITHOUT)),
+            code_in_table(method.name.removeprefix(WITHOUT)),
             f"{default.seconds_min - method.seconds_min:+.2f}",
             short_seconds(method.seconds_min),
             windows_of(method),
@@ -158,7 +156,7 @@ def _steps(result: Bench) -> list[str]:
 
 
 def _legend(result: Bench) -> str:
-    return "\n".join(f"- {_code(method.name)}: {_text(method.what)}" for method in result.methods)
+    return "\n".join(f"- {code(method.name)}: {plain_text(method.what)}" for method in result.methods)
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -168,22 +166,6 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     marks = [":--" if index == 0 else "--:" for index in used]
     lines = [[headings[index] for index in used], marks, *([row[index] for index in used] for row in cells)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _name(name: str) -> str:
-    """For a table, whose bar must not end the cell."""
-    return _code(name).replace("|", "\\|")
-
-
-def _text(text: str) -> str:
-    return MARKUP.sub(r"\\\1", printable(text))
-
-
-def _code(text: str) -> str:
-    """In more backticks than stand in the text."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    blank = " " if len(fence) > 1 else ""
-    return f"{fence}{blank}{printable(text)}{blank}{fence}"
 
 
 def _link(name: str) -> str:

@@ -1,7 +1,6 @@
 """A finished comparison as a page to keep: verdicts first, then the table, the runs, and how it was done."""
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
@@ -17,12 +16,11 @@ from gristmill.comparing.telling import (
     notes,
     verdict_lines,
 )
-from gristmill.naming import printable
+from gristmill.drawing.markup import code, code_in_table, plain_text
 
 HEADING = "# Which dataset trains the better model"
 """The first line: by it a page is known as one of these."""
 RUN_HEADINGS = ("dataset", "seed", "at the end", "at best validation", "own validation", "seconds", "tokens/s")
-MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 METHOD = (
     "Every run has the same model, {budget}, schedule and test set; what differs is the dataset, and the seed, "
     "which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of "
@@ -35,19 +33,21 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
     """`chart` is where the picture lies, seen from the page."""
     parts = [
         HEADING,
-        _code(comparison.command),
-        "\n".join(f"- {_text(line)}" for line in verdict_lines(comparison)),
+        code(comparison.command),
+        "\n".join(f"- {plain_text(line)}" for line in verdict_lines(comparison)),
         *([] if chart is None else [f"![Scores over the tokens trained on]({quote(os.fsencode(chart))})"]),
-        _table(HEADINGS, ([_name(name), *cells] for name, *cells in _datasets(comparison))),
-        "\n".join(f"- {_text(note)}" for note in notes(comparison)),
+        _table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _datasets(comparison))),
+        "\n".join(f"- {plain_text(note)}" for note in notes(comparison)),
         "## The test set",
-        _text(_test_set(comparison.frozen)),
+        plain_text(_test_set(comparison.frozen)),
         "## The runs",
-        f"{_text(comparison.model)}, {budget_text(comparison)}.",
+        f"{plain_text(comparison.model)}, {budget_text(comparison)}.",
         _table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
         "## How",
         METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "budget of tokens"),
-        _text(", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])),
+        plain_text(
+            ", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])
+        ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -64,7 +64,7 @@ def _test_set(facts: FrozenFacts) -> str:
 
 def _run_cells(run: RunResult) -> list[str]:
     return [
-        _name(run.dataset),
+        code_in_table(run.dataset),
         str(run.seed),
         _score(run.end),
         _score(run.at_best_validation),
@@ -81,19 +81,3 @@ def _score(score: float | None) -> str:
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     marks = [":--", *["--:"] * (len(headings) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (headings, marks, *rows))
-
-
-def _name(name: str) -> str:
-    """For a table, whose bar must not end the cell."""
-    return _code(name).replace("|", "\\|")
-
-
-def _text(text: str) -> str:
-    return MARKUP.sub(r"\\\1", printable(text))
-
-
-def _code(text: str) -> str:
-    """In more backticks than stand in the text."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    blank = " " if len(fence) > 1 else ""
-    return f"{fence}{blank}{printable(text)}{blank}{fence}"

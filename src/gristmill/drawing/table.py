@@ -5,16 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gristmill.drawing.lettering import shown
+from gristmill.drawing.markup import plain_text
 from gristmill.drawing.numbers import value_text
 from gristmill.errors import GristmillError
-from gristmill.naming import printable
 
 Cell = str | int | float | None
 """None is a value that is not there."""
 NUMBER = re.compile(r"[≈<>±+-]?\s?\d[\d,.]*(e[+-]?\d+)?(\s?[%a-zA-Zµ/]{1,8})?(\s?(±|-)\s?\d[\d,.]*%?)?")
 """`1,234`, `85.7%`, `≈2.1 s`, `0.41 ± 0.02`."""
 ABSENT = "-"
-MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Table:
 def markdown_table(table: Table) -> str:
     """Without its title, which is a heading of the page that it stands on."""
     rules = ("--:" if is_right else ":--" for is_right in columns_at_right(table))
-    lines = [map(_markup, table.heads), rules, *(map(_markup, row) for row in _texts(table))]
+    lines = [map(plain_text, table.heads), rules, *(map(plain_text, row) for row in _texts(table))]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -70,7 +69,3 @@ def _text(cell: Cell) -> str:
     if cell is None:
         return ABSENT
     return cell if isinstance(cell, str) else value_text(cell)
-
-
-def _markup(text: str) -> str:
-    return MARKUP.sub(r"\\\1", printable(text))
