@@ -61,7 +61,7 @@ def add_training_options(parser: Parser) -> None:
     parser.add_argument(
         "--objective",
         choices=("mlm", "causal"),
-        help="tell masked tokens, or the next one (default: mlm, if the tokenizer has a mask token)",
+        help="predict masked tokens, or the next one (default: mlm, if the tokenizer has a mask token)",
     )
     parser.add_argument(
         "--model",
@@ -77,7 +77,7 @@ def add_training_options(parser: Parser) -> None:
         "--learning-rate", "--lr", metavar="RATE", type=float, help="at its highest (default: by the model's size)"
     )
     parser.add_argument(
-        "--mask-rate", metavar="SHARE", type=float, default=0.15, help="of mlm: tokens to be told (default: 0.15)"
+        "--mask-rate", metavar="SHARE", type=float, default=0.15, help="of mlm: tokens to be predicted (default: 0.15)"
     )
     parser.add_argument("--whole-identifiers", action="store_true", help="of mlm: mask all tokens of a name, or none")
     parser.add_argument(

@@ -18,7 +18,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int
     """Ids gone through, padding apart."""
     seconds: float
-    """Since the start, of all sessions of the run together."""
+    """Since the start; time between a stop and going on does not count."""
     split: Literal["train", "validation", "test", "frozen"]
     loss: float
     """Nats a token; of train, the mean since the line before."""

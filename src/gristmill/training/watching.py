@@ -178,7 +178,7 @@ def time_text(seconds: float) -> str:
 
 
 def _board(folder: Path, metrics: Metrics) -> Any:
-    """A writer of TensorBoard's files, where it is installed; what a later session does again, it takes back."""
+    """A writer of TensorBoard's files, where it is installed; what a run that goes on does again, it takes back."""
     if importlib.util.find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - most do without
