@@ -35,6 +35,7 @@ from gristmill.training.scoring import score
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
 from gristmill.training.trainer import rate_share
+from gristmill.training.watching import Heartbeat
 from tokenizers_made_here import roberta_like
 
 CPU = torch.device("cpu")
@@ -339,6 +340,32 @@ def test_the_rate_rises_from_the_first_step_and_falls_to_a_tenth():
     assert shares[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert shares[5:] == sorted(shares[5:], reverse=True)
     assert shares[-1] == pytest.approx(0.1, abs=0.001)
+
+
+def test_a_part_of_validation_is_spread_over_all_of_it(small, tmp_path):
+    dataset = open_dataset(small)
+    all_of_it, part = (
+        Feeds(dataset, TrainConfig(objective="causal", eval_windows=most), is_fixed_width=False) for most in (None, 20)
+    )
+    rows = [
+        batch["input_ids"][number]
+        for batch in all_of_it.held_out("validation")
+        for number in range(len(batch["input_ids"]))
+    ]
+    chosen = [
+        batch["input_ids"][number] for batch in part.held_out("validation") for number in range(len(batch["input_ids"]))
+    ]
+    assert len(chosen) == 20
+    for number, window in enumerate(chosen):
+        assert torch.equal(window[:20], rows[number * len(rows) // 20][:20])
+    assert len(part.held_out("test")) == len(all_of_it.held_out("test"))
+
+
+def test_long_silence_is_broken(monkeypatch):
+    told = []
+    monkeypatch.setattr("gristmill.training.watching.SECONDS_BETWEEN_BEATS", 0)
+    assert list(Heartbeat(told.append).over("ab", "scoring: batch")) == ["a", "b"]
+    assert [line.strip() for line in told] == ["scoring: batch 1 of 2", "scoring: batch 2 of 2"]
 
 
 def test_seconds_never_run_back(small, tmp_path):

@@ -84,6 +84,9 @@ def add_training_options(parser: Parser) -> None:
         "--eval-every", metavar="STEPS", type=int, help="steps between evaluations (default: an epoch, or 20 in all)"
     )
     parser.add_argument(
+        "--eval-windows", metavar="N", type=int, help="score only N windows of validation, evenly spread (default: all)"
+    )
+    parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="(default: a GPU if there is one)"
     )
     parser.add_argument("--workers", metavar="N", type=int, default=0, help="processes that read ahead (default: 0)")

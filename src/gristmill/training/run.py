@@ -25,7 +25,7 @@ from gristmill.training.settings import TrainConfig
 from gristmill.training.stopping import Stop
 from gristmill.training.together import Together
 from gristmill.training.trainer import Rhythm, WindowTrainer, arguments_for, step_of
-from gristmill.training.watching import Tell, Watch
+from gristmill.training.watching import Heartbeat, Tell, Watch
 
 SECONDS_BETWEEN_SAVES = 60
 
@@ -72,6 +72,7 @@ class Run:
         is_writer = self._together.is_first
         self._metrics = Metrics(self._place.path, checkpoint, is_writer=is_writer)
         facts = shown_facts(self._dataset, self._config, self._budget, self._model, self._together.device)
+        self._heartbeat = Heartbeat(tell)
         tell("\n".join(f"{name:<8} {text}" for name, text in [*facts, ("scoring", self._scoring_text())]))
         if first is not None:
             tell(f"going on after step {first:,}")
@@ -81,6 +82,7 @@ class Run:
             self._objective,
             arguments_for(self._config, self._budget, rate, self._place.path, self._together),
             batches=lambda step: self._feeds.batches(self._budget, step),
+            on_step=lambda step: self._heartbeat.beat(f"step {step:,} of {self._budget.steps:,}"),
             on_loss=self._learnt,
             on_evaluation=self._evaluate,
             on_save=lambda checkpoint: self._place.seal(checkpoint, self._metrics),
@@ -129,7 +131,8 @@ class Run:
     def _scoring_text(self) -> str:
         """What each evaluation has to do: of a short run, it is most of the work."""
         times = sum(map(self._budget.is_evaluated_at, range(1, self._budget.steps + 1)))
-        validation = f"{len(self._dataset[Split.VALIDATION]):,} windows of validation"
+        num_windows = len(self._dataset[Split.VALIDATION])
+        validation = f"{min(num_windows, self._config.eval_windows or num_windows):,} windows of validation"
         frozen = "" if self._frozen is None else f" and {self._num_frozen:,} frozen ones"
         return f"{validation}{frozen}, before the first step and {times} times after it"
 
@@ -176,7 +179,8 @@ class Run:
         return told
 
     def _score(self, batches: Sequence[Batch]) -> Score:
-        return score(self._objective, batches, self._together.device, self._feeds.bytes_by_id)
+        shown = self._heartbeat.over(batches, "scoring: batch")
+        return score(self._objective, shown, self._together.device, self._feeds.bytes_by_id)
 
     def _is_time_to_save(self, step: int, is_evaluated: bool) -> bool:
         if self._config.save_every is not None:

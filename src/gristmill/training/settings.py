@@ -41,6 +41,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With mlm: mask all tokens of a name, or none."""
     eval_every: int | None = None
     """Steps between two evaluations; None: an epoch, or a twentieth of a run of less than ten."""
+    eval_windows: int | None = None
+    """Score so many windows of validation, evenly spread, instead of all: for a quick look. Test is scored whole."""
     early_stop: int | None = None
     """Stop once so many evaluations in a row were no better than the best."""
     save_every: int | None = None
@@ -62,7 +64,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         between(0.01, 0.9, "--mask-rate", self.mask_rate)
         at_least(0, "--seed", self.seed, most=MOST_SEEDS - 1)
         at_least(0, "--workers", self.workers, most=1024)
-        for name in ("tokens", "batch_size", "eval_every", "early_stop", "save_every"):
+        for name in ("tokens", "batch_size", "eval_every", "eval_windows", "early_stop", "save_every"):
             value = getattr(self, name)
             if value is not None:
                 most = MOST_WINDOWS if name == "batch_size" else MOST_STEPS

@@ -79,6 +79,7 @@ class WindowTrainer(Trainer):
         arguments: Any,
         *,
         batches: Callable[[int], DataLoader[Any]],
+        on_step: Callable[[int], None],
         on_loss: Callable[[int, float, float], None],
         on_evaluation: Callable[[int], bool],
         on_save: Callable[[Path], None],
@@ -90,7 +91,7 @@ class WindowTrainer(Trainer):
         super().__init__(model=objective, args=arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)
         self._losses = _Losses()
-        self._objective, self._batches = objective, batches
+        self._objective, self._batches, self._on_step = objective, batches, on_step
         self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -120,6 +121,7 @@ class WindowTrainer(Trainer):
         loss = super().training_step(*arguments, **named)
         self._losses.add(loss)
         step = self.state.global_step + 1
+        self._on_step(step)
         if (loss.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0) and not bool(loss.isfinite()):
             raise not_a_number(step, self._get_learning_rate())
         return loss

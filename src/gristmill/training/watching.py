@@ -2,9 +2,9 @@
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gristmill.drawing.chart import curves_svg
 from gristmill.drawing.page import curves_html
@@ -17,12 +17,32 @@ from gristmill.training.runfolder import CURVES_HTML, CURVES_SVG, TENSORBOARD
 from gristmill.training.scoring import Score
 
 SECONDS_BETWEEN_REFRESHES = 10
+SECONDS_BETWEEN_BEATS = 10
+Item = TypeVar("Item")
 MINUTE, HOUR = 60, 3600
 HEADS = ("epoch", "step", "tokens", "train", "validation", "bits/byte", "accuracy", "tokens/s", "left")
 DRAWING_SHARE = 0.05
 """Of the time at most: a run of thousands of evaluations is not to draw most of the time."""
 Tell = Callable[[str], None]
 """Where lines go; nowhere, for a quiet run."""
+
+
+class Heartbeat:
+    """A line now and then, where nothing else would be seen for long."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._last_at = tell, time.perf_counter()
+
+    def beat(self, text: str) -> None:
+        now = time.perf_counter()
+        if now - self._last_at >= SECONDS_BETWEEN_BEATS:
+            self._last_at = now
+            self._tell(f"{'':>8} {text}")
+
+    def over(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+        for number, item in enumerate(items, 1):
+            self.beat(f"{text} {number:,} of {len(items):,}")
+            yield item
 
 
 class Watch:
