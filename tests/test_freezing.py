@@ -184,14 +184,6 @@ def test_each_token_is_fresh_once_and_framed(frozen):
     assert all(len(frozen.fresh_ids(window)) == window.fresh for window in frozen.windows)
 
 
-def test_bytes_by_file_are_those_of_the_fresh_tokens(frozen, codebert):
-    token_bytes = np.array([len(codebert.decode([one])) for one in range(codebert.vocab_size)])
-    by_file = dict.fromkeys([window.path for window in frozen.windows], 0)
-    for window in frozen.windows:
-        by_file[window.path] += len(codebert.decode(frozen.fresh_ids(window)))
-    assert frozen.bytes_by_file(token_bytes).tolist() == list(by_file.values())
-
-
 def test_what_is_written_is_read_again(frozen, tmp_path):
     frozen.write(tmp_path)
     again = Frozen.read(tmp_path)

@@ -327,12 +327,17 @@ def test_places_are_where_tokens_are_told():
         (TrainConfig(epochs=0.5, batch_size=32), 2, 0.64),
         (TrainConfig(tokens=1000, batch_size=10), 1, 0.1),
         (TrainConfig(batch_size=100), 200, 200),
+        (TrainConfig(epochs=20, batch_size=30), 67, 20),
+        (TrainConfig(epochs=20, batch_size=250), 8, 20),
+        (TrainConfig(epochs=20.5, batch_size=30), 69, 20.7),
+        (TrainConfig(epochs=20, batch_size=30, eval_every=7), 67, 20),
     ],
 )
 def test_a_budget_becomes_steps(config, steps, epochs):
     budget = Budget.of(config, 100, 10_000)
     assert (budget.steps, budget.epochs) == (steps, epochs)
     assert budget.is_evaluated_at(steps)
+    assert budget.num_evaluations == sum(map(budget.is_evaluated_at, range(1, steps + 1)))
 
 
 def test_the_rate_rises_from_the_first_step_and_falls_to_a_tenth():

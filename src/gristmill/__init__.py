@@ -56,45 +56,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "config": ("Config",),
-    "errors": (
-        "ConfigError",
-        "DatasetError",
-        "GristmillError",
-        "InputError",
-        "MissingExtraError",
-        "OutputError",
-        "TokenizerError",
-        "TrainingError",
-    ),
-    "manifest": ("Manifest",),
-    "progress": ("Progress",),
-    "sections": (
-        "DuplicatesConfig",
-        "LicensesConfig",
-        "OutputConfig",
-        "RewriteConfig",
-        "RulesConfig",
-        "RunConfig",
-        "SamplingConfig",
-        "ScanConfig",
-        "SecretsConfig",
-        "SplitConfig",
-        "TablesConfig",
-        "TokenizerConfig",
-        "VariantsConfig",
-        "WindowConfig",
-    ),
-    "training.settings": ("TrainConfig",),
-}
+_HOMES = ("errors", "sections", "config", "manifest", "progress", "training.settings")
 """Where the classes live. They are imported when they are asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"gristmill.{module}"), name)
+    for home in _HOMES if name in __all__ else ():
+        module = importlib.import_module(f"gristmill.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module 'gristmill' has no attribute {name!r}")
 
 

@@ -157,6 +157,10 @@ class VariantKind(StrEnum):
     FIM = "fim"
 
 
+BY_THEMSELVES = frozenset({VariantKind.NOISE, VariantKind.FIM})
+"""Variants whose neighbouring windows are no neighbours in any text."""
+
+
 class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a document is, beside the file that it goes by."""
 

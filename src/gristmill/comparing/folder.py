@@ -1,7 +1,7 @@
 """A comparison's folder: what lies in it, and going on with one that was stopped.
 
 OUT/test.jsonl, test.json    the frozen test set; written first
-OUT/runs/NAME-seed0/         a training each
+OUT/runs/0-NAME-seed0/       a training each
 OUT/comparison.json          all that was found
 OUT/comparison.md, .html, curves.svg    the same for people; written last
 """

@@ -68,6 +68,7 @@ class Frozen(NamedTuple):
     facts: FrozenFacts
 
     def fresh_ids(self, window: FrozenWindow) -> Ids:
+        """Those that are scored."""
         end = len(window.input_ids) - len(self.facts.suffix)
         return window.input_ids[end - window.fresh : end]
 
@@ -75,11 +76,6 @@ class Frozen(NamedTuple):
         """By window, the number of its file: what `np.bincount` sums scores by."""
         numbers = {file: number for number, file in enumerate(dict.fromkeys(window.file for window in self.windows))}
         return np.array([numbers[window.file] for window in self.windows], np.int64)
-
-    def bytes_by_file(self, token_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How many bytes of text are scored, given each id's number of bytes."""
-        sizes = [int(token_bytes[self.fresh_ids(window)].sum()) for window in self.windows]
-        return np.bincount(self.file_numbers(), weights=sizes).astype(np.int64)
 
     def write(self, folder: Path) -> None:
         """`test.jsonl`, for people to look at what was scored, and `test.json`, its facts."""

@@ -18,13 +18,11 @@ from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
 from gristmill.feeding.frame import IGNORED_LABEL
 from gristmill.manifest import TokenizerFacts
-from gristmill.records import FileKey, Split
+from gristmill.records import BY_THEMSELVES, FileKey, Split
 
 HEAD = b'{"input_ids":['
 ROWS_AT_ONCE = 64
 """As `gristmill check` has measured: their ids stay in a core's cache."""
-BY_THEMSELVES = frozenset({"noise", "fim"})
-"""Variants whose neighbouring windows are no neighbours in any text."""
 
 Ids = npt.NDArray[np.uint32]
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.comparing.reading import BY_THEMSELVES, Ids, ShownWindow, TextKey
+from gristmill.comparing.reading import Ids, ShownWindow, TextKey
 from gristmill.grouping.leakage import SPAN_TOKENS
+from gristmill.records import BY_THEMSELVES
 
 REACH = SPAN_TOKENS - 1
 

@@ -10,10 +10,11 @@ from itertools import groupby
 
 import numpy as np
 
-from gristmill.comparing.reading import BY_THEMSELVES, Ids
+from gristmill.comparing.reading import Ids
 from gristmill.comparing.stretches import Stretch
 from gristmill.grouping.clusters import MIN_JACCARD
 from gristmill.grouping.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, grams_of
+from gristmill.records import BY_THEMSELVES
 
 
 class Twins:

@@ -13,7 +13,7 @@ from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.frame import IGNORED_LABEL, Frame, Pad, check_pad
 from gristmill.feeding.order import Draw
 from gristmill.manifest import Manifest
-from gristmill.records import VariantKind
+from gristmill.records import BY_THEMSELVES
 
 Row = dict[str, Any]
 Item = dict[str, Any]
@@ -22,7 +22,6 @@ IDS, MASK, LABELS = "input_ids", "attention_mask", "labels"
 DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
 """Of a window that is drawn; our collators look at them."""
 DEFAULT_COLUMNS = (IDS, MASK)
-BY_THEMSELVES = frozenset({VariantKind.NOISE, VariantKind.FIM})
 
 
 class StoredRows(Protocol):

@@ -44,6 +44,13 @@ class Budget(NamedTuple):
     def epochs(self) -> float:
         return self.num_windows / self.windows_per_epoch
 
+    @property
+    def num_evaluations(self) -> int:
+        """After the first step: how many steps `is_evaluated_at` says yes to."""
+        if self.eval_every is not None:
+            return math.ceil(self.steps / self.eval_every)
+        return min(self.steps, math.ceil(self.epochs))
+
     def windows_at(self, step: int) -> int:
         return min(step * self.batch_size, self.num_windows)
 

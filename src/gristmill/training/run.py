@@ -130,11 +130,10 @@ class Run:
 
     def _scoring_text(self) -> str:
         """What each evaluation has to do: of a short run, it is most of the work."""
-        times = sum(map(self._budget.is_evaluated_at, range(1, self._budget.steps + 1)))
         num_windows = len(self._dataset[Split.VALIDATION])
         validation = f"{min(num_windows, self._config.eval_windows or num_windows):,} windows of validation"
         frozen = "" if self._frozen is None else f" and {self._num_frozen:,} frozen ones"
-        return f"{validation}{frozen}, before the first step and {times} times after it"
+        return f"{validation}{frozen}, before the first step and {self._budget.num_evaluations} times after it"
 
     def _learnt(self, step: int, loss: float, learning_rate: float) -> None:
         self._watch.learnt(step, self._together.mean(loss), learning_rate)
@@ -185,7 +184,9 @@ class Run:
     def _is_time_to_save(self, step: int, is_evaluated: bool) -> bool:
         if self._config.save_every is not None:
             return step % self._config.save_every == 0
-        is_time = is_evaluated and time.perf_counter() - self._saved_at >= SECONDS_BETWEEN_SAVES
-        is_time = self._together.of_first(is_time) if is_evaluated else False
-        self._saved_at = time.perf_counter() if is_time else self._saved_at
+        if not is_evaluated:
+            return False
+        now = time.perf_counter()
+        is_time = self._together.of_first(now - self._saved_at >= SECONDS_BETWEEN_SAVES)
+        self._saved_at = now if is_time else self._saved_at
         return is_time

@@ -123,7 +123,7 @@ class WindowTrainer(Trainer):
         step = self.state.global_step + 1
         self._on_step(step)
         if (loss.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0) and not bool(loss.isfinite()):
-            raise not_a_number(step, self._get_learning_rate())
+            raise not_a_number(step, self.args.learning_rate)
         return loss
 
     def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
@@ -139,7 +139,7 @@ class WindowTrainer(Trainer):
             return
         mean = self._losses.take_mean()
         if not math.isfinite(mean):
-            raise not_a_number(self.state.global_step, logs["learning_rate"])
+            raise not_a_number(self.state.global_step, self.args.learning_rate)
         self._on_loss(self.state.global_step, mean, logs["learning_rate"])
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
