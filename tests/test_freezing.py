@@ -348,3 +348,11 @@ def test_folders_of_the_same_name_are_told_apart(seeds, tmp_path):
     shutil.copytree(seeds[0], tmp_path / "other" / "one")
     names = [one.name for one in frozen_of(seeds[0], tmp_path / "other" / "one").facts.against]
     assert names == [f"{seeds[0].parent.name}/one", "other/one"]
+
+
+def test_windows_are_numbered_by_file_in_the_order_of_the_files(frozen):
+    by_file = dict.fromkeys([window.path for window in frozen.windows], 0)
+    for window in frozen.windows:
+        by_file[window.path] += len(frozen.fresh_ids(window))
+    fresh = [window.fresh for window in frozen.windows]
+    assert np.bincount(frozen.file_numbers(), weights=fresh).tolist() == list(by_file.values())
