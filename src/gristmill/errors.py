@@ -6,6 +6,7 @@
     ├── InputError                3  a source or tokenizer that cannot be read
     │   ├── NothingToBuildError   3  of all that was found, nothing is left
     │   └── TokenizerError        3
+    │       └── NotOnGpuError     3  a tokenizer that only the CPU encodes exactly
     ├── OutputError               3  a place that cannot be written
     ├── DatasetError              4  not a dataset, or a damaged one
     └── TrainingError             5  a training that cannot go on
@@ -35,6 +36,10 @@ class NothingToBuildError(InputError):
 
 
 class TokenizerError(InputError):
+    pass
+
+
+class NotOnGpuError(TokenizerError):
     pass
 
 

@@ -52,9 +52,10 @@ class AddedToken(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """The model without its vocabulary and merges, which are most of the file."""
+    """The model, its vocabulary and merges, which are most of the file, left as they are spelled."""
 
     vocab: msgspec.Raw
+    merges: msgspec.Raw = msgspec.Raw(b"[]")
     type: str = "BPE"
     unk_token: str | None = None
     unk_id: int | None = None
@@ -62,6 +63,8 @@ class Model(msgspec.Struct, frozen=True):
     dropout: float | None = None
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
+    ignore_merges: bool = False
+    """A word that is in the vocabulary is one token, whatever merges would make of it."""
 
 
 class _File(msgspec.Struct, frozen=True):

@@ -1,0 +1,35 @@
+"""What each character is to the regexes that split text into words: a letter, a number, whitespace, or other.
+
+The classes are those of the engine inside `tokenizers`, not Python's: its Unicode is newer, and U+001C to U+001F are no
+whitespace there. tools/write_classes.py asks it about every character and writes classes.txt, one run a line;
+tests/test_word_starts.py asks it again.
+
+    41 5a letter
+"""
+
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.tokenizing.cuda.patterns import Pattern
+
+Classes = npt.NDArray[np.uint8]
+
+NUM_CODE_POINTS = 0x110000
+OTHER, LETTER, NUMBER, WHITESPACE = 0, 1, 2, 3
+NEWER_NUMBER = 4
+"""In the file alone: a number to the pre-tokenizer Digits, whose Unicode is newer, and other to a regex."""
+NAMES = {"letter": LETTER, "number": NUMBER, "whitespace": WHITESPACE, "newer_number": NEWER_NUMBER}
+CLASSES_FILE = "classes.txt"
+
+
+def character_classes(pattern: Pattern) -> Classes:
+    """The class of each code point. Surrogates, which no UTF-8 spells, are other."""
+    classes = np.zeros(NUM_CODE_POINTS, np.uint8)
+    for line in resources.files(__package__).joinpath(CLASSES_FILE).read_text("ascii").splitlines():
+        if not line.startswith("#"):
+            first, last, name = line.split()
+            classes[int(first, 16) : int(last, 16) + 1] = NAMES[name]
+    classes[classes == NEWER_NUMBER] = NUMBER if pattern.digits == "apart" else OTHER
+    return classes

@@ -1,0 +1,65 @@
+"""Asks `tokenizers` what every character is to its regexes, and writes classes.txt.
+
+python tools/write_classes.py
+"""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Regex, pre_tokenizers
+
+from gristmill.tokenizing.cuda import classes
+
+TARGET = Path(classes.__file__).with_name(classes.CLASSES_FILE)
+REGEXES = {classes.LETTER: r"\p{L}", classes.NUMBER: r"\p{N}", classes.WHITESPACE: r"\s"}
+SCALARS = np.array([*range(0xD800), *range(0xE000, classes.NUM_CODE_POINTS)])
+Matches = npt.NDArray[np.bool_]
+
+
+def main() -> None:
+    lines = [f"# What `tokenizers` {version('tokenizers')} takes each character for, by tools/write_classes.py."]
+    lines += runs(probed_classes())
+    TARGET.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def probed_classes() -> classes.Classes:
+    probed = np.zeros(classes.NUM_CODE_POINTS, np.uint8)
+    probed[SCALARS[are_digits()]] = classes.NEWER_NUMBER
+    for class_, regex in REGEXES.items():
+        probed[SCALARS[are_matched(regex)]] = class_
+    return probed
+
+
+def are_matched(regex: str) -> Matches:
+    """Of all scalars, in order: what is left when the matches are taken out is not matched."""
+    matched = np.ones(len(SCALARS), np.bool_)
+    left = pre_tokenizers.Split(Regex(regex), "removed").pre_tokenize_str("".join(map(chr, SCALARS)))
+    for _, (start, end) in left:
+        matched[start:end] = False
+    return matched
+
+
+def are_digits() -> Matches:
+    """Of all scalars, in order: Digits splits one off that stands between letters."""
+    digits = np.zeros(len(SCALARS), np.bool_)
+    text = "".join(f"a{chr(point)}a" for point in SCALARS)
+    for _, (start, end) in pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(text):
+        if end - start == 1 and start % 3 == 1:
+            digits[start // 3] = True
+    return digits
+
+
+def runs(probed: classes.Classes) -> Iterator[str]:
+    names = {class_: name for name, class_ in classes.NAMES.items()}
+    starts = np.flatnonzero(np.diff(probed, prepend=255))
+    ends = np.append(starts[1:], len(probed))
+    for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if probed[first] != classes.OTHER:
+            yield f"{first:x} {end - 1:x} {names[int(probed[first])]}"
+
+
+if __name__ == "__main__":
+    main()
