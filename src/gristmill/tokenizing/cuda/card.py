@@ -1,0 +1,49 @@
+"""What the engine asks of a card: memory, copies, launches, and the order in which they happen.
+
+Work is put into streams and goes on by itself. One stream brings text in, one computes, one takes ids out; an event
+marks how far a stream has come, for another stream or for us to wait for.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+COPY_IN, COMPUTE, COPY_OUT = 0, 1, 2
+NUM_STREAMS = 3
+
+
+class Card(Protocol):
+    name: str
+    num_processors: int
+
+    def allocate(self, num_bytes: int) -> int:
+        """The address of so many zeros. MemoryError if there is no room."""
+        ...
+
+    def free(self) -> None:
+        """All that was allocated."""
+        ...
+
+    def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
+        """Memory of the machine that the card reads and writes by itself."""
+        ...
+
+    def copy_in(self, address: int, array: Array, stream: int) -> None: ...
+
+    def copy_out(self, array: Array, address: int, stream: int) -> None: ...
+
+    def zero(self, address: int, num_bytes: int, stream: int) -> None: ...
+
+    def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None: ...
+
+    def record(self, stream: int) -> Any:
+        """An event: all that the stream has been given up to now."""
+        ...
+
+    def hold(self, stream: int, event: Any) -> None:
+        """The stream goes on only after the event."""
+        ...
+
+    def wait(self, event: Any) -> None: ...

@@ -1,0 +1,184 @@
+"""Text in, ids out: the kernels over chunks, with copies in both directions going on beside them.
+
+             ┌ copy in ┐┌ copy in ┐┌ copy in ┐
+                        ┌ kernels ┐┌ kernels ┐┌ kernels ┐
+                                   ┌ copy out ┐┌ copy out ┐┌ copy out ┐
+
+A slot holds what belongs to one chunk from the first copy to the last; there are a few, used in turn.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, Card
+from gristmill.tokenizing.cuda.merges import MergeTables
+from gristmill.tokenizing.cuda.structs import CHUNK, ENGINE, MARGIN, RESULT, TILE, Sizes
+
+Bytes = npt.NDArray[np.uint8]
+NUM_SLOTS = 3
+THREADS = 256
+BLOCKS_PER_PROCESSOR = 8
+ALIGNMENT = 256
+
+
+class Text(NamedTuple):
+    """Of one chunk."""
+
+    content: Bytes
+    starts: npt.NDArray[np.int64]
+    """Where its pieces begin."""
+
+
+class Done(NamedTuple):
+    """One chunk's ids, on the card until `receive` is over."""
+
+    ids_address: int
+    num_ids: int
+    id_offsets: npt.NDArray[np.uint32]
+    """Of each piece."""
+    is_flagged: npt.NDArray[np.bool_]
+    """Pieces whose ids here are not to be used."""
+    num_new_words: int
+    num_clears: int
+    """How often the word table has been emptied up to now."""
+
+
+class _Slot:
+    """Addresses on the card, and pinned memory that goes there or comes from there."""
+
+    def __init__(self, card: Card, sizes: Sizes) -> None:
+        self.text = card.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
+        self.ids = card.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
+        self.head = card.allocate(CHUNK.itemsize + sizes.max_documents * 4)
+        self.answer = card.allocate(ALIGNMENT + sizes.max_documents * 5 + 8)
+        self.head_here = card.pinned(CHUNK.itemsize + sizes.max_documents * 4)
+        self.answer_here = card.pinned(ALIGNMENT + sizes.max_documents * 5 + 8)
+        self.num_pieces = 0
+        self.computed: Any = None
+        self.taken: Any = None
+
+    def describe(self, text: Text) -> Bytes:
+        """The chunk's structure and its pieces' starts, as they go to the card."""
+        self.num_pieces, num_bytes = len(text.starts), len(text.content)
+        head = self.head_here[: CHUNK.itemsize].view(CHUNK)[0]
+        head["text"], head["documents"], head["ids"] = self.text, self.head + CHUNK.itemsize, self.ids
+        head["result"], head["id_offsets"] = self.answer, self.answer + RESULT.itemsize
+        head["flags"] = self.answer + RESULT.itemsize + 4 * self.num_pieces
+        head["num_bytes"], head["num_documents"] = num_bytes, self.num_pieces
+        head["num_tiles"] = num_bytes // TILE + 1
+        end = CHUNK.itemsize + 4 * self.num_pieces
+        self.head_here[CHUNK.itemsize : end].view(np.uint32)[:] = text.starts
+        return self.head_here[:end]
+
+    @property
+    def answer_now(self) -> Bytes:
+        return self.answer_here[: RESULT.itemsize + 5 * self.num_pieces]
+
+    def done(self) -> Done:
+        edge = RESULT.itemsize + 4 * self.num_pieces
+        result = self.answer_here[: RESULT.itemsize].view(RESULT)[0]
+        return Done(
+            ids_address=self.ids,
+            num_ids=int(result["num_ids"]),
+            id_offsets=self.answer_here[RESULT.itemsize : edge].view(np.uint32).copy(),
+            is_flagged=self.answer_here[edge : edge + self.num_pieces].astype(bool),
+            num_new_words=int(result["num_new_words"]),
+            num_clears=int(result["num_clears"]),
+        )
+
+
+class Engine:
+    def __init__(self, card: Card, tables: MergeTables, classes: npt.NDArray[np.uint8], sizes: Sizes) -> None:
+        self.card, self.sizes = card, sizes
+        fields = {
+            "classes": self._upload(classes),
+            "byte_ids": self._upload(tables.byte_ids),
+            "pair_ids": self._upload(tables.pair_ids),
+            "merges": self._upload(tables.table),
+            "products": self._upload(tables.products),
+            "arena_bytes": sizes.arena_bytes,
+            "pool_ids": sizes.pool_ids,
+            "slot_mask": sizes.num_slots - 1,
+            "max_words": sizes.max_words,
+            "merges_shift": 64 - tables.table_bits,
+            "merges_mask": len(tables.table) - 1,
+            "is_in_order": tables.is_in_order,
+        }
+        fields |= {name: card.allocate(num_bytes) for name, num_bytes in sizes.scratch().items()}
+        self._zeroed, at = card.allocate(sum(sizes.zeroed().values())), 0
+        for name, num_bytes in sizes.zeroed().items():
+            if name in ENGINE.names:
+                fields[name] = self._zeroed + at
+            at += num_bytes
+        self._num_zeroed = at
+        structure = np.zeros(1, ENGINE)
+        for name, value in fields.items():
+            structure[name] = value
+        self._state, self._entries = fields["state"], fields["entries"]
+        self._engine = self._upload(structure)
+        self._slots = [_Slot(card, sizes) for _ in range(NUM_SLOTS)]
+        card.wait(card.record(COMPUTE))
+
+    def run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
+        """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
+        under_way: deque[_Slot] = deque()
+        for number, text in enumerate(texts):
+            slot = self._slots[number % NUM_SLOTS]
+            if len(under_way) == NUM_SLOTS:
+                self._take(under_way.popleft(), receive)
+            self._give(slot, text)
+            under_way.append(slot)
+            if len(under_way) == NUM_SLOTS - 1:
+                self._take(under_way.popleft(), receive)
+        while under_way:
+            self._take(under_way.popleft(), receive)
+        self.card.wait(self.card.record(COPY_OUT))
+
+    def forget(self) -> None:
+        """Empties the word table."""
+        self.card.zero(self._entries, self.sizes.scratch()["entries"], COMPUTE)
+        self.card.zero(self._state, self.sizes.scratch()["state"], COMPUTE)
+        self.card.wait(self.card.record(COMPUTE))
+
+    def _give(self, slot: _Slot, text: Text) -> None:
+        card = self.card
+        if slot.computed is not None:
+            card.hold(COPY_IN, slot.computed)
+            card.hold(COMPUTE, slot.taken)
+        card.copy_in(slot.head, slot.describe(text), COPY_IN)
+        card.copy_in(slot.text, text.content, COPY_IN)
+        arrived = card.record(COPY_IN)
+        card.zero(self._zeroed, self._num_zeroed, COMPUTE)
+        card.hold(COMPUTE, arrived)
+        self._launch_all(slot, len(text.content) // TILE + 1)
+        card.copy_out(slot.answer_now, slot.answer, COMPUTE)
+        slot.computed = card.record(COMPUTE)
+
+    def _launch_all(self, slot: _Slot, num_tiles: int) -> None:
+        many = self.card.num_processors * BLOCKS_PER_PROCESSOR
+        for kernel, num_blocks, num_threads in (
+            ("begin_chunk", many, THREADS),
+            ("word_starts", num_tiles, THREADS),
+            ("look_up_words", num_tiles, THREADS),
+            ("look_up_long_words", many, THREADS),
+            ("merge_words", 2 * many, THREADS // 2),
+            ("join_windows", 2 * many, 32),
+            ("emit", num_tiles, THREADS),
+            ("end_chunk", many // 4 + 1, THREADS),
+        ):
+            self.card.launch(kernel, num_blocks, num_threads, self._engine, slot.head)
+
+    def _take(self, slot: _Slot, receive: Callable[[Done], None]) -> None:
+        self.card.wait(slot.computed)
+        receive(slot.done())
+        slot.taken = self.card.record(COPY_OUT)
+
+    def _upload(self, array: npt.NDArray[Any]) -> int:
+        address = self.card.allocate(array.nbytes)
+        self.card.copy_in(address, array, COMPUTE)
+        self.card.wait(self.card.record(COMPUTE))
+        return address

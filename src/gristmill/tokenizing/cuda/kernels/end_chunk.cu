@@ -1,0 +1,29 @@
+// After a chunk: where each document's ids begin, which documents the CPU must do, and whether the table is too full.
+#include "engine.cuh"
+
+__device__ inline u32 ids_up_to(const Engine& engine, u32 num_tiles) {
+    return num_tiles ? (u32)engine.tile_totals[num_tiles - 1] : 0;
+}
+
+// What emit left in codes: how many ids of the tile come before each word.
+__device__ inline u32 ids_before(const Engine& engine, const Chunk& chunk, u32 position) {
+    u32 tile = position / TILE, group = position / GROUP;
+    u32 word = engine.words_before[group] + __popc(engine.starts[group] & ((1u << position % GROUP) - 1));
+    if (position >= chunk.num_bytes || word >= engine.words_per_tile[tile]) return ids_up_to(engine, tile + 1);
+    return ids_up_to(engine, tile) + engine.codes[(u64)tile * TILE + word];
+}
+
+extern "C" __global__ void end_chunk(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+    const Engine& engine = *the_engine;
+    const Chunk& chunk = *the_chunk;
+    u32 thread = blockIdx.x * THREADS + threadIdx.x, num_threads = gridDim.x * THREADS;
+    for (u32 document = thread; document < chunk.num_documents; document += num_threads)
+        chunk.id_offsets[document] = ids_before(engine, chunk, chunk.documents[document]);
+    if (thread == 0) {
+        const Counters& counters = *engine.counters;
+        u32 num_new = counters.num_short + counters.num_medium + counters.num_joins;
+        engine.state->num_words += num_new;
+        if (engine.state->num_words > engine.max_words) engine.state->must_clear = 1;
+        *chunk.result = Result{ids_up_to(engine, chunk.num_tiles), num_new, engine.state->num_clears};
+    }
+}

@@ -1,0 +1,156 @@
+// Windows of a long word -> its ids.
+//
+// Where merges are in order, tokens are a word's encoding exactly when every two neighbours among them are the encoding
+// of their own bytes. So two windows that have one token in common, from the same byte to the same byte, may be joined
+// there: every pair left of it is one of the left window's, every pair right of it one of the right window's.
+//
+//   left     …|for|get|ful|ness|to|da          the token "ness" is in both: take the left window's tokens before it,
+//   right              u|l|ness|today|…        and the right one's from it on
+//
+// Windows of a run ("-----…") may have no token in common, since each counts from its own begin. Then the word is merged
+// in steps: each window begins where a token of the one before began. Where the text repeats, so do its tokens.
+#include "merging.cuh"
+
+constexpr u32 OVERLAP_MASKS = (WINDOW - STRIDE) / 32;
+
+// The first byte, from the right window's begin, of a token that both windows have; NOTHING if there is none.
+__device__ inline u32 common_token(const u32* left, const u32* right) {
+    for (u32 number = 0; number < OVERLAP_MASKS; number++)
+        for (u32 both = left[STRIDE / 32 + number] & right[number]; both; both &= both - 1) {
+            u32 at = number * 32 + __ffs(both) - 1;
+            if (next_of(left, at + STRIDE) == next_of(right, at) + STRIDE) return at;
+        }
+    return NOTHING;
+}
+
+__device__ inline u32 tokens_before(const u32* masks, u32 end) {
+    u32 num = 0;
+    for (u32 number = 0; number < end / 32; number++) num += __popc(masks[number]);
+    return end % 32 ? num + __popc(masks[end / 32] & ((1u << end % 32) - 1)) : num;
+}
+
+__device__ inline void store_ids(const Engine& engine, const Chunk& chunk, Entry* entry, u32 at, u32 num_ids) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        Value value = at == NOTHING ? no_room() : pooled(at, num_ids);
+        if (at != NOTHING && num_ids <= INLINE) {
+            value.item[0] = (token_t)num_ids;
+            for (u32 number = 0; number < num_ids; number++) value.item[number + 1] = engine.pool[at + number];
+        }
+        entry->value = value;
+    }
+    __syncwarp();
+    keep_bytes(engine, chunk, entry);
+}
+
+// Joins them if all can be joined. Two turns over the windows: the first counts, the second writes.
+__device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join join, u32 num_windows) {
+    u32 lane = threadIdx.x % 32, pool = 0, total = 0;
+    const u32* masks = engine.window_masks + (u64)join.first_window * NUM_MASKS_OF_PIECE;
+    const token_t* ids = engine.window_ids + (u64)join.first_window * WINDOW;
+    for (u32 turn = 0; turn < 2; turn++) {
+        total = 0;
+        for (u32 base = 0; base < num_windows; base += 32) {
+            u32 window = base + lane, from = 0, to = 0;
+            bool is_cut = false;
+            if (window < num_windows) {
+                const u32* mine = masks + window * NUM_MASKS_OF_PIECE;
+                u32 begin = window == 0 ? 0 : common_token(mine - NUM_MASKS_OF_PIECE, mine);
+                u32 end = window + 1 == num_windows ? 0 : common_token(mine, mine + NUM_MASKS_OF_PIECE);
+                is_cut = begin == NOTHING || end == NOTHING;
+                if (!is_cut) {
+                    from = tokens_before(mine, begin);
+                    to = tokens_before(mine, window + 1 == num_windows ? WINDOW : end + STRIDE);
+                }
+            }
+            if (__ballot_sync(ALL, is_cut)) return false;
+            u32 sum = to - from;
+            for (u32 distance = 1; distance < 32; distance *= 2) {
+                u32 other = __shfl_up_sync(ALL, sum, distance);
+                if (lane >= distance) sum += other;
+            }
+            if (turn == 1)
+                for (u32 at = from; at < to; at++)
+                    engine.pool[pool + total + sum - to + at] = ids[(u64)window * WINDOW + at];
+            total += __shfl_sync(ALL, sum, 31);
+        }
+        if (turn == 0) {
+            pool = lane == 0 ? take_pool(engine, total) : 0;
+            pool = __shfl_sync(ALL, pool, 0);
+            if (pool == NOTHING) break;
+        }
+    }
+    store_ids(engine, chunk, &engine.entries[join.slot], pool, total);
+    return true;
+}
+
+// How many bytes, from the first on, equal the byte `period` further on.
+__device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 base = 0; base + period < length; base += 256) {
+        u32 at = base + lane * 8, num_same = 8;
+        for (u32 byte = 0; byte < 8; byte++)
+            if (num_same == 8 && (at + byte + period >= length || text[at + byte] != text[at + byte + period])) num_same = byte;
+        u32 lanes = __ballot_sync(ALL, num_same < 8);
+        if (lanes) return base + (__ffs(lanes) - 1) * 8 + __shfl_sync(ALL, num_same, __ffs(lanes) - 1);
+    }
+    return length - period;
+}
+
+// Window after window. The ids lie in the room of the word's windows, which are at least as many as its bytes.
+// NOTHING if some window does not have the token that it was to begin with.
+__device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const u8* text, u32 length, token_t* out) {
+    u32 lane = threadIdx.x % 32, at = 0, num_ids = 0, expected = 0;  // expected: where the first token ends; 0: anywhere
+    while (true) {
+        u32 num_bytes = min(WINDOW, length - at);
+        merge_piece(engine, piece, text + at, num_bytes);
+        u32 first_end = min(num_bytes, next_of(piece.alive, 0));
+        if (expected && first_end != expected) return NOTHING;
+        if (length - at <= WINDOW) {
+            write_tokens(piece, out + num_ids, WINDOW);
+            return num_ids + num_tokens(piece);
+        }
+        u32 step = last_of(piece.alive, STRIDE + 1);  // the last token that begins in the first half
+        if (step == 0) return NOTHING;
+        expected = next_of(piece.alive, step) - step;
+        u32 num_step = tokens_before(piece.alive, step), num_repeats = 0;
+        // The window at `at + step` has the same bytes as this one as long as they repeat; then it has its tokens too.
+        u32 num_same = expected == first_end ? repeated(text + at, length - at, step) : 0;
+        if (num_same >= WINDOW) num_repeats = (num_same - WINDOW) / step + 1;
+        write_tokens(piece, out + num_ids, step);
+        __syncwarp();
+        for (u32 more = num_step + lane; more < num_step * (num_repeats + 1); more += 32)
+            out[num_ids + more] = out[num_ids + more % num_step];
+        num_ids += num_step * (num_repeats + 1);
+        at += step * (num_repeats + 1);
+        __syncwarp();
+    }
+}
+
+__device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, Piece& piece, Join join) {
+    Entry* entry = &engine.entries[join.slot];
+    u32 lane = threadIdx.x % 32, length = length_of(entry->high);
+    token_t* steps = engine.window_ids + (u64)join.first_window * WINDOW;
+    u32 num_ids = merged_in_steps(engine, piece, bytes_of(engine, chunk, entry->high), length, steps);
+    u32 pool = NOTHING;
+    if (num_ids != NOTHING) {
+        pool = lane == 0 ? take_pool(engine, num_ids) : 0;
+        pool = __shfl_sync(ALL, pool, 0);
+    }
+    __syncwarp();
+    for (u32 at = lane; at < num_ids && pool != NOTHING; at += 32) engine.pool[pool + at] = steps[at];
+    store_ids(engine, chunk, entry, pool, num_ids);
+}
+
+extern "C" __global__ void __launch_bounds__(32) join_windows(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+    const Engine& engine = *the_engine;
+    const Chunk& chunk = *the_chunk;
+    __shared__ Piece piece;
+    for (u32 number = blockIdx.x; number < engine.counters->num_joins; number += gridDim.x) {
+        Join join = engine.joins[number];
+        u32 num_windows = windows_of(length_of(engine.entries[join.slot].high));
+        if (!engine.is_in_order) store_ids(engine, chunk, &engine.entries[join.slot], NOTHING, 0);  // the CPU's
+        else if (!joined(engine, chunk, join, num_windows)) merge_in_steps(engine, chunk, piece, join);
+        __syncwarp();
+    }
+}

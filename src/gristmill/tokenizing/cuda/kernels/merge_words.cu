@@ -1,0 +1,95 @@
+// New words -> ids. Everything that is new in a chunk is merged in one launch, longest first, so that nothing waits for
+// the slowest: windows of long words and words of up to 256 bytes by a warp each, words of up to 15 bytes by a thread.
+#include "merging.cuh"
+
+constexpr u32 WARPS = 4;
+
+// 32 short words at once: a column for each lane.
+struct ShortWords {
+    u32 ids[SHORT][32], ranks[SHORT][32];
+};
+
+union Scratch {
+    Piece piece;
+    ShortWords words;
+};
+
+__device__ inline void merge_window(const Engine& engine, const Chunk& chunk, Piece& piece, u32 number) {
+    Window window = engine.windows[number];
+    u64 high = engine.entries[window.slot].high;
+    u32 begin = window.index * STRIDE, length = min(WINDOW, length_of(high) - begin);
+    merge_piece(engine, piece, bytes_of(engine, chunk, high) + begin, length);
+    write_tokens(piece, engine.window_ids + (u64)number * WINDOW, WINDOW);
+    u32 lane = threadIdx.x % 32;
+    if (lane < NUM_MASKS_OF_PIECE) engine.window_masks[number * NUM_MASKS_OF_PIECE + lane] = piece.alive[lane];
+}
+
+__device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, Piece& piece, u32 slot) {
+    Entry* entry = &engine.entries[slot];
+    u32 lane = threadIdx.x % 32;
+    merge_piece(engine, piece, bytes_of(engine, chunk, entry->high), length_of(entry->high));
+    u32 num_ids = num_tokens(piece);
+    if (num_ids <= INLINE) {
+        write_tokens(piece, &entry->value.item[1], WINDOW);
+        if (lane == 0) entry->value.item[0] = (token_t)num_ids;
+    } else {
+        u32 at = lane == 0 ? take_pool(engine, num_ids) : 0;
+        at = __shfl_sync(ALL, at, 0);
+        if (at != NOTHING) write_tokens(piece, engine.pool + at, WINDOW);
+        if (lane == 0) entry->value = at == NOTHING ? no_room() : pooled(at, num_ids);
+    }
+    __syncwarp();
+    keep_bytes(engine, chunk, entry);
+}
+
+__device__ inline void merge_short(const Engine& engine, ShortWords& words, u32 slot) {
+    Entry* entry = &engine.entries[slot];
+    u64 low = ~entry->low, high = entry->high;
+    u32 lane = threadIdx.x % 32, num = (u32)(high >> 56);
+    for (u32 at = 0; at < num; at++)
+        words.ids[at][lane] = engine.byte_ids[(at < 8 ? low >> 8 * at : high >> 8 * (at - 8)) & 0xFF];
+    for (u32 at = 0; at + 1 < num; at++)
+        words.ranks[at][lane] = rank_of(engine, words.ids[at][lane], words.ids[at + 1][lane]);
+    while (true) {
+        u32 lowest = NOTHING, head = 0;
+        for (u32 at = 0; at + 1 < num; at++)
+            if (words.ranks[at][lane] < lowest) lowest = words.ranks[at][lane], head = at;
+        if (lowest == NOTHING) break;
+        num--;
+        words.ids[head][lane] = engine.products[lowest];
+        for (u32 at = head + 1; at < num; at++) words.ids[at][lane] = words.ids[at + 1][lane];
+        for (u32 at = head + 1; at + 1 < num; at++) words.ranks[at][lane] = words.ranks[at + 1][lane];
+        if (head > 0) words.ranks[head - 1][lane] = rank_of(engine, words.ids[head - 1][lane], words.ids[head][lane]);
+        if (head + 1 < num) words.ranks[head][lane] = rank_of(engine, words.ids[head][lane], words.ids[head + 1][lane]);
+    }
+    Value value = {};
+    if (num <= INLINE) {
+        value.item[0] = (token_t)num;
+        for (u32 at = 0; at < INLINE; at++)
+            if (at < num) value.item[at + 1] = (token_t)words.ids[at][lane];
+    } else {
+        u32 pool = take_pool(engine, num);
+        for (u32 at = 0; at < num && pool != NOTHING; at++) engine.pool[pool + at] = (token_t)words.ids[at][lane];
+        value = pool == NOTHING ? no_room() : pooled(pool, num);
+    }
+    entry->value = value;
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+    const Engine& engine = *the_engine;
+    const Chunk& chunk = *the_chunk;
+    __shared__ Scratch scratch[WARPS];
+    Scratch& mine = scratch[threadIdx.x / 32];
+    u32 warp = blockIdx.x * WARPS + threadIdx.x / 32, num_warps = gridDim.x * WARPS, lane = threadIdx.x % 32;
+    for (u32 number = warp; number < engine.counters->num_windows; number += num_warps) {
+        merge_window(engine, chunk, mine.piece, number);
+        __syncwarp();
+    }
+    for (u32 number = warp; number < engine.counters->num_medium; number += num_warps) {
+        merge_medium(engine, chunk, mine.piece, engine.medium_words[number]);
+        __syncwarp();
+    }
+    u32 num_short = engine.counters->num_short;
+    for (u32 number = warp * 32 + lane; number < num_short; number += num_warps * 32)
+        merge_short(engine, mine.words, engine.short_words[number]);
+}

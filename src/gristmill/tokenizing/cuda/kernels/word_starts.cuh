@@ -1,0 +1,97 @@
+// Where words start, as a bit mask: what the two families of patterns have in common.
+//
+// A pre-tokenizer's regex walks over a text from left to right. For the patterns here the walk is not needed: whether a
+// word starts at a character can be told from its neighbours, so that all bytes are looked at at once. Each family's
+// file states its rules; tests/word_starts_in_numpy.py states them again, and is held against the reference.
+#pragma once
+#include "characters.cuh"
+
+// How far a rule looks for the end of a run of newlines, whitespace or digits. A document with a longer one is left to
+// the CPU: a search of every thread through the same run would take quadratic time.
+constexpr u32 FARTHEST = 4096;
+
+// A thread's 32 bytes and those on either side.
+struct Group {
+    Masks earlier, here, later;
+    const u8* text;
+    u32 position;  // of its first byte
+};
+
+__device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& group);  // one family's
+
+// 'S of a byte that may be a contraction's second, in both cases where the pattern says so.
+__device__ inline u32 lower(u32 byte) { return IGNORES_CASE && byte - 'A' < 26u ? byte | 32 : byte; }
+
+// How many bytes a contraction has whose apostrophe is here; 0 if there is none. `documents`: bit n, the n-th byte
+// after the apostrophe begins another document.
+//   'll -> 3, 's -> 2, 'x -> 0
+__device__ inline u32 contraction(const u8* apostrophe, u64 documents) {
+    u32 second = lower(apostrophe[1]), third = lower(apostrophe[2]);
+    if (documents & 2) return 0;
+    if (second == 's' || second == 't' || second == 'm' || second == 'd') return 2;
+    if (documents & 4) return 0;
+    if ((second == 'r' || second == 'v') && third == 'e') return 3;
+    if (second == 'l' && third == 'l') return 3;
+    // U+017F is an s to a pattern that ignores case.
+    return IGNORES_CASE && second == 0xC5 && third == 0xBF ? 3 : 0;
+}
+
+// Contractions whose apostrophe starts a word: a start right behind, none inside.
+__device__ inline u32 with_contractions(u32 starts, u32 apostrophes, u32 earlier_apostrophes, const Group& group) {
+    // One that begins in the last three bytes before the group may end in it.
+    u64 left = (u64)apostrophes << 32 | (earlier_apostrophes & 0xE0000000u);
+    while (left) {
+        u32 at = __ffsll(left) - 1;
+        left &= left - 1;
+        u64 documents = both(group.earlier.document, group.here.document) >> at;
+        if (at > 61) documents |= (u64)group.later.document << (64 - at);
+        u32 length = contraction(group.text + (int)at - (int)GROUP, documents);
+        u32 end = at + length;
+        if (length == 0) continue;
+        for (u32 inside = at + 1; inside < end; inside++)
+            if (inside >= GROUP && inside < 2 * GROUP) starts &= ~(1u << (inside - GROUP));
+        if (end >= GROUP && end < 2 * GROUP) starts |= 1u << (end - GROUP);
+    }
+    return starts & ~group.here.inner;
+}
+
+// Whitespace that is the last of its run and has something behind it in the same document.
+//   "a  b" -> 0 0 1 0        "a  " -> 0 0 0
+// Found at a character's last byte, then moved to its first.
+__device__ inline u32 last_before_something(const Group& group) {
+    u64 white = both(group.here.white, group.later.white), inner = both(group.here.inner, group.later.inner);
+    u64 last = white & (~white & ~inner & ~both(group.here.document, group.later.document)) >> 1;
+    last |= (last & inner) >> 1;
+    last |= (last & inner) >> 1;
+    return (u32)last;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+    const Engine& engine = *the_engine;
+    const Chunk& chunk = *the_chunk;
+    // begin_chunk has emptied the table where this was set, and nobody uses it now.
+    if (blockIdx.x == 0 && threadIdx.x == 0 && engine.state->must_clear)
+        *engine.state = TableState{0, 0, 0, 0, engine.state->num_clears + 1};
+    // Masks are laid out mask by mask, so that the threads of a warp read neighbouring words.
+    constexpr u32 NUM_MASKS = sizeof(Masks) / sizeof(u32);
+    __shared__ u32 shared[NUM_MASKS][GROUPS + 2];
+    long long tile = (long long)blockIdx.x * TILE;
+    for (u32 at = threadIdx.x; at < GROUPS + 2; at += THREADS) {
+        Masks masks = masks_of(engine, chunk, tile + ((long long)at - 1) * GROUP, at > 0 && at <= GROUPS);
+        for (u32 number = 0; number < NUM_MASKS; number++) shared[number][at] = ((const u32*)&masks)[number];
+    }
+    __syncthreads();
+    Group group;
+    for (u32 number = 0; number < NUM_MASKS; number++) {
+        ((u32*)&group.earlier)[number] = shared[number][threadIdx.x];
+        ((u32*)&group.here)[number] = shared[number][threadIdx.x + 1];
+        ((u32*)&group.later)[number] = shared[number][threadIdx.x + 2];
+    }
+    group.position = (u32)tile + threadIdx.x * GROUP;
+    group.text = chunk.text + group.position;
+    u32 starts = starts_in(engine, chunk, group);
+    // The end of the chunk is a start too: so every word has one behind it.
+    if (group.position > chunk.num_bytes) starts = 0;
+    else if (chunk.num_bytes - group.position < 31) starts &= (2u << (chunk.num_bytes - group.position)) - 1;
+    engine.starts[group.position / GROUP] = starts;
+}

@@ -1,0 +1,91 @@
+// The table of words on the card: open addressing, one compare-and-swap to take an entry, ids written later.
+//
+// While words are looked up nobody writes ids; while ids are written nobody looks up. An entry goes from empty to a key
+// once and stays: a read that comes too early misses the key, it never finds a wrong one (low is never 0), and then the
+// compare-and-swap tells the truth.
+#pragma once
+#include "engine.cuh"
+
+__device__ inline u64 mixed(u64 first, u64 second) {
+    u64 hash = (first ^ second * 0x9E3779B97F4A7C15ull) * 0xFF51AFD7ED558CCDull;
+    return hash ^ hash >> 32;
+}
+
+// Takes the entry if it is empty. The high half that is there now: `high` itself if it was taken, 0 if another key's
+// low half is there.
+__device__ inline u64 take(Entry* entry, u64 low, u64 high, bool* is_new) {
+    u64 there = atomicCAS(&entry->low, 0ull, low);
+    *is_new = there == 0;
+    if (there == 0) {
+        *(volatile u64*)&entry->high = high;
+        return high;
+    }
+    if (there != low) return 0;
+    u64 found;
+    do found = *(volatile u64*)&entry->high;
+    while (found == 0);
+    return found;
+}
+
+// Eight bytes from any address, by two aligned loads; up to seven bytes beyond them are read too.
+__device__ inline u64 eight_bytes(const u8* at) {
+    const u64* aligned = (const u64*)((u64)at & ~7ull);
+    u32 shift = (u32)((u64)at & 7) * 8;
+    return shift ? aligned[0] >> shift | aligned[1] << (64 - shift) : aligned[0];
+}
+
+// Bytes [at, at + 8) of a word, zeros behind its end.
+__device__ inline u64 eight_of(const u8* word, u32 length, u32 at) {
+    u64 eight = eight_bytes(word + at);
+    return at + 8 <= length ? eight : eight & ((1ull << 8 * (length - at)) - 1);
+}
+
+// Inverted it is never 0 in a document that counts: no UTF-8 holds eight bytes 0xFF.
+__device__ inline u64 short_low(u64 bytes) { return ~bytes ? ~bytes : 1; }
+__device__ inline u64 long_key(u64 kind, u32 length, u64 where) { return kind << 56 | (u64)length << 32 | where; }
+__device__ inline bool is_long_key(u64 high) { return high >> 56 >= IN_ARENA; }
+__device__ inline u32 length_of(u64 high) { return is_long_key(high) ? (u32)(high >> 32) & 0xFFFFFF : (u32)(high >> 56); }
+__device__ inline const u8* bytes_of(const Engine& engine, const Chunk& chunk, u64 high) {
+    return (high >> 56 == IN_TEXT ? chunk.text : engine.arena) + (u32)high;
+}
+
+__device__ inline u32 windows_of(u32 length) { return length <= WINDOW ? 1 : (length - WINDOW + STRIDE - 1) / STRIDE + 1; }
+
+// A code that needs no further look at the table, where the ids are known and one.
+__device__ inline u32 code_of(u32 slot, const Value& value) {
+    return value.item[0] == 1 ? ONE_ID | value.item[1] : AT_SLOT | slot;
+}
+
+// Room for so many ids in the pool, or NOTHING.
+__device__ inline u32 take_pool(const Engine& engine, u32 num_ids) {
+    u32 at = atomicAdd(&engine.state->pool_used, num_ids);
+    if (at + (u64)num_ids <= engine.pool_ids) return at;
+    engine.state->must_clear = 1;
+    return NOTHING;
+}
+
+// Room for the bytes of a word, in whole eights; NOTHING if there is none: then the table is emptied after the chunk,
+// before anyone looks for them.
+__device__ inline u64 take_arena(const Engine& engine, u32 length) {
+    u64 num_bytes = (length + 7) & ~7u, at = atomicAdd(&engine.state->arena_used, num_bytes);
+    if (at + num_bytes <= engine.arena_bytes) return at;
+    engine.state->must_clear = 1;
+    return ~0ull;
+}
+
+__device__ inline Value no_room() {
+    Value value;
+    value.item[0] = POOLED;
+    value.word[1] = value.word[2] = 0;
+    value.word[3] = 1;
+    return value;
+}
+
+__device__ inline Value pooled(u32 at, u32 num_ids) {
+    Value value;
+    value.word[0] = NOTHING;
+    value.word[1] = at;
+    value.word[2] = num_ids;
+    value.word[3] = 0;
+    return value;
+}
