@@ -15,6 +15,7 @@ import msgspec
 
 from gristmill import cli, config, errors, manifest, sections
 from gristmill.bench import results as bench_results
+from gristmill.bench import speeds as bench_speeds
 from gristmill.bench.methods import METHODS
 from gristmill.cleaning import rules
 from gristmill.cleaning.secret_rules import SECRET_RULES
@@ -106,6 +107,8 @@ def page() -> Iterator[str]:
     yield "And `command`, the build line. `sample` is null where all files were read.\n"
     yield from record_fields("What bench --json prints", bench_results, bench_results.Bench)
     yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
+    yield from record_fields("What bench --tokenizers --json prints", bench_speeds, bench_speeds.TokenizerBench)
+    yield "And per speed `bytes_per_second` and `ratio`, how many times as fast as gigatoken, handed the same.\n"
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(

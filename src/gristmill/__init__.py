@@ -157,11 +157,13 @@ def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
     return explain_file(folder, path)
 
 
-def load_tokenizer(name: str = "codebert", *, cache_dir: str | None = None) -> "Tokenizer":
-    """`codebert`, a tokenizer.json, a folder with one, or a Hub id (`org/name@revision`)."""
+def load_tokenizer(
+    name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
+) -> "Tokenizer":
+    """`codebert`, a tokenizer.json, a folder with one, or a Hub id (`org/name@revision`). Ids are equal on `cuda`."""
     from gristmill.tokenizing.tokenizer import load_tokenizer  # noqa: PLC0415
 
-    return load_tokenizer(name, cache_dir=cache_dir)
+    return load_tokenizer(name, cache_dir=cache_dir, device=device)
 
 
 __all__ = [

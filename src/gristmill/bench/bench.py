@@ -56,6 +56,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     keep: str | None = None
     """A new or empty folder."""
     workers: int | Literal["auto"] = "auto"
+    device: Literal["cpu", "cuda"] = "cpu"
+    """cuda: a build on a GPU is one of all methods."""
 
     def __post_init__(self) -> None:
         RunConfig(workers=self.workers)
@@ -73,7 +75,7 @@ def bench(
 ) -> Bench:
     """Methods one after the other on the same files with the same tokenizer. Without a source: the standard library."""
     asked, progress = asked or Asked(), progress or Progress()
-    methods, keep = chosen(asked.only), asked.keep
+    methods, keep = chosen(asked.only, asked.device), asked.keep
     require_psutil()
     with _work_folder(keep) as work:
         definition = locate(asked.tokenizer)

@@ -63,7 +63,7 @@ def chart_svg(result: Bench) -> str:
         *_head(result),
         *_rows(result),
         *(
-            _words(MARGIN, height - MARGIN + 8 - NOTE_HEIGHT * (len(notes) - 1 - number), note, fill=FAINT_INK, size=11)
+            words(MARGIN, height - MARGIN + 8 - NOTE_HEIGHT * (len(notes) - 1 - number), note, fill=FAINT_INK, size=11)
             for number, note in enumerate(notes)
         ),
         "</svg>",
@@ -88,16 +88,16 @@ def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
 
 def _head(result: Bench) -> Iterator[str]:
     corpus = result.corpus
-    yield _words(MARGIN, 34, "What each method costs and gives", weight="600", size=16)
+    yield words(MARGIN, 34, "What each method costs and gives", weight="600", size=16)
     facts = f"{corpus.files:,} files, {corpus.tokens:,} tokens, {cores_text(result)}"
-    yield _words(WIDTH - MARGIN, 34, facts, fill=FAINT_INK, anchor="end")
+    yield words(WIDTH - MARGIN, 34, facts, fill=FAINT_INK, anchor="end")
     at = float(MARGIN)
     for phase, colour in COLOURS.items():
         yield f'<rect x="{at:.1f}" y="51" width="10" height="10" rx="2" fill="{colour}"/>'
-        yield _words(at + 15, 60, phase, fill=FAINT_INK)
+        yield words(at + 15, 60, phase, fill=FAINT_INK)
         at += 15 + len(phase) * LETTER_WIDTH + 16
     for panel in _panels(result):
-        yield _words(panel.left, TOP - 12, panel.title, fill=FAINT_INK)
+        yield words(panel.left, TOP - 12, panel.title, fill=FAINT_INK)
 
 
 def _rows(result: Bench) -> Iterator[str]:
@@ -112,17 +112,17 @@ def _rows(result: Bench) -> Iterator[str]:
             left, width = MARGIN - 10, WIDTH - 2 * MARGIN + 20
             yield f'<rect x="{left}" y="{top}" width="{width}" height="{ROW_HEIGHT}" fill="{BAND}"/>'
         base = top + ROW_HEIGHT / 2 + 4
-        yield _words(MARGIN, base, method.name, weight=weight)
+        yield words(MARGIN, base, method.name, weight=weight)
         yield from _stacked(method, seconds, top, most_seconds)
         has_ratio = method.name != ORIGINAL and ratio_of(method, result) is not None
         ratio = f" · {ratio_text(method, result)}" if has_ratio else ""
         end = seconds.left + seconds.width * method.seconds_for_all / most_seconds
-        yield _words(end + 6, base, f"{seconds_of(method)} s{ratio}", weight=weight)
+        yield words(end + 6, base, f"{seconds_of(method)} s{ratio}", weight=weight)
         yield from _bar(size, top, method.bytes * method.scale / most_bytes, colour)
-        yield _words(size.left + size.width + 6, base, size_of(method), weight=weight)
+        yield words(size.left + size.width + 6, base, size_of(method), weight=weight)
         if method.l50 is not None:
             yield from _bar(leak, top, method.l50, colour)
-        yield _words(leak.left + leak.width + 6, base, l50_text(method), weight=weight)
+        yield words(leak.left + leak.width + 6, base, l50_text(method), weight=weight)
 
 
 def _stacked(method: MethodResult, panel: Panel, top: float, most: float) -> Iterator[str]:
@@ -132,21 +132,21 @@ def _stacked(method: MethodResult, panel: Panel, top: float, most: float) -> Ite
     at = panel.left
     for phase, seconds in parts.items():
         width = panel.width * method.seconds_for_all / most * seconds / total
-        yield _rect(at, top, width, COLOURS[phase])
+        yield rect(at, top, width, COLOURS[phase])
         at += width
 
 
 def _bar(panel: Panel, top: float, share: float, colour: str) -> Iterator[str]:
-    yield _rect(panel.left, top, panel.width, TRACK)
-    yield _rect(panel.left, top, panel.width * share, colour)
+    yield rect(panel.left, top, panel.width, TRACK)
+    yield rect(panel.left, top, panel.width * share, colour)
 
 
-def _rect(left: float, top: float, width: float, colour: str) -> str:
+def rect(left: float, top: float, width: float, colour: str) -> str:
     y = top + (ROW_HEIGHT - BAR_HEIGHT) / 2
     return f'<rect x="{left:.2f}" y="{y:.1f}" width="{width:.2f}" height="{BAR_HEIGHT}" fill="{colour}"/>'
 
 
-def _words(
+def words(
     x: float, y: float, text: str, *, fill: str = INK, weight: str = "400", size: int = 12, anchor: str = "start"
 ) -> str:
     style = f'fill="{fill}" font-weight="{weight}" font-size="{size}" text-anchor="{anchor}"'

@@ -32,9 +32,10 @@ def default_source() -> str:
     return sysconfig.get_path("stdlib")
 
 
-def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path) -> Found:
+def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | None = None) -> Found:
+    """`work` is the folder that outputs will lie in, where there are any."""
     (source,) = resolve_sources([name])
-    if source.only is None and Path(source.root) in (work, *work.parents):
+    if work is not None and source.only is None and Path(source.root) in (work, *work.parents):
         raise ConfigError(
             f"the outputs would lie inside the source, at {str(work)!r}. Name a --keep folder or TMPDIR elsewhere."
         )

@@ -13,6 +13,7 @@ import msgspec
 from gristmill.bench.job import PHASES_FILE
 from gristmill.bench.results import PHASES
 from gristmill.errors import ConfigError
+from gristmill.naming import printable
 from gristmill.sections import rule_names
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Method(NamedTuple):
     options: tuple[str, ...] = ()
     """Of `gristmill build`."""
     without_rules: bool = False
+    needs_card: bool = False
+    """It is among all methods only with --device cuda."""
 
 
 class Setup(NamedTuple):
@@ -105,6 +108,12 @@ METHODS = (
     ),
     Method("gristmill-zstd", "as it comes, with rows compressed", options=("--compress", "zstd")),
     Method(
+        "gristmill-cuda",
+        "as it comes, with --device cuda: tokenized on a GPU",
+        options=("--device", "cuda"),
+        needs_card=True,
+    ),
+    Method(
         "floor",
         "in one process: read, encode with gigatoken, write windows; nothing is found, decided or split",
         module="gristmill.bench.floor",
@@ -113,15 +122,17 @@ METHODS = (
 )
 
 
-def chosen(names: Sequence[str]) -> list[Method]:
-    """Those named, in the table's order; all of them where none is."""
+def chosen(names: Sequence[str], device: str = "cpu") -> list[Method]:
+    """Those named, in the table's order; where none is, all that go with the device."""
     known = [method.name for method in METHODS]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
             raise ConfigError(f"there is no method {name!r}. {advice}")
-    return [method for method in METHODS if not names or method.name in names]
+    if names:
+        return [method for method in METHODS if method.name in names]
+    return [method for method in METHODS if device == "cuda" or not method.needs_card]
 
 
 def why_skipped(method: Method, tokenizer: "Tokenizer") -> str | None:
@@ -130,7 +141,19 @@ def why_skipped(method: Method, tokenizer: "Tokenizer") -> str | None:
             return f"{package} is not installed: pip install 'gristmill[bench]'"
     if method.needs_fast_engine and not tokenizer.engine.startswith(FAST_ENGINE):
         return f"gigatoken does not take this tokenizer ({tokenizer.definition.model.type})"
-    return None
+    return why_no_card() if method.needs_card else None
+
+
+def why_no_card() -> str | None:
+    if find_spec("cupy") is None:
+        return "cupy is not installed: pip install 'gristmill[gpu]'"
+    try:
+        import cupy  # noqa: PLC0415 - an extra
+
+        num_cards = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # noqa: BLE001 - a missing driver is an ImportError, an OSError or cupy's own
+        return f"the GPU cannot be used: {printable(str(error))}"
+    return None if num_cards else "there is no GPU that CUDA sees"
 
 
 def command_of(method: Method, setup: Setup, *, job_file: Path, out: Path) -> list[str]:

@@ -3,9 +3,8 @@
 import os
 from pathlib import Path
 
-from gristmill.bench.chart import CHART_HEAD, chart_svg
-from gristmill.bench.markdown import HEADING, bench_markdown
-from gristmill.bench.results import Bench
+from gristmill.bench.chart import CHART_HEAD
+from gristmill.bench.markdown import HEADING
 from gristmill.errors import OutputError
 from gristmill.layout import write_atomically
 
@@ -13,22 +12,22 @@ CHART_SUFFIX = ".svg"
 
 
 class Page:
-    def __init__(self, path: str) -> None:
-        """Before anything runs: minutes of work are not lost to a name."""
+    def __init__(self, path: str, heading: str = HEADING) -> None:
+        """Before anything runs: minutes of work are not lost to a name. `heading`: its first line, always."""
         self.path = Path(os.path.expanduser(path))
         if not self.path.name or self.path.is_dir() or self.path.suffix == CHART_SUFFIX:
             raise OutputError(f"{path!r} cannot be the page. Name a file with --out, like bench.md.")
         self.chart = self.path.with_suffix(CHART_SUFFIX)
         if not os.access(self.path.parent, os.W_OK):
             raise OutputError(f"cannot write into {str(self.path.parent)!r}. Name a page elsewhere with --out.")
-        for place, head in ((self.path, HEADING.encode()), (self.chart, CHART_HEAD.encode())):
+        for place, head in ((self.path, heading.encode()), (self.chart, CHART_HEAD.encode())):
             if not _may_replace(place, head):
                 raise OutputError(f"{str(place)!r} exists and is no benchmark's. Name another page with --out.")
 
-    def write(self, result: Bench) -> None:
+    def write(self, markdown: str, svg: str) -> None:
         try:
-            write_atomically(self.chart, chart_svg(result).encode())
-            write_atomically(self.path, bench_markdown(result, self.chart.name).encode())
+            write_atomically(self.chart, svg.encode())
+            write_atomically(self.path, markdown.encode())
         except OSError as error:
             raise OutputError(f"cannot write {str(self.path)!r}: {error.strerror}.") from None
 

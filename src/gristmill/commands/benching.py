@@ -3,6 +3,7 @@
 import argparse
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.commands.parsing import add_output_options, parse_intermixed, parser_for, worker_count
@@ -10,8 +11,81 @@ from gristmill.errors import ConfigError
 from gristmill.loading import signals_held
 from gristmill.naming import printable, shell_word
 
+if TYPE_CHECKING:
+    from gristmill.bench.page import Page
+    from gristmill.commands.parsing import Parser
+
+NOT_WITH_TOKENIZERS = ("only", "expand_to", "keep", "workers")
+"""They are about methods that make datasets."""
+
 
 def bench(arguments: Sequence[str]) -> int:
+    given = parse_intermixed(_parser(), arguments)
+    if len(given.sources) > 1:
+        raise ConfigError(f"bench takes one SOURCE, got {len(given.sources)}.")
+    command = " ".join(shell_word(word) for word in ("gristmill", "bench", *arguments))
+    if given.tokenizers:
+        _bench_tokenizers(given, command)
+    else:
+        _bench_methods(given, command)
+    return 0
+
+
+def _bench_methods(given: argparse.Namespace, command: str) -> None:
+    with signals_held("gristmill.bench.bench"):
+        from gristmill.bench.bench import Asked, bench  # noqa: PLC0415 - --help does without
+        from gristmill.bench.chart import chart_svg  # noqa: PLC0415
+        from gristmill.bench.markdown import bench_markdown  # noqa: PLC0415
+        from gristmill.bench.page import Page  # noqa: PLC0415
+        from gristmill.bench.telling import bench_json, bench_text  # noqa: PLC0415
+    page = Page(given.out or "bench.md")  # refuses at once what it must not overwrite
+    names = ("only", "sample", "expand_to", "keep", "tokenizer", "device")
+    asked = Asked(
+        **{name: getattr(given, name) for name in names},
+        runs=1 if given.runs is None else given.runs,
+        workers=worker_count(given.workers) or "auto",
+    )
+    result = bench(next(iter(given.sources), None), asked, progress=_progress(given), command=command)
+    page.write(bench_markdown(result, page.chart.name), chart_svg(result))
+    _tell(bench_json(result) if given.json else bench_text(result), page, given)
+
+
+def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
+    for name in NOT_WITH_TOKENIZERS:
+        if getattr(given, name) not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"--tokenizers takes no {option}: it makes no datasets. Leave one of the two out.")
+    with signals_held("gristmill.bench.tokenizers"):
+        from gristmill.bench.page import Page  # noqa: PLC0415 - --help does without
+        from gristmill.bench.speed_chart import tokenizers_svg  # noqa: PLC0415
+        from gristmill.bench.speed_page import HEADING, tokenizers_markdown  # noqa: PLC0415
+        from gristmill.bench.speed_telling import tokenizers_json, tokenizers_text  # noqa: PLC0415
+        from gristmill.bench.tokenizers import DEFAULT_RUNS, AskedOfTokenizers, bench_tokenizers  # noqa: PLC0415
+    page = Page(given.out or "bench-tokenizers.md", HEADING)
+    asked = AskedOfTokenizers(
+        tokenizer=given.tokenizer,
+        device=given.device,
+        runs=DEFAULT_RUNS if given.runs is None else given.runs,
+        sample=given.sample,
+    )
+    result = bench_tokenizers(next(iter(given.sources), None), asked, progress=_progress(given), command=command)
+    page.write(tokenizers_markdown(result, page.chart.name), tokenizers_svg(result))
+    _tell(tokenizers_json(result) if given.json else tokenizers_text(result), page, given)
+
+
+def _progress(given: argparse.Namespace) -> gristmill.Progress:
+    return gristmill.Progress(quiet=given.quiet or given.json)
+
+
+def _tell(told: str, page: "Page", given: argparse.Namespace) -> None:
+    if given.json:
+        print(told)
+    elif not given.quiet:
+        print(told)
+        print(f"page     {printable(str(page.path))} and {printable(page.chart.name)} beside it")
+
+
+def _parser() -> "Parser":
     from gristmill.bench.methods import METHODS  # noqa: PLC0415 - no other command needs them
 
     parser = parser_for(
@@ -19,7 +93,8 @@ def bench(arguments: Sequence[str]) -> int:
         "Measure what each way of making the dataset costs and gives, on your code and your machine: the plain script "
         "that people have, threads, batches in processes, Hugging Face datasets, gristmill with and without each of "
         "its steps, and the floor. Prints tables and writes a page with a chart. "
-        "For example: gristmill bench my-repo --sample 300",
+        "For example: gristmill bench my-repo --sample 300. "
+        "With --tokenizers, how fast tokenizers alone are: gristmill bench my-repo --tokenizers --device cuda",
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = textwrap.fill(parser.description or "", 80)
@@ -27,19 +102,44 @@ def bench(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "sources", metavar="SOURCE", nargs="*", help="a folder or a file (default: Python's standard library)"
     )
+    _add_common_options(parser)
+    _add_options_of_methods(parser)
+    add_output_options(parser, "the result")
+    return parser
+
+
+def _add_common_options(parser: "Parser") -> None:
+    parser.add_argument(
+        "--tokenizers",
+        action="store_true",
+        help="instead: tokenizers, gigatoken and the GPU on the same bytes, cold, warm and on unseen text; "
+        "every id is compared",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="cuda: measure tokenizing on a GPU as well (default: cpu)",
+    )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        default="bench.md",
-        help="the page to write (default: bench.md); its chart lies beside it",
+        help="the page to write (default: bench.md, or bench-tokenizers.md); its chart lies beside it",
     )
     parser.add_argument(
-        "--runs", metavar="N", type=int, default=1, help="time each method so often; medians are told (default: 1)"
+        "--runs",
+        metavar="N",
+        type=int,
+        help="time each method so often; medians are told (default: 1, or 5 with --tokenizers)",
     )
+    parser.add_argument("--sample", metavar="N", type=int, help="give the slow methods only N files, and say so")
+    parser.add_argument("--tokenizer", metavar="NAME", default="codebert", help="as in build (default: codebert)")
+
+
+def _add_options_of_methods(parser: "Parser") -> None:
     parser.add_argument(
         "--only", metavar="NAME", action="append", default=[], help="run only this method (see below); repeatable"
     )
-    parser.add_argument("--sample", metavar="N", type=int, help="give the slow methods only N files, and say so")
     parser.add_argument(
         "--expand-to",
         metavar="N",
@@ -49,30 +149,4 @@ def bench(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--keep", metavar="DIR", help="leave each method's output there as a dataset that open_dataset reads"
     )
-    parser.add_argument("--tokenizer", metavar="NAME", default="codebert", help="as in build (default: codebert)")
-    parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
-    add_output_options(parser, "the result")
-    given = parse_intermixed(parser, arguments)
-    if len(given.sources) > 1:
-        raise ConfigError(f"bench takes one SOURCE, got {len(given.sources)}.")
-    with signals_held("gristmill.bench.bench"):
-        from gristmill.bench.bench import Asked, bench  # noqa: PLC0415 - --help does without
-        from gristmill.bench.page import Page  # noqa: PLC0415
-        from gristmill.bench.telling import bench_json, bench_text  # noqa: PLC0415
-    page = Page(given.out)  # refuses at once what it must not overwrite
-    names = ("runs", "only", "sample", "expand_to", "keep", "tokenizer")
-    asked = Asked(**{name: getattr(given, name) for name in names}, workers=worker_count(given.workers) or "auto")
-    command = " ".join(shell_word(word) for word in ("gristmill", "bench", *arguments))
-    result = bench(
-        next(iter(given.sources), None),
-        asked,
-        progress=gristmill.Progress(quiet=given.quiet or given.json),
-        command=command,
-    )
-    page.write(result)
-    if given.json:
-        print(bench_json(result))
-    elif not given.quiet:
-        print(bench_text(result))
-        print(f"page     {printable(given.out)} and {printable(page.chart.name)} beside it")
-    return 0
+    parser.add_argument("--workers", metavar="auto|N", help="processes to use (default: auto)")

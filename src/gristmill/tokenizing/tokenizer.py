@@ -4,8 +4,9 @@ tokenizer = load_tokenizer("codebert")
 tokenizer.encode(b"def f(): pass").ids
 """
 
+import importlib
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -46,9 +47,19 @@ class Tokenizer(Protocol):
     def decode(self, ids: npt.ArrayLike) -> bytes: ...
 
 
-def load_tokenizer(name: str = "codebert", *, cache_dir: str | None = None) -> Tokenizer:
+def load_tokenizer(
+    name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
+) -> Tokenizer:
     """`codebert`, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a Hub id (`org/name`)."""
-    return tokenizer_for(locate(name, cache_dir=cache_dir))
+    definition = locate(name, cache_dir=cache_dir)
+    return _on_card(definition) if device == "cuda" else tokenizer_for(definition)
+
+
+def _on_card(definition: Definition) -> Tokenizer:
+    """Looked up by name, as it needs an extra. Nobody else has it: what it remembers of words is its caller's."""
+    module = importlib.import_module("gristmill.tokenizing.cuda.tokenizer")
+    tokenizer: Tokenizer = module.CudaTokenizer.load(definition)
+    return tokenizer
 
 
 def tokenizer_for(definition: Definition) -> Tokenizer:
