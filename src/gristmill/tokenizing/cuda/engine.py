@@ -19,7 +19,7 @@ from gristmill.tokenizing.cuda.merges import MergeTables
 from gristmill.tokenizing.cuda.structs import CHUNK, ENGINE, MARGIN, RESULT, TILE, Sizes
 
 Bytes = npt.NDArray[np.uint8]
-NUM_SLOTS = 3
+NUM_SLOTS = 4
 THREADS = 256
 BLOCKS_PER_PROCESSOR = 8
 ALIGNMENT = 256
@@ -127,13 +127,11 @@ class Engine:
         """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
         under_way: deque[_Slot] = deque()
         for number, text in enumerate(texts):
-            slot = self._slots[number % NUM_SLOTS]
-            if len(under_way) == NUM_SLOTS:
-                self._take(under_way.popleft(), receive)
-            self._give(slot, text)
-            under_way.append(slot)
             if len(under_way) == NUM_SLOTS - 1:
                 self._take(under_way.popleft(), receive)
+            slot = self._slots[number % NUM_SLOTS]
+            self._give(slot, text)
+            under_way.append(slot)
         while under_way:
             self._take(under_way.popleft(), receive)
         self.card.wait(self.card.record(COPY_OUT))
@@ -143,6 +141,25 @@ class Engine:
         self.card.zero(self._entries, self.sizes.scratch()["entries"], COMPUTE)
         self.card.zero(self._state, self.sizes.scratch()["state"], COMPUTE)
         self.card.wait(self.card.record(COMPUTE))
+
+    def stage_seconds(self, texts: Iterable[Text]) -> dict[str, float]:
+        """What each kernel takes over all chunks, one after the other, with the text on the card already."""
+        card: Any = self.card
+        seconds: dict[str, float] = {}
+        slot = self._slots[0]
+        for text in texts:
+            card.copy_in(slot.head, slot.describe(text), COMPUTE)
+            card.copy_in(slot.text, text.content, COMPUTE)
+            card.zero(self._zeroed, self._num_zeroed, COMPUTE)
+            card.wait(card.record(COMPUTE))
+            launches = self._launches(len(text.content) // TILE + 1)
+            marks = [card.mark(COMPUTE)]
+            for launch in launches:
+                card.launch(*launch, self._engine, slot.head)
+                marks.append(card.mark(COMPUTE))
+            for (kernel, *_), first, last in zip(launches, marks, marks[1:], strict=False):
+                seconds[kernel] = seconds.get(kernel, 0.0) + card.seconds_between(first, last)
+        return seconds
 
     def _give(self, slot: _Slot, text: Text) -> None:
         card = self.card
@@ -159,8 +176,12 @@ class Engine:
         slot.computed = card.record(COMPUTE)
 
     def _launch_all(self, slot: _Slot, num_tiles: int) -> None:
+        for launch in self._launches(num_tiles):
+            self.card.launch(*launch, self._engine, slot.head)
+
+    def _launches(self, num_tiles: int) -> tuple[tuple[str, int, int], ...]:
         many = self.card.num_processors * BLOCKS_PER_PROCESSOR
-        for kernel, num_blocks, num_threads in (
+        return (
             ("begin_chunk", many, THREADS),
             ("word_starts", num_tiles, THREADS),
             ("look_up_words", num_tiles, THREADS),
@@ -169,8 +190,7 @@ class Engine:
             ("join_windows", 2 * many, 32),
             ("emit", num_tiles, THREADS),
             ("end_chunk", many // 4 + 1, THREADS),
-        ):
-            self.card.launch(kernel, num_blocks, num_threads, self._engine, slot.head)
+        )
 
     def _take(self, slot: _Slot, receive: Callable[[Done], None]) -> None:
         self.card.wait(slot.computed)

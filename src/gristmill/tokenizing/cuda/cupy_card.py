@@ -1,0 +1,152 @@
+"""A real card, through cupy: the kernels are compiled at run time by NVRTC, once for each card, and kept on disk."""
+
+from importlib import resources
+from typing import Any
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+from cupy.cuda import runtime
+
+from gristmill.tokenizing.cuda.card import COPY_IN, COPY_OUT, NUM_STREAMS, Array
+from gristmill.tokenizing.cuda.patterns import Pattern
+
+KERNELS = (
+    "begin_chunk",
+    "word_starts",
+    "look_up_words",
+    "look_up_long_words",
+    "merge_words",
+    "join_windows",
+    "emit",
+    "end_chunk",
+)
+OLDEST_CARD = (8, 0)
+IS_PINNED = 1
+"""What the runtime calls memory of the machine that the card can reach."""
+
+
+def compile_options(pattern: Pattern, id_bits: int) -> tuple[str, ...]:
+    """What kernels/all.cu wants to know."""
+    options = [f"-DID_BITS={id_bits}", f"-DIGNORES_CASE={int(pattern.family == 'cl100k')}"]
+    options.append("-DFAMILY_GPT2" if pattern.family == "gpt2" else "-DFAMILY_CL100K")
+    options += {"apart": ["-DDIGITS_APART"], "threes": ["-DDIGITS_IN_THREES"]}.get(pattern.digits, [])
+    return tuple(options)
+
+
+class CupyCard:
+    def __init__(self, options: tuple[str, ...], *, architecture: str | None = None) -> None:
+        """`architecture`: "80" compiles for an older card than there is."""
+        properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+        self.name: str = properties["name"].decode()
+        self.num_processors: int = properties["multiProcessorCount"]
+        self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(NUM_STREAMS)]
+        self._memory: list[Any] = []
+        self._functions = _functions(options, architecture)
+
+    def allocate(self, num_bytes: int) -> int:
+        try:
+            memory = cupy.cuda.Memory(num_bytes)  # straight from the driver: it stays as long as the tokenizer
+        except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
+            raise MemoryError(f"no room for {num_bytes:,} bytes on {self.name}") from None
+        runtime.memset(memory.ptr, 0, num_bytes)
+        self._memory.append(memory)
+        return int(memory.ptr)
+
+    def free(self) -> None:
+        for stream in self._streams:
+            stream.synchronize()
+        self._memory.clear()
+
+    def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
+        """From a pool, to which it goes back once nobody holds the array."""
+        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(num_bytes, 1)), np.uint8, num_bytes)
+
+    def is_pinned(self, array: Array) -> bool:
+        return not array.nbytes or runtime.pointerGetAttributes(array.ctypes.data).type == IS_PINNED
+
+    def pin(self, array: Array) -> None:
+        runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+
+    def unpin(self, array: Array) -> None:
+        runtime.hostUnregister(array.ctypes.data)
+
+    def copy_in(self, address: int, array: Array, stream: int) -> None:
+        self._copy(address, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream)
+
+    def copy_out(self, array: Array, address: int, stream: int) -> None:
+        self._copy(array.ctypes.data, address, array.nbytes, runtime.memcpyDeviceToHost, stream)
+
+    def copy_inside(self, to: int, address: int, num_bytes: int, stream: int) -> None:
+        self._copy(to, address, num_bytes, runtime.memcpyDeviceToDevice, stream)
+
+    def _copy(self, to: int, address: int, num_bytes: int, direction: int, stream: int) -> None:
+        if num_bytes:
+            runtime.memcpyAsync(to, address, num_bytes, direction, self._streams[stream].ptr)
+
+    def zero(self, address: int, num_bytes: int, stream: int) -> None:
+        runtime.memsetAsync(address, 0, num_bytes, self._streams[stream].ptr)
+
+    def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None:
+        self._functions[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, self._streams[1])
+
+    def record(self, stream: int) -> Any:
+        event = cupy.cuda.Event(disable_timing=True)
+        event.record(self._streams[stream])
+        return event
+
+    def hold(self, stream: int, event: Any) -> None:
+        self._streams[stream].wait_event(event)
+
+    def wait(self, event: Any) -> None:
+        event.synchronize()
+
+    def mark(self, stream: int) -> Any:
+        """An event that knows when it happened."""
+        event = cupy.cuda.Event()
+        event.record(self._streams[stream])
+        return event
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        last.synchronize()
+        return float(cupy.cuda.get_elapsed_time(first, last)) / 1e3
+
+    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+        """What the copies alone take: in, out, and both at once."""
+        size = max(num_bytes_in, num_bytes_out)
+        there, here = cupy.cuda.Memory(2 * size), self.pinned(2 * size)
+        streams = {"in": [COPY_IN], "out": [COPY_OUT], "both": [COPY_IN, COPY_OUT]}
+        seconds = {}
+        for name, used in streams.items():
+            for _ in range(2):  # the first warms up
+                first = {stream: self.mark(stream) for stream in used}
+                if COPY_IN in used:
+                    self.copy_in(there.ptr, here[:num_bytes_in], COPY_IN)
+                if COPY_OUT in used:
+                    self.copy_out(here[size : size + num_bytes_out], there.ptr + size, COPY_OUT)
+                last = {stream: self.mark(stream) for stream in used}
+                seconds[name] = max(self.seconds_between(first[stream], last[stream]) for stream in used)
+        return seconds
+
+
+def _functions(options: tuple[str, ...], architecture: str | None) -> dict[str, Any]:
+    folder = str(resources.files(__package__).joinpath("kernels"))
+    code = resources.files(__package__).joinpath("kernels/all.cu").read_text("utf-8")
+    every = ("--std=c++17", f"-I{folder}", *options)
+    if architecture is not None:
+        return _loaded(_compiled_for(architecture, code, every))
+    module = cupy.RawModule(code=code, options=every)
+    return {kernel: module.get_function(kernel).kernel for kernel in KERNELS}
+
+
+def _compiled_for(architecture: str, code: str, options: tuple[str, ...]) -> bytes:
+    from cupy.cuda.compiler import compile_using_nvrtc  # noqa: PLC0415 - only where asked for
+
+    compiled, _ = compile_using_nvrtc(code, options, architecture)
+    return compiled if isinstance(compiled, bytes) else compiled.encode()
+
+
+def _loaded(compiled: bytes) -> dict[str, Any]:
+    module = cupy.cuda.function.Module()
+    module.load(compiled)
+    return {kernel: module.get_function(kernel) for kernel in KERNELS}

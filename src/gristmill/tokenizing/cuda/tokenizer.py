@@ -1,0 +1,157 @@
+"""The GPU's tokenizer: the ids of the CPU's, from a card.
+
+tokenizer = load_tokenizer("codebert", device="cuda")
+batch = tokenizer.encode_batch([b"def f(): pass", b"x = 1"])
+batch.ids[batch.offsets[0] : batch.offsets[1]]
+"""
+
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.errors import DeviceError
+from gristmill.tokenizing.cuda.batch import Batch, Gathered, GatheredOnCard
+from gristmill.tokenizing.cuda.chunking import Pieces, pieces_of, spans_of
+from gristmill.tokenizing.cuda.classes import character_classes
+from gristmill.tokenizing.cuda.engine import Engine, Text
+from gristmill.tokenizing.cuda.merges import MergeTables
+from gristmill.tokenizing.cuda.patterns import Pattern, refusal
+from gristmill.tokenizing.cuda.requiring import require_cuda
+from gristmill.tokenizing.cuda.splicing import splice
+from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
+from gristmill.tokenizing.cuda.structs import LONGEST_CHUNK, Sizes
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.tokenizer import Encoded, Tokenizer, tokenizer_for
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+Place = Literal["machine", "card"]
+
+LARGEST_CHUNK = LONGEST_CHUNK
+SMALLEST_CHUNK = 1 << 20
+IDS_PER_BYTE = 0.6
+"""Expected: code has 0.45 to 0.5. Where there are more, memory for them is taken again."""
+
+
+class CudaTokenizer:
+    def __init__(self, cpu: Tokenizer, card: Any, engine: Engine) -> None:
+        self._cpu, self._card, self._engine = cpu, card, engine
+        self.definition = cpu.definition
+        self.engine = f"{cpu.engine} and CUDA kernels on {card.name}"
+        self.device_name: str = card.name
+        self.vocab_size, self.gives_text_back = cpu.vocab_size, cpu.gives_text_back
+        self._kind = np.uint16 if engine.sizes.id_bytes == np.dtype(np.uint16).itemsize else np.uint32
+        self._staging: Staging | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(
+        cls, definition: Definition, *, chunk_bytes: int = LARGEST_CHUNK, architecture: str | None = None
+    ) -> "CudaTokenizer":
+        pattern, tables = Pattern.of(definition), MergeTables.of(definition)
+        if tables.exceptions:
+            first = tables.exceptions[0].spelled
+            raise refusal(definition, f"it takes {first!r} for one token though its merges do not make it")
+        require_cuda()
+        from gristmill.tokenizing.cuda.cupy_card import CupyCard, compile_options  # noqa: PLC0415 - an extra
+
+        card = CupyCard(compile_options(pattern, tables.id_bits), architecture=architecture)
+        engine = _with_room(card, tables, character_classes(pattern), chunk_bytes)
+        return cls(tokenizer_for(definition), card, engine)
+
+    def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
+        """One text is not worth the way to the card: the CPU's."""
+        return self._cpu.encode(text, with_starts=with_starts)
+
+    def decode(self, ids: npt.ArrayLike) -> bytes:
+        return self._cpu.decode(ids)
+
+    def encode_batch(self, texts: Sequence[bytes], *, to: Place = "machine") -> Batch:
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
+        if np.diff(offsets).max(initial=0) > self._engine.sizes.chunk_bytes:
+            return self.encode_joined(np.frombuffer(b"".join(texts), np.uint8), offsets, to=to)
+        pieces = pieces_of(np.zeros(0, np.uint8), offsets, self._engine.sizes.chunk_bytes)
+        with self._lock:
+            staged = self._stage(pieces, Listed(list(texts), offsets).fill)
+            return self._encode(staged, pieces, lambda number: texts[number], to)
+
+    def encode_joined(self, text: Bytes, offsets: Offsets, *, to: Place = "machine") -> Batch:
+        """Documents one behind the other: `offsets` has where each begins and, at the end, the length.
+
+        From memory of `pinned()` it goes at the wire's speed.
+        """
+        pieces = pieces_of(text, offsets, self._engine.sizes.chunk_bytes)
+        with self._lock:
+            if self._card.is_pinned(text):
+                texts: Iterable[Text] = self._in_place(text, pieces)
+            else:
+                texts = self._stage(pieces, Joined(text, pieces.offsets).fill)
+            edges = pieces.offsets
+            return self._encode(texts, pieces, lambda number: text[edges[number] : edges[number + 1]].tobytes(), to)
+
+    def pinned(self, num_bytes: int) -> Bytes:
+        """Memory that the card reads by itself."""
+        pinned: Bytes = self._card.pinned(num_bytes)
+        return pinned
+
+    def forget(self) -> None:
+        """Words that were seen: the next call is as the first."""
+        with self._lock:
+            self._engine.forget()
+
+    def stage_seconds(self, text: Bytes, offsets: Offsets) -> dict[str, float]:
+        pieces = pieces_of(text, offsets, self._engine.sizes.chunk_bytes)
+        with self._lock:
+            return self._engine.stage_seconds(self._in_place(text, pieces))
+
+    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+        seconds: dict[str, float] = self._card.wire_seconds(num_bytes_in, num_bytes_out)
+        return seconds
+
+    def _in_place(self, text: Bytes, pieces: Pieces) -> Iterator[Text]:
+        sizes, edges = self._engine.sizes, pieces.offsets
+        for first, end in spans_of(pieces, sizes.chunk_bytes, sizes.max_documents):
+            yield Text(text[edges[first] : edges[end]], edges[first:end] - edges[first])
+
+    def _stage(self, pieces: Pieces, fill: Any) -> Iterator[Text]:
+        sizes = self._engine.sizes
+        self._staging = self._staging or Staging(self._card, sizes.chunk_bytes)
+        return self._staging.texts(spans_of(pieces, sizes.chunk_bytes, sizes.max_documents), fill)
+
+    def _encode(self, texts: Iterable[Text], pieces: Pieces, text_of: Any, to: Place) -> Batch:
+        num_bytes = int(pieces.offsets[-1] - pieces.offsets[0])
+        gather = (GatheredOnCard if to == "card" else Gathered)(self._card, self._kind, int(num_bytes * IDS_PER_BYTE))
+        self._engine.run(texts, gather)
+        counts = np.zeros(len(pieces.too_long), np.int64)
+        missing = pieces.too_long.copy()
+        if gather.counts:
+            counts[~pieces.too_long] = np.concatenate(gather.counts)
+            missing[~pieces.too_long] = np.concatenate(gather.flags)
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        left = np.flatnonzero(missing).tolist()
+        ids, offsets = splice(gather.ids, offsets, left, lambda number: self._cpu.encode(text_of(number)).ids)
+        return Batch(ids, offsets[pieces.first_pieces], len(left))
+
+
+def _with_room(card: Any, tables: MergeTables, classes: Bytes, chunk_bytes: int) -> Engine:
+    """Smaller chunks where the card's memory is short."""
+    size = chunk_bytes
+    while True:
+        try:
+            engine = Engine(card, tables, classes, Sizes.of(size, tables.id_bits))
+        except MemoryError:
+            card.free()
+            size //= 2
+            if size < SMALLEST_CHUNK:
+                raise DeviceError(
+                    f"{card.name} has too little free memory to tokenize. Free some, or leave --device cuda out."
+                ) from None
+            continue
+        if size < chunk_bytes:
+            warnings.warn(f"little memory is free on {card.name}: chunks of {size >> 20} MB", stacklevel=3)
+        return engine
