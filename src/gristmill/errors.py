@@ -2,10 +2,12 @@
 
     GristmillError               70  a fault of ours, if it ever shows as itself
     ├── ConfigError               2  a setting or an option that cannot be
+    │   ├── DeviceError           2  the accelerator that was asked for is not there
     │   └── MissingExtraError     2  an optional dependency is not installed
     ├── InputError                3  a source or tokenizer that cannot be read
     │   ├── NothingToBuildError   3  of all that was found, nothing is left
     │   └── TokenizerError        3
+    │       └── NotOnGpuError     3  a tokenizer that only the CPU can run exactly
     ├── OutputError               3  a place that cannot be written
     ├── DatasetError              4  not a dataset, or a damaged one
     └── TrainingError             5  a training that cannot go on
@@ -22,6 +24,10 @@ class ConfigError(GristmillError):
     exit_code = 2
 
 
+class DeviceError(ConfigError):
+    pass
+
+
 class MissingExtraError(ConfigError):
     pass
 
@@ -35,6 +41,10 @@ class NothingToBuildError(InputError):
 
 
 class TokenizerError(InputError):
+    pass
+
+
+class NotOnGpuError(TokenizerError):
     pass
 
 
