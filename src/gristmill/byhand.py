@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +46,7 @@ from gristmill.steps.pieces import KnownPiece, Task, piece_key
 from gristmill.steps.prepare import Batch, batches
 from gristmill.steps.remembering import recall, remember
 from gristmill.steps.shape import ShapedPiece
+from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
 
 Kept = TypeVar("Kept")
 
@@ -143,6 +144,11 @@ def _at_desk(config: Config, progress: Progress, *, is_shared: bool) -> Iterator
         yield Desk(definition, context, work, progress)
 
 
+def _server(desk: Desk) -> AbstractContextManager[Server | NoServer]:
+    context = desk.context
+    return server_for(context.config.run, context.tokenizer, context.tokenizer_folder)
+
+
 def _take_in(desk: Desk) -> Intake:
     config, work = desk.context.config, desk.work
     with desk.progress.phase("scan") as step, work.alone_at("fetched"):
@@ -160,12 +166,12 @@ def _all_batches(desk: Desk, found: Scan) -> tuple[str, list[Batch]]:
 
 def prepare_shard(config: Config, shard: Shard, progress: Progress | None = None) -> int:
     """Step 1 -> the number of its batches."""
-    with _at_desk(config, progress or Progress(), is_shared=True) as desk:
+    with _at_desk(config, progress or Progress(), is_shared=True) as desk, _server(desk) as server:
         intake = _take_in(desk)
         key, tasks = _all_batches(desk, intake.found)
         own = [batch for batch in tasks if batch.index % shard.total == shard.number - 1]
         with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
-            parts = prepare_all(desk.context, intake.sources, own, runner, desk.progress)
+            parts = prepare_all(desk.context, intake.sources, own, runner, desk.progress, server=server)
         desk.keep(shard.file("prepared"), key, parts)
         return len(own)
 

@@ -2,6 +2,7 @@
 
     GristmillError               70  a fault of ours, if it ever shows as itself
     ├── ConfigError               2  a setting or an option that cannot be
+    │   ├── DeviceError           2  the accelerator that was asked for is not there
     │   └── MissingExtraError     2  an optional dependency is not installed
     ├── InputError                3  a source or tokenizer that cannot be read
     │   ├── NothingToBuildError   3  of all that was found, nothing is left
@@ -21,6 +22,10 @@ class GristmillError(Exception):
 
 class ConfigError(GristmillError):
     exit_code = 2
+
+
+class DeviceError(ConfigError):
+    pass
 
 
 class MissingExtraError(ConfigError):

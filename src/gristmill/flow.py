@@ -28,7 +28,7 @@ from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.intake.unpacking import num_rows
 from gristmill.manifest import FileFacts
-from gristmill.naming import is_address, path_text
+from gristmill.naming import is_address, path_text, printable
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument, SourceFile
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
@@ -49,6 +49,7 @@ from gristmill.steps.prepare import Batch, prepare
 from gristmill.steps.reusing import StampLog
 from gristmill.steps.shape import ShapedPiece, shape
 from gristmill.steps.shares import sampling_facts
+from gristmill.tokenizing.cuda.hosting import NO_SERVER, NoServer, Server
 from gristmill.workspace import Workspace
 
 LARGE_BYTES = 64 << 20
@@ -145,9 +146,25 @@ def _large_files(found: Scan, config: Config) -> Iterator[str]:
 
 
 def prepare_all(
+    context: Context,
+    sources: Sequence[Source],
+    tasks: Iterable[Batch],
+    runner: Runner,
+    progress: Progress,
+    *,
+    server: Server | NoServer = NO_SERVER,
+) -> dict[int, str]:
+    """Step 1: the part of each batch, by its index. The server is of no use afterwards, and ends here."""
+    parts = _prepare_all(context.served_by(server.address), sources, tasks, runner, progress)
+    gpu = server.end()
+    if gpu is not None and gpu.trouble is not None:
+        progress.note(printable(f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."))
+    return parts
+
+
+def _prepare_all(
     context: Context, sources: Sequence[Source], tasks: Iterable[Batch], runner: Runner, progress: Progress
 ) -> dict[int, str]:
-    """Step 1: the part of each batch, by its index."""
     waiting = list(tasks)
     anchors = Anchors(sources)
     stamps = StampLog()

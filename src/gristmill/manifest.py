@@ -160,6 +160,20 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     split: Split | None = None
 
 
+class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Of step 1 with `--device cuda`: what the GPU was given, and how long it was at it."""
+
+    documents: int = 0
+    documents_on_cpu: int = 0
+    """Those of them that it handed to the CPU: not UTF-8, or more new words than it has room for."""
+    bytes: int = 0
+    seconds_busy: float = 0.0
+    seconds_ready: float = 0.0
+    """From when it could take texts to the end of step 1; the CPU did what came before."""
+    trouble: str | None = None
+    """Why the CPU did what the GPU was to do; None: it did all it was given."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What may differ between two builds of the same thing."""
 
@@ -169,6 +183,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     source_bytes: int
     python: str
     platform: str
+    gpu: GpuFacts | None = None
+    """None: with `--device cpu`."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

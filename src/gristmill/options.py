@@ -211,6 +211,12 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             default="a cluster started here",
         ),
         Option("--workers", "run.workers", "auto|N", "processes to use; never changes the result"),
+        Option(
+            "--device",
+            "run.device",
+            "cpu|cuda",
+            "what tokenizes: the workers, or an NVIDIA GPU for all of them (needs gristmill[gpu]); the same result",
+        ),
         Option("--batch-bytes", "run.batch_bytes", "N", "source bytes that a worker takes at a time", int),
         Option(
             "--batch-files",

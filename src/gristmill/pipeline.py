@@ -34,7 +34,7 @@ from gristmill.intake.addresses import last_part
 from gristmill.intake.remote import refuse_taken, upload_dataset
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES
-from gristmill.manifest import FileFacts, Manifest, Run, write_manifest
+from gristmill.manifest import FileFacts, GpuFacts, Manifest, Run, write_manifest
 from gristmill.naming import is_address
 from gristmill.progress import Progress
 from gristmill.records import PreparedDocument
@@ -45,6 +45,8 @@ from gristmill.steps.pieces import clear_old
 from gristmill.steps.prepare import batches
 from gristmill.steps.remembering import remember
 from gristmill.steps.reusing import write_index
+from gristmill.tokenizing.cuda.hosting import server_for
+from gristmill.tokenizing.cuda.serving import MakeEncoder
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace
@@ -84,8 +86,10 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
     return build_without(config, progress, hidden=())
 
 
-def build_without(config: Config, progress: Progress | None, hidden: Sequence[Path]) -> Manifest:
-    """`hidden`: folders that are not looked at, beside the dataset's own."""
+def build_without(
+    config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: MakeEncoder | None = None
+) -> Manifest:
+    """`hidden`: folders that are not looked at, beside the dataset's own. `make_encoder`: in place of the GPU's."""
     progress = progress or Progress()
     progress.seconds.clear()
     clock = Clock()
@@ -93,17 +97,18 @@ def build_without(config: Config, progress: Progress | None, hidden: Sequence[Pa
     with as_ours(config), opened(config) as work:
         with progress.phase("load"):
             job = Job(*load(config, work.folder), work, progress)
-        with progress.phase("scan") as step:
-            intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
-            step.advance(len(intake.found.files))
-        with runner_for(job.context, intake.found.files, intake.found.num_bytes) as runner:
-            tasks = batches(intake.found.files, config.run)
-            parts = in_order(prepare_all(job.context, intake.sources, tasks, runner, progress))
-            intake.found.files.clear()  # of no more use, and there may be many
-            judged = judge(job.context, intake, parts, runner, progress)
-            work.keep_previous(previous_file(config))
-            data_files = shape_all(job.context, piece_tasks(job.context, judged, work), work, runner, progress)
-            clock.workers = runner.workers
+        with server_for(config.run, job.context.tokenizer, job.context.tokenizer_folder, make_encoder) as server:
+            with progress.phase("scan") as step:
+                intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
+                step.advance(len(intake.found.files))
+            with runner_for(job.context, intake.found.files, intake.found.num_bytes) as runner:
+                tasks = batches(intake.found.files, config.run)
+                parts = in_order(prepare_all(job.context, intake.sources, tasks, runner, progress, server=server))
+                intake.found.files.clear()  # of no more use, and there may be many
+                judged = judge(job.context, intake, parts, runner, progress)
+                work.keep_previous(previous_file(config))
+                data_files = shape_all(job.context, piece_tasks(job.context, judged, work), work, runner, progress)
+                clock.workers, clock.gpu = runner.workers, server.end()
         return seal(job, intake.found, judged, data_files, clock)
 
 
@@ -155,6 +160,7 @@ def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFac
 class Clock:
     def __init__(self) -> None:
         self.workers = 1
+        self.gpu: GpuFacts | None = None
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._started = time.perf_counter()
 
@@ -165,5 +171,6 @@ class Clock:
             seconds={phase: round(value, 3) for phase, value in seconds.items()},
             workers=self.workers,
             source_bytes=sum(document.size for document in kept),
+            gpu=self.gpu,
             **machine(),
         )

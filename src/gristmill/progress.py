@@ -107,6 +107,11 @@ class Progress:
             step.finish()
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - step.started_at
 
+    def note(self, text: str) -> None:
+        """Something to know, in one line."""
+        if not self._quiet:
+            print(f"gristmill: note: {text}", file=self._stream, flush=True)
+
     def _step(self, name: str, total: int, unit: str) -> Step:
         if self._quiet:
             return Step(name, total, unit)

@@ -51,7 +51,7 @@ def _clean(built: Built, work: Workspace, beside: Path) -> Config:
         config,
         out=str(beside / work.target.name),
         split=replace(config.split, previous=str(work.previous) if has_previous else None, fresh=not has_previous),
-        run=replace(config.run, cache_bytes=0, runner="local", ray_address=None),
+        run=replace(config.run, cache_bytes=0, runner="local", ray_address=None, device="cpu"),
     )
 
 

@@ -339,6 +339,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """With runner `ray`: the cluster's head, or `auto` for the one this machine is in; default: one started here."""
     workers: int | Literal["auto"] = "auto"
     """Processes; `auto`: as many as there are cores, fewer where there is little to do."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """What tokenizes: the workers themselves, or an NVIDIA GPU on their behalf (extra `gpu`); the ids are the same."""
     batch_bytes: int = MIB
     """Source bytes that are read and tokenized in one go, at most; a larger file goes by itself."""
     batch_files: int = 1000
@@ -359,6 +361,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         at_least(0, "run.cache_bytes", self.cache_bytes)
         if self.ray_address is not None and self.runner != "ray":
             raise ConfigError("--ray-address needs --runner ray.")
+        if self.device == "cuda" and self.runner != "local":
+            raise ConfigError(
+                f"--device cuda goes with --runner local, whose workers share one machine's GPU, got --runner "
+                f"{self.runner}. Leave out one of the two."
+            )
         at_least(1, "run.task_seconds", self.task_seconds)
 
 

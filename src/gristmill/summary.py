@@ -6,7 +6,16 @@ from typing import Any
 
 import msgspec
 
-from gristmill.manifest import Decontamination, EpochFacts, Manifest, PreviousSplits, SamplingFacts, VariantFacts
+from gristmill.manifest import (
+    Decontamination,
+    EpochFacts,
+    GpuFacts,
+    Manifest,
+    PreviousSplits,
+    Run,
+    SamplingFacts,
+    VariantFacts,
+)
 from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split, VariantKind, WhyNoVariant
 
@@ -31,6 +40,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "tokens_by_language": manifest.tokens_by_language,
         "seconds": manifest.run.seconds,
         "workers": manifest.run.workers,
+        "gpu": manifest.run.gpu,
         "warnings": manifest.warnings,
     }
     return msgspec.json.encode(summary).decode()
@@ -63,6 +73,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         f"size     {size_text(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
+        *_gpu_lines(manifest.run),
         f"dataset  {printable(out)}",
     ]
     return "\n".join(lines)
@@ -185,6 +196,26 @@ def _license_lines(licenses: dict[str, int]) -> list[str]:
     shown = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
     more = f", {len(licenses) - LICENSES_SHOWN} others" if len(licenses) > LICENSES_SHOWN else ""
     return [f"licence  {', '.join(shown)}{more}"]
+
+
+def _gpu_lines(run: Run) -> list[str]:
+    gpu = run.gpu
+    if gpu is None:
+        return []
+    if not gpu.documents:
+        return [f"gpu      {'it had nothing to tokenize' if gpu.trouble is None else 'the CPU did it all'}"]
+    documents = f"{gpu.documents:,} documents ({gpu.documents_on_cpu:,} on the CPU)"
+    seconds = f"{gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
+    return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_limit(gpu, run.seconds)}"]
+
+
+def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
+    """What to make faster: of the card, step 1 around it and step 3 the one that took longest."""
+    if gpu.seconds_busy > gpu.seconds_ready / 2:
+        return "workers waited for the card"
+    if seconds.get("shape", 0.0) > seconds.get("prepare", 0.0):
+        return "writing took longer than all of reading, cleaning and the card"
+    return "the card waited for reading and cleaning"
 
 
 def size_text(num_bytes: float) -> str:

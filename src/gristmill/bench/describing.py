@@ -115,6 +115,7 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
             seconds=run.seconds,
             workers=run.workers,
             source_bytes=sum(file.num_bytes for file in job.files),
+            gpu=None,
             **machine(),
         ),
     )

@@ -7,6 +7,7 @@ then the windows of every overlap are counted instead of written.
 import errno
 import tempfile
 import time
+from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision, lay_out
 from gristmill.steps.finish import Judged
 from gristmill.steps.prepare import batches
+from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
 from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace
 
@@ -51,7 +53,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     work = Workspace(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     try:
-        with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder:
+        with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder, ExitStack() as running:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
                 if asked_for.variants.rates:
@@ -60,13 +62,15 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                     require_means(asked_for, definition)
                 context = Context.of(config, definition, Path(folder))
                 overlaps = _overlaps(context)
+            server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
                 intake = take_in(config, benchmarks, Path(folder, "fetched"), leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
                 drawn = draw(intake.found.files, wanted.sample)
                 found = intake.found._replace(files=list(drawn.files))
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
-                judged = _judged(context, intake._replace(found=found), runner, progress, is_sample=not drawn.is_all)
+                drawn_intake, is_sample = intake._replace(found=found), not drawn.is_all
+                judged = _judged(context, drawn_intake, runner, progress, server=server, is_sample=is_sample)
                 dropped = [*judged.renamed, *part_drops(context, judged.parts), *judged.decision.drops]
                 with progress.phase("measure", unit="tasks") as step:
                     counted = _count(context, judged.decision, overlaps, drawn, step.counting(runner.map))
@@ -81,10 +85,18 @@ def _natural(config: Config) -> Config:
     return msgspec.structs.replace(config, sampling=sampling, variants=variants, rewrite=rewrite)
 
 
-def _judged(context: Context, intake: Intake, runner: Runner, progress: Progress, *, is_sample: bool) -> Judged:
+def _judged(
+    context: Context,
+    intake: Intake,
+    runner: Runner,
+    progress: Progress,
+    *,
+    server: Server | NoServer,
+    is_sample: bool,
+) -> Judged:
     try:
         tasks = batches(intake.found.files, context.config.run)
-        parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
+        parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
         return judge(context, intake, parts, runner, progress)
     except InputError as error:
         if not is_sample:

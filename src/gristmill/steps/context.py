@@ -8,6 +8,7 @@ from gristmill.config import Config
 from gristmill.formats.jsonl import RowFormat
 from gristmill.shaping.windows import WindowShape
 from gristmill.steps.keys import key_of, prepare_key
+from gristmill.tokenizing.cuda.exchange import Address
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
 
@@ -20,6 +21,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     prepare_key: str
     keeps_text: bool
     """Beside the ids: for a column of its own, or for variants of a text that the tokenizer does not give back."""
+    server: Address | None = None
+    """Of the process that owns the card, where one does."""
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
@@ -65,7 +68,15 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_in(self.tokenizer_folder, self.tokenizer_key)
+        tokenizer = tokenizer_in(self.tokenizer_folder, self.tokenizer_key)
+        if self.server is None:
+            return tokenizer
+        from gristmill.tokenizing.cuda.client import served  # noqa: PLC0415 - most builds do without
+
+        return served(tokenizer, self.server)
+
+    def served_by(self, server: Address | None) -> "Context":
+        return msgspec.structs.replace(self, server=server)
 
     @property
     def row_format(self) -> RowFormat:

@@ -26,6 +26,10 @@ from gristmill.steps.neighbours import steady_neighbours
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, is_whole, write_part
 from gristmill.steps.reusing import NOT_READ, Ready, earlier_files, known_stamps, stamp_leads
 from gristmill.steps.rows import measured
+from gristmill.tokenizing.tokenizer import Encoded
+
+EVERYWHERE = (1 << 64) - 1
+"""In place of a file's number: all texts of the batch are being encoded at once."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +114,11 @@ class Whereabouts:
         self._path = scratch / f"{batch.index:08d}.at"
         self._descriptor: int | None = None
 
+        self.is_tried_again = False
+        """A worker died at this batch: files are now to be taken one by one, so that it is clear over which."""
+
     def __enter__(self) -> Self:
+        self.is_tried_again = self.last() is not None
         return self
 
     def __exit__(
@@ -161,16 +169,17 @@ def _part(
 ) -> Part | None:
     limits = Limits(context.config.rules)
     earlier = earlier_files(context)
-    answers: list[Drop | Ready | tuple[Document, Block]] = []
+    found_or_clean: list[Drop | Ready | Document] = []
     for number, (one, key) in enumerate(zip(read, keys, strict=True)):
         at(number)
         found = earlier.find(key) if not isinstance(one, Drop) else without_secrets(one, context.config.secrets)
         if found is not None:
-            answers.append(found)
+            found_or_clean.append(found)
         elif isinstance(one, _Read):
-            answers.append(_prepare_file(context, one, limits))
+            found_or_clean.append(_cleaned(context, one, limits))
         else:
             return None
+    answers = _tokenized(context, found_or_clean, at)
     made = iter(_signed(context, [one for one in answers if not isinstance(one, Drop | Ready)]))
     documents = [
         (key, one if isinstance(one, Ready) else next(made))
@@ -229,25 +238,40 @@ def _placed(documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
     ]
 
 
-def _prepare_file(context: Context, read: _Read, limits: Limits) -> tuple[Document, Block] | Drop:
-    prepared = _tokenized(context, read, limits)
-    return without_secrets(prepared, context.config.secrets) if isinstance(prepared, Drop) else prepared
+def _cleaned(context: Context, read: _Read, limits: Limits) -> Document | Drop:
+    found = document_of(read.file, read.raw, read.sha256, context.config.scan)
+    document = found if isinstance(found, Drop) else clean(found, context.config, limits)
+    return without_secrets(document, context.config.secrets) if isinstance(document, Drop) else document
 
 
-def _tokenized(context: Context, read: _Read, limits: Limits) -> tuple[Document, Block] | Drop:
-    tokenizer, config = context.tokenizer, context.config
-    found = document_of(read.file, read.raw, read.sha256, config.scan)
-    document = found if isinstance(found, Drop) else clean(found, config, limits)
-    if isinstance(document, Drop):
-        return document
-    text = document.text
-    encoded = tokenizer.encode(text, with_starts=context.keeps_text)
+def _tokenized(
+    context: Context, found_or_clean: Sequence[Drop | Ready | Document], at: Whereabouts
+) -> list[Drop | Ready | tuple[Document, Block]]:
+    texts = {number: one.text for number, one in enumerate(found_or_clean) if isinstance(one, Document)}
+    encoded = _encoded(context, texts, at)
+    return [_judged(context, one, next(encoded)) if isinstance(one, Document) else one for one in found_or_clean]
+
+
+def _encoded(context: Context, texts: Mapping[int, bytes], at: Whereabouts) -> Iterator[Encoded]:
+    tokenizer, with_starts = context.tokenizer, context.keeps_text
+    if texts and not at.is_tried_again and tokenizer.encodes_in_batches:
+        at(EVERYWHERE)
+        yield from tokenizer.encode_many(list(texts.values()), with_starts=with_starts)
+        return
+    for number, text in texts.items():
+        at(number)
+        yield tokenizer.encode(text, with_starts=with_starts)
+
+
+def _judged(context: Context, document: Document, encoded: Encoded) -> tuple[Document, Block] | Drop:
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
     if not len(encoded.ids):
-        return Drop.of(document.file, DropReason.NO_TOKENS, f"{len(text)} bytes give no token", **facts)
-    if encoded.control_id is not None:
-        return Drop.of(document.file, DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}", **facts)
-    return document, Block.of(encoded, text, tokenizer.vocab_size)
+        reason, detail = DropReason.NO_TOKENS, f"{len(document.text)} bytes give no token"
+    elif encoded.control_id is not None:
+        reason, detail = DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}"
+    else:
+        return document, Block.of(encoded, document.text, context.tokenizer.vocab_size)
+    return without_secrets(Drop.of(document.file, reason, detail, **facts), context.config.secrets)
 
 
 def _document(context: Context, document: Document, block: Block, num_bytes: int) -> PreparedDocument:

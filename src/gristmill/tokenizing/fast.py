@@ -6,6 +6,7 @@ or treats unusual added tokens differently: `tokenizers` serves those.
 """
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 
@@ -26,6 +27,8 @@ PREPEND_META = {"type": "Prepend", "prepend": "▁"}
 
 
 class FastTokenizer:
+    encodes_in_batches = False
+
     def __init__(self, definition: Definition, engine: gigatoken.Tokenizer) -> None:
         self.definition = definition
         self.engine = f"gigatoken {version('gigatoken')}"
@@ -55,7 +58,13 @@ class FastTokenizer:
             return None
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
-        ids = self._encode(text)
+        return self.understood(self._encode(text), text, with_starts=with_starts)
+
+    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
+        return [self.encode(text, with_starts=with_starts) for text in texts]
+
+    def understood(self, ids: Ids | npt.NDArray[np.uint16], text: bytes, *, with_starts: bool = False) -> Encoded:
+        """What there is to tell about a text's ids, whoever has made them."""
         marks = self._marks.take(ids)
         newline_tokens = np.flatnonzero(marks)
         control_id = None
@@ -64,7 +73,7 @@ class FastTokenizer:
             control_id = next(iter(ids[newline_tokens[counts == CONTROL]].tolist()), None)
             newline_tokens = np.repeat(newline_tokens, counts)
         starts = self._starts(ids, text) if with_starts else None
-        return Encoded(ids, newline_tokens.astype(np.int32), starts, control_id)
+        return Encoded(ids.astype(np.uint32, copy=False), newline_tokens.astype(np.int32), starts, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         """A token that was added beyond the vocabulary, like <fim_prefix>, is spelled out."""
@@ -94,13 +103,13 @@ class FastTokenizer:
     def _num_prepended(self) -> int:
         return int(self._is_meta and _normalizer_steps(self.definition) == [PREPEND_META, WRITE_SPACES_AS_META])
 
-    def _starts(self, ids: Ids, text: bytes) -> Offsets:
+    def _starts(self, ids: Ids | npt.NDArray[np.uint16], text: bytes) -> Offsets:
         starts = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(self._bytes_per_token[ids], out=starts[1:])
         starts[1:] -= self._num_prepended
         return starts if starts[-1] == len(text) else self._starts_along(ids, text)
 
-    def _starts_along(self, ids: Ids, text: bytes) -> Offsets:
+    def _starts_along(self, ids: Ids | npt.NDArray[np.uint16], text: bytes) -> Offsets:
         """A ▁ in the text itself takes three bytes where a space takes one: walk along the text to tell them apart."""
         at, starts = -self._num_prepended, [0]
         for index in ids.tolist():

@@ -1,5 +1,6 @@
 """Hugging Face `tokenizers`: every model type there is, and the oracle that the fast engine is tested against."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +13,8 @@ from gristmill.tokenizing.tokenizer import Encoded, Offsets
 
 
 class ReferenceTokenizer:
+    encodes_in_batches = False
+
     def __init__(self, definition: Definition) -> None:
         try:
             import tokenizers  # noqa: PLC0415 - an extra
@@ -39,6 +42,9 @@ class ReferenceTokenizer:
         starts[0] = 0
         control_id = next(iter(self.definition.control_ids.intersection(encoding.ids)), None)
         return Encoded(ids, newline_tokens, starts if with_starts else None, control_id)
+
+    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
+        return [self.encode(text, with_starts=with_starts) for text in texts]
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         text: str = self._engine.decode(np.asarray(ids).tolist(), skip_special_tokens=False)

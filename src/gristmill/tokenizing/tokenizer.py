@@ -5,6 +5,7 @@ tokenizer.encode(b"def f(): pass").ids
 """
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -40,8 +41,17 @@ class Tokenizer(Protocol):
     @property
     def definition(self) -> Definition: ...
 
+    @property
+    def encodes_in_batches(self) -> bool:
+        """encode_many does more than encode for each: texts are better handed over together."""
+        ...
+
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
         """UTF-8 in. Control tokens spelled out in the text stay text."""
+        ...
+
+    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
+        """What encode gives for each."""
         ...
 
     def decode(self, ids: npt.ArrayLike) -> bytes: ...

@@ -25,6 +25,7 @@ from gristmill.tokenizing.cuda.splicing import splice
 from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
 from gristmill.tokenizing.cuda.structs import LONGEST_CHUNK, Sizes
 from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.fast import FastTokenizer
 from gristmill.tokenizing.tokenizer import Encoded, Tokenizer, tokenizer_for
 
 Bytes = npt.NDArray[np.uint8]
@@ -67,6 +68,19 @@ class CudaTokenizer:
         """One text is not worth the way to the card: the CPU's."""
         return self._cpu.encode(text, with_starts=with_starts)
 
+    encodes_in_batches = True
+
+    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
+        """Where the CPU's engine cannot say which token is where, it does all of it."""
+        if not isinstance(self._cpu, FastTokenizer):
+            return self._cpu.encode_many(texts, with_starts=with_starts)
+        batch = self.encode_batch(texts)
+        edges = batch.offsets.tolist()
+        return [
+            self._cpu.understood(batch.ids[start:end], text, with_starts=with_starts)
+            for text, start, end in zip(texts, edges, edges[1:], strict=False)
+        ]
+
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return self._cpu.decode(ids)
 
@@ -98,6 +112,13 @@ class CudaTokenizer:
         """Memory that the card reads by itself."""
         pinned: Bytes = self._card.pinned(num_bytes)
         return pinned
+
+    def pin(self, memory: Bytes) -> None:
+        """Memory that is there already, until `unpin`."""
+        self._card.pin(memory)
+
+    def unpin(self, memory: Bytes) -> None:
+        self._card.unpin(memory)
 
     def forget(self) -> None:
         """Words that were seen: the next call is as the first."""

@@ -1,7 +1,7 @@
 // Windows of a long word -> its ids.
 //
-// Where merges are in order, tokens are a word's encoding exactly when every two neighbours among them are the encoding
-// of their own bytes. So two windows that have one token in common, from the same byte to the same byte, may be joined
+// Tokens are a word's encoding exactly when every two neighbours among them are the encoding of their own bytes
+// (tests/test_windowed_merging.py says why, whatever the order of merges). So two windows that have one token in common, from the same byte to the same byte, may be joined
 // there: every pair left of it is one of the left window's, every pair right of it one of the right window's.
 //
 //   left     …|for|get|ful|ness|to|da          the token "ness" is in both: take the left window's tokens before it,
@@ -149,8 +149,7 @@ extern "C" __global__ void __launch_bounds__(32) join_windows(const Engine* __re
     for (u32 number = blockIdx.x; number < engine.counters->num_joins; number += gridDim.x) {
         Join join = engine.joins[number];
         u32 num_windows = windows_of(length_of(engine.entries[join.slot].high));
-        if (!engine.is_in_order) store_ids(engine, chunk, &engine.entries[join.slot], NOTHING, 0);  // the CPU's
-        else if (!joined(engine, chunk, join, num_windows)) merge_in_steps(engine, chunk, piece, join);
+        if (!joined(engine, chunk, join, num_windows)) merge_in_steps(engine, chunk, piece, join);
         __syncwarp();
     }
 }
