@@ -1,10 +1,13 @@
 """Small tokenizers of every model type, trained on the spot: no vocabulary is downloaded for a test."""
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from gristmill.tokenizing.cuda.patterns import CL100K, CL100K_REGEX, GPT2, QWEN2, QWEN2_REGEX, Pattern
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
@@ -82,11 +85,13 @@ def sentence_piece_bpe() -> str:
 
 
 @cache
-def byte_level(pattern: str | None = None, *, add_prefix_space: bool = False, nfc: bool = False) -> str:
+def byte_level(
+    pattern: str | None = None, *, add_prefix_space: bool = False, nfc: bool = False, digits_apart: bool = False
+) -> str:
     plain = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=pattern is None)
-    before = (
-        plain if pattern is None else pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), plain])
-    )
+    first = [] if pattern is None else [pre_tokenizers.Split(Regex(pattern), "isolated")]
+    first += [pre_tokenizers.Digits(individual_digits=True)] if digits_apart else []
+    before = pre_tokenizers.Sequence([*first, plain]) if first else plain
     tokenizer = _trained(
         models.BPE(),
         trainers.BpeTrainer(
@@ -99,6 +104,26 @@ def byte_level(pattern: str | None = None, *, add_prefix_space: bool = False, nf
         normalizers.NFC() if nfc else None,
     )
     tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer.to_str()
+
+
+def of_pattern(pattern: Pattern) -> str:
+    """One for each that a GPU knows."""
+    if pattern.digits == "apart":
+        return byte_level(digits_apart=True)
+    regexes = {GPT2: None, CL100K: CL100K_REGEX, QWEN2: QWEN2_REGEX}
+    return byte_level(regexes[pattern])
+
+
+def byte_level_of(merges: Sequence[tuple[str, str]], tokens: Sequence[str] = (), *, ignore_merges: bool = False) -> str:
+    """Not trained: these merges, and these tokens that none of them makes."""
+    made = [left + right for left, right in merges]
+    vocabulary = dict.fromkeys((*sorted(pre_tokenizers.ByteLevel.alphabet()), *made, *tokens))
+    model = models.BPE(
+        {token: index for index, token in enumerate(vocabulary)}, list(merges), ignore_merges=ignore_merges
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return tokenizer.to_str()
 
 

@@ -1,8 +1,9 @@
 """Asks `tokenizers` what every character is to its regexes, and writes classes.txt.
 
-python tools/write_classes.py
+python tools/write_classes.py [--check]
 """
 
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -14,15 +15,21 @@ from tokenizers import Regex, pre_tokenizers
 from gristmill.tokenizing.cuda import classes
 
 TARGET = Path(classes.__file__).with_name(classes.CLASSES_FILE)
+HOW = "tools/write_classes.py"
+HEAD = f"# What `tokenizers` takes each character for, as {HOW} found."
 REGEXES = {classes.LETTER: r"\p{L}", classes.NUMBER: r"\p{N}", classes.WHITESPACE: r"\s"}
 SCALARS = np.array([*range(0xD800), *range(0xE000, classes.NUM_CODE_POINTS)])
 Matches = npt.NDArray[np.bool_]
 
 
 def main() -> None:
-    lines = [f"# What `tokenizers` {version('tokenizers')} takes each character for, by tools/write_classes.py."]
-    lines += runs(probed_classes())
-    TARGET.write_text("\n".join(lines) + "\n", encoding="ascii")
+    wanted = "\n".join((HEAD, *runs(probed_classes()))) + "\n"
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(wanted, encoding="ascii")
+    elif TARGET.read_text("ascii") != wanted:
+        differing = {*wanted.splitlines()} ^ {*TARGET.read_text("ascii").splitlines()}
+        engine = f"tokenizers {version('tokenizers')}"
+        sys.exit(f"{TARGET} is not what {engine} says, as in {min(differing)!r}; run {HOW}")
 
 
 def probed_classes() -> classes.Classes:

@@ -49,8 +49,8 @@ class MergeTables(NamedTuple):
     products: Ids
     """By rank: the token that the merge makes."""
     is_in_order: bool
-    """Each merge that uses a token ranks after all that make it. Only then two encodings that share a token may be
-    joined there."""
+    """Each merge that uses a token ranks after all that make it. Ranks then only rise while a word is merged, and all
+    occurrences of its earliest pair may be merged at once; else only the leftmost."""
     longest_token_bytes: int
     id_bits: Literal[16, 32]
     """What is enough for every id that text can become."""
@@ -117,6 +117,12 @@ def byte_characters() -> str:
     return "".join(stand_ins.get(byte, chr(byte)) for byte in range(256))
 
 
+# What stands for no byte but would pass for one goes beyond Latin-1.
+BYTES_BY_CHARACTER = dict.fromkeys(range(256), 256) | {
+    ord(character): byte for byte, character in enumerate(byte_characters())
+}
+
+
 def slots_of(keys: Entries, table_bits: int) -> npt.NDArray[np.int64]:
     """Where the search for `left << 21 | right` begins."""
     return (keys * np.uint64(MULTIPLIER) >> np.uint64(64 - table_bits)).astype(np.int64)
@@ -125,13 +131,13 @@ def slots_of(keys: Entries, table_bits: int) -> npt.NDArray[np.int64]:
 def bpe(ids: list[int], ranks: dict[int, int], products: list[int]) -> list[int]:
     """Merges the earliest pair, the leftmost of equals, until none is left. Quadratic: for a token's own bytes."""
     none = len(products)
-    while len(ids) > 1:
-        found = [ranks.get(left << ID_BITS | right, none) for left, right in pairwise(ids)]
-        rank = min(found)
-        if rank == none:
-            break
+    found = [ranks.get(left << ID_BITS | right, none) for left, right in pairwise(ids)]
+    while found and (rank := min(found)) != none:
         at = found.index(rank)
         ids[at : at + 2] = [products[rank]]
+        del found[at]
+        for pair in range(max(at - 1, 0), min(at + 1, len(found))):
+            found[pair] = ranks.get(ids[pair] << ID_BITS | ids[pair + 1], none)
     return ids
 
 
@@ -212,14 +218,21 @@ def _is_in_order(merges: _Merges) -> bool:
 
 
 def _exceptions(vocabulary: dict[str, int], merges: _Merges, byte_ids: Ids) -> Iterator[Exceptional]:
-    bytes_by_character = {character: byte for byte, character in enumerate(byte_characters())}
     ranks = {key: rank for rank, key in enumerate(merges.keys.tolist())}
-    products, made = merges.products.tolist(), frozenset(merges.products.tolist())
-    ids_by_byte = byte_ids.tolist()
+    products, ids_by_byte = merges.products.tolist(), byte_ids.tolist()
+    made = frozenset(products)
     for token, index in vocabulary.items():
-        # One that holds other characters is spelled by no text; a single byte is itself.
-        if len(token) == 1 or not bytes_by_character.keys() >= set(token):
+        spelled = _bytes_of(token)
+        # A single byte is itself.
+        if spelled is None or len(spelled) == 1:
             continue
-        spelled = bytes(bytes_by_character[character] for character in token)
         if index not in made or bpe([ids_by_byte[byte] for byte in spelled], ranks, products) != [index]:
             yield Exceptional(spelled, index)
+
+
+def _bytes_of(token: str) -> bytes | None:
+    """None for one that no text spells, as it holds a character that stands for no byte."""
+    try:
+        return token.translate(BYTES_BY_CHARACTER).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
