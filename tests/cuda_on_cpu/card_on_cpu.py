@@ -13,7 +13,17 @@ KERNELS = HERE.parents[1] / "src/gristmill/tokenizing/cuda/kernels"
 def compiled(folder: Path, options: tuple[str, ...]) -> Path:
     library = folder / ("kernels" + "".join(options).replace("=", "") + ".so")
     if not library.exists():
-        command = ["g++", "-O2", "-g", "-std=c++17", "-shared", "-fPIC", "-fno-strict-aliasing", f"-I{KERNELS}", *options]
+        command = [
+            "g++",
+            "-O2",
+            "-g",
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            "-fno-strict-aliasing",
+            f"-I{KERNELS}",
+            *options,
+        ]
         subprocess.run([*command, "-o", str(library), str(HERE / "all_on_cpu.cpp")], check=True)
     return library
 
@@ -24,7 +34,13 @@ class CardOnCpu:
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
-        self._library.launch.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint64, ctypes.c_uint64]
+        self._library.launch.argtypes = [
+            ctypes.c_char_p,
+            ctypes.c_uint,
+            ctypes.c_uint,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+        ]
         self._memory = []
 
     def allocate(self, num_bytes):

@@ -38,7 +38,8 @@ class Gathered:
             self._grow(end)
         self._copy(done)
         self.num_ids = end
-        self.counts.append(np.diff(done.id_offsets.astype(np.int64), append=done.num_ids))
+        edges = np.append(done.id_offsets.astype(np.int64), done.num_ids)
+        self.counts.append(edges[1:] - edges[:-1])
         self.flags.append(done.is_flagged)
 
     @property

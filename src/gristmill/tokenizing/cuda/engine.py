@@ -111,7 +111,7 @@ class Engine:
         fields |= {name: card.allocate(num_bytes) for name, num_bytes in sizes.scratch().items()}
         self._zeroed, at = card.allocate(sum(sizes.zeroed().values())), 0
         for name, num_bytes in sizes.zeroed().items():
-            if name in ENGINE.names:
+            if name in (ENGINE.names or ()):
                 fields[name] = self._zeroed + at
             at += num_bytes
         self._num_zeroed = at

@@ -20,9 +20,9 @@ from typing import IO, NamedTuple
 
 from gristmill.manifest import GpuFacts
 from gristmill.sections import RunConfig
-from gristmill.tokenizing.cuda.owning import card_encoder
 from gristmill.tokenizing.cuda.client import forget_served
 from gristmill.tokenizing.cuda.exchange import MAX_REASON_CHARACTERS, Address
+from gristmill.tokenizing.cuda.owning import card_encoder
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.cuda.serving import END, Encoder, Job, MakeEncoder
 from gristmill.tokenizing.fast import FastTokenizer
