@@ -1,5 +1,6 @@
 """A real card, through cupy: the kernels are compiled at run time by NVRTC, once for each card, and kept on disk."""
 
+import re
 from importlib import resources
 from typing import Any
 
@@ -21,7 +22,7 @@ KERNELS = (
     "emit",
     "end_chunk",
 )
-OLDEST_CARD = (8, 0)
+INCLUDE = re.compile(r'#include "(.+)"')
 IS_PINNED = 1
 """What the runtime calls memory of the machine that the card can reach."""
 
@@ -129,10 +130,25 @@ class CupyCard:
         return seconds
 
 
+def source() -> str:
+    """All files as one text.
+
+    cupy keeps what it has compiled by its text: it would not see that an included file is another than last time.
+    """
+    seen: set[str] = set()
+
+    def spelled_out(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = resources.files(__package__).joinpath("kernels", name).read_text("utf-8").replace("#pragma once", "")
+        return INCLUDE.sub(lambda found: spelled_out(found[1]), text)
+
+    return spelled_out("all.cu")
+
+
 def _functions(options: tuple[str, ...], architecture: str | None) -> dict[str, Any]:
-    folder = str(resources.files(__package__).joinpath("kernels"))
-    code = resources.files(__package__).joinpath("kernels/all.cu").read_text("utf-8")
-    every = ("--std=c++17", f"-I{folder}", *options)
+    code, every = source(), ("--std=c++17", *options)
     if architecture is not None:
         return _loaded(_compiled_for(architecture, code, every))
     module = cupy.RawModule(code=code, options=every)

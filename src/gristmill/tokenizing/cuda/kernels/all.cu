@@ -1,6 +1,7 @@
 // The kernels as one module. Compiled for one kind of tokenizer:
 //   ID_BITS 16 or 32 · IGNORES_CASE 0 or 1 · FAMILY_GPT2 [DIGITS_APART] or FAMILY_CL100K [DIGITS_IN_THREES]
 #include "begin_chunk.cu"
+#include "word_starts.cuh"
 #ifdef FAMILY_GPT2
 #include "word_starts_gpt2.cu"
 #else

@@ -8,10 +8,15 @@
 #pragma once
 #include "engine.cuh"
 
+#ifdef FAMILY_CL100K
+constexpr bool USES_NEWLINES = true;
+#else
+constexpr bool USES_NEWLINES = false;
+#endif
 constexpr u8 OTHER = 0, LETTER = 1, NUMBER = 2, WHITESPACE = 3;
 
 struct Masks {
-    u32 letter, number, white, newline, space, apostrophe, inner, document;
+    u32 letter, number, white, space, apostrophe, inner, document, newline;  // the last only where it is used
     __device__ u32 other() const { return ~(letter | number | white); }
 };
 
@@ -33,7 +38,7 @@ __device__ inline Masks masks_of_ascii(const u32* words) {
         masks.letter |= four_bits(in_range(four | 0x20202020u, 'a', 'z')) << shift;
         masks.number |= four_bits(in_range(four, '0', '9')) << shift;
         masks.white |= four_bits(in_range(four, '\t', '\r') | space) << shift;
-        masks.newline |= four_bits(in_range(four, '\n', '\n') | in_range(four, '\r', '\r')) << shift;
+        if (USES_NEWLINES) masks.newline |= four_bits(in_range(four, '\n', '\n') | in_range(four, '\r', '\r')) << shift;
         masks.space |= four_bits(space) << shift;
         masks.apostrophe |= four_bits(in_range(four, '\'', '\'')) << shift;
     }

@@ -45,7 +45,7 @@ __device__ inline u32 place_of(const Engine& engine, u32 tile, u32 num_ids) {  /
     return (u32)sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) emit(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4) emit(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     __shared__ __align__(16) token_t staged[TILE + 16];

@@ -25,8 +25,10 @@ constexpr u32 GROUPS = TILE / GROUP;
 static_assert(GROUPS == THREADS, "each thread has one group of its tile");
 
 constexpr u32 SHORT = 15;    // a word of up to so many bytes is its own key in the table
-constexpr u32 WINDOW = 256;  // bytes that one warp merges at once
-constexpr u32 STRIDE = 128;  // from one window of a long word to the next: half of each is seen twice
+constexpr u32 WINDOW = 64;   // bytes that one warp merges at once: rounds go by their number, and all wait for the last
+constexpr u32 STRIDE = 32;   // from one window of a longer word to the next: half of each is seen twice
+constexpr u32 STEP = 256;    // bytes that are merged at once where windows cannot be joined
+constexpr u32 MASKS = WINDOW / 32;
 constexpr u32 IN_TILE = 512; // a word of up to so many bytes is looked up by one thread
 constexpr u32 PROBES = 128;  // slots looked at before the table counts as full
 constexpr u32 ALL = 0xFFFFFFFFu;
@@ -111,7 +113,7 @@ struct Engine {
     Join* joins;
     LongWord* long_words;
     token_t* window_ids;       // WINDOW for each window
-    u32* window_masks;      // WINDOW / 32 for each: where its tokens start
+    u32* window_masks;      // MASKS for each: where its tokens start
     u64 arena_bytes;
     u32 pool_ids, slot_mask, max_words, merges_shift, merges_mask, is_in_order;
 };
@@ -126,7 +128,8 @@ struct Chunk {
     u32 num_bytes, num_documents, num_tiles, unused;
 };
 
-// An index in a list that many threads append to. The threads of a warp that are here together ask once.
+// An index in a list that many threads append to. The threads of a warp that are here together ask once: so they must
+// all ask for the same list.
 __device__ inline u32 next_index(u32* counter) {
 #ifdef __CUDACC__
     u32 here = __activemask(), lane = threadIdx.x % 32, leader = __ffs(here) - 1, base = 0;

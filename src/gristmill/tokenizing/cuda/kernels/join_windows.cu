@@ -8,7 +8,7 @@
 //   right              u|l|ness|today|…        and the right one's from it on
 //
 // Windows of a run ("-----…") may have no token in common, since each counts from its own begin. Then the word is merged
-// in steps: each window begins where a token of the one before began. Where the text repeats, so do its tokens.
+// in steps of a few larger pieces: each begins where a token of the one before began. Where the text repeats, so do its tokens.
 #include "merging.cuh"
 
 constexpr u32 OVERLAP_MASKS = (WINDOW - STRIDE) / 32;
@@ -18,7 +18,7 @@ __device__ inline u32 common_token(const u32* left, const u32* right) {
     for (u32 number = 0; number < OVERLAP_MASKS; number++)
         for (u32 both = left[STRIDE / 32 + number] & right[number]; both; both &= both - 1) {
             u32 at = number * 32 + __ffs(both) - 1;
-            if (next_of(left, at + STRIDE) == next_of(right, at) + STRIDE) return at;
+            if (next_of<WINDOW>(left, at + STRIDE) == next_of<WINDOW>(right, at) + STRIDE) return at;
         }
     return NOTHING;
 }
@@ -46,7 +46,7 @@ __device__ inline void store_ids(const Engine& engine, const Chunk& chunk, Entry
 // Joins them if all can be joined. Two turns over the windows: the first counts, the second writes.
 __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join join, u32 num_windows) {
     u32 lane = threadIdx.x % 32, pool = 0, total = 0;
-    const u32* masks = engine.window_masks + (u64)join.first_window * NUM_MASKS_OF_PIECE;
+    const u32* masks = engine.window_masks + (u64)join.first_window * MASKS;
     const token_t* ids = engine.window_ids + (u64)join.first_window * WINDOW;
     for (u32 turn = 0; turn < 2; turn++) {
         total = 0;
@@ -54,9 +54,9 @@ __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join joi
             u32 window = base + lane, from = 0, to = 0;
             bool is_cut = false;
             if (window < num_windows) {
-                const u32* mine = masks + window * NUM_MASKS_OF_PIECE;
-                u32 begin = window == 0 ? 0 : common_token(mine - NUM_MASKS_OF_PIECE, mine);
-                u32 end = window + 1 == num_windows ? 0 : common_token(mine, mine + NUM_MASKS_OF_PIECE);
+                const u32* mine = masks + window * MASKS;
+                u32 begin = window == 0 ? 0 : common_token(mine - MASKS, mine);
+                u32 end = window + 1 == num_windows ? 0 : common_token(mine, mine + MASKS);
                 is_cut = begin == NOTHING || end == NOTHING;
                 if (!is_cut) {
                     from = tokens_before(mine, begin);
@@ -97,26 +97,26 @@ __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
     return length - period;
 }
 
-// Window after window. The ids lie in the room of the word's windows, which are at least as many as its bytes.
-// NOTHING if some window does not have the token that it was to begin with.
-__device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const u8* text, u32 length, token_t* out) {
+// STEP bytes after STEP bytes. The ids lie in the room of the word's windows, which is larger than the word.
+// NOTHING if they do not have the token that they were to begin with.
+__device__ inline u32 merged_in_steps(const Engine& engine, Piece<STEP>& piece, const u8* text, u32 length, token_t* out) {
     u32 lane = threadIdx.x % 32, at = 0, num_ids = 0, expected = 0;  // expected: where the first token ends; 0: anywhere
     while (true) {
-        u32 num_bytes = min(WINDOW, length - at);
+        u32 num_bytes = min(STEP, length - at);
         merge_piece(engine, piece, text + at, num_bytes);
-        u32 first_end = min(num_bytes, next_of(piece.alive, 0));
+        u32 first_end = min(num_bytes, next_of<STEP>(piece.alive, 0));
         if (expected && first_end != expected) return NOTHING;
-        if (length - at <= WINDOW) {
-            write_tokens(piece, out + num_ids, WINDOW);
+        if (length - at <= STEP) {
+            write_tokens(piece, out + num_ids);
             return num_ids + num_tokens(piece);
         }
-        u32 step = last_of(piece.alive, STRIDE + 1);  // the last token that begins in the first half
+        u32 step = last_of(piece.alive, STEP / 2 + 1);  // the last token that begins in the first half
         if (step == 0) return NOTHING;
-        expected = next_of(piece.alive, step) - step;
+        expected = next_of<STEP>(piece.alive, step) - step;
         u32 num_step = tokens_before(piece.alive, step), num_repeats = 0;
-        // The window at `at + step` has the same bytes as this one as long as they repeat; then it has its tokens too.
+        // What begins at `at + step` has the same bytes as long as they repeat; then it has the same tokens too.
         u32 num_same = expected == first_end ? repeated(text + at, length - at, step) : 0;
-        if (num_same >= WINDOW) num_repeats = (num_same - WINDOW) / step + 1;
+        if (num_same >= STEP) num_repeats = (num_same - STEP) / step + 1;
         write_tokens(piece, out + num_ids, step);
         __syncwarp();
         for (u32 more = num_step + lane; more < num_step * (num_repeats + 1); more += 32)
@@ -127,7 +127,7 @@ __device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const 
     }
 }
 
-__device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, Piece& piece, Join join) {
+__device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, Piece<STEP>& piece, Join join) {
     Entry* entry = &engine.entries[join.slot];
     u32 lane = threadIdx.x % 32, length = length_of(entry->high);
     token_t* steps = engine.window_ids + (u64)join.first_window * WINDOW;
@@ -145,7 +145,7 @@ __device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, 
 extern "C" __global__ void __launch_bounds__(32) join_windows(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
-    __shared__ Piece piece;
+    __shared__ Piece<STEP> piece;
     for (u32 number = blockIdx.x; number < engine.counters->num_joins; number += gridDim.x) {
         Join join = engine.joins[number];
         u32 num_windows = windows_of(length_of(engine.entries[join.slot].high));

@@ -110,10 +110,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) look_up_words(const Engine
             codes[word] = id == NOTHING ? TWO_BYTES | pair : ONE_ID | id;
         } else if (end == NOTHING || length > IN_TILE) {
             engine.long_words[next_index(&engine.counters->num_long)] = LongWord{tile_begin + at, tile * TILE + word};
+        } else if (length <= SHORT) {
+            short_ones[next_index(&num_short)] = (u16)word;
         } else {
-            bool is_short = length <= SHORT;
-            u32* count = is_short ? &num_short : &num_medium;
-            (is_short ? short_ones : medium_ones)[next_index(count)] = (u16)word;
+            medium_ones[next_index(&num_medium)] = (u16)word;
         }
     }
     __syncthreads();

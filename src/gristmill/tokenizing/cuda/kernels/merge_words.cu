@@ -1,5 +1,5 @@
 // New words -> ids. Everything that is new in a chunk is merged in one launch, longest first, so that nothing waits for
-// the slowest: windows of long words and words of up to 256 bytes by a warp each, words of up to 15 bytes by a thread.
+// the slowest: windows of long words and words of up to 64 bytes by a warp each, words of up to 15 bytes by a thread.
 #include "merging.cuh"
 
 constexpr u32 WARPS = 4;
@@ -10,32 +10,32 @@ struct ShortWords {
 };
 
 union Scratch {
-    Piece piece;
+    Piece<WINDOW> piece;
     ShortWords words;
 };
 
-__device__ inline void merge_window(const Engine& engine, const Chunk& chunk, Piece& piece, u32 number) {
+__device__ inline void merge_window(const Engine& engine, const Chunk& chunk, Piece<WINDOW>& piece, u32 number) {
     Window window = engine.windows[number];
     u64 high = engine.entries[window.slot].high;
     u32 begin = window.index * STRIDE, length = min(WINDOW, length_of(high) - begin);
     merge_piece(engine, piece, bytes_of(engine, chunk, high) + begin, length);
-    write_tokens(piece, engine.window_ids + (u64)number * WINDOW, WINDOW);
+    write_tokens(piece, engine.window_ids + (u64)number * WINDOW);
     u32 lane = threadIdx.x % 32;
-    if (lane < NUM_MASKS_OF_PIECE) engine.window_masks[number * NUM_MASKS_OF_PIECE + lane] = piece.alive[lane];
+    if (lane < MASKS) engine.window_masks[number * MASKS + lane] = piece.alive[lane];
 }
 
-__device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, Piece& piece, u32 slot) {
+__device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, Piece<WINDOW>& piece, u32 slot) {
     Entry* entry = &engine.entries[slot];
     u32 lane = threadIdx.x % 32;
     merge_piece(engine, piece, bytes_of(engine, chunk, entry->high), length_of(entry->high));
     u32 num_ids = num_tokens(piece);
     if (num_ids <= INLINE) {
-        write_tokens(piece, &entry->value.item[1], WINDOW);
+        write_tokens(piece, &entry->value.item[1]);
         if (lane == 0) entry->value.item[0] = (token_t)num_ids;
     } else {
         u32 at = lane == 0 ? take_pool(engine, num_ids) : 0;
         at = __shfl_sync(ALL, at, 0);
-        if (at != NOTHING) write_tokens(piece, engine.pool + at, WINDOW);
+        if (at != NOTHING) write_tokens(piece, engine.pool + at);
         if (lane == 0) entry->value = at == NOTHING ? no_room() : pooled(at, num_ids);
     }
     __syncwarp();

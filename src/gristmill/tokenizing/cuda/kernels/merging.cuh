@@ -1,4 +1,4 @@
-// Byte-pair merges of up to WINDOW bytes by one warp.
+// Byte-pair merges of a few bytes by one warp: WINDOW of them, or STEP.
 //
 // The reference merges the pair of lowest rank, the leftmost first, until none is left. Where merges are in order (one
 // that uses a token ranks behind all that make it; checked when a tokenizer is loaded) a merge never makes a pair of
@@ -11,11 +11,10 @@
 #pragma once
 #include "word_table.cuh"
 
-constexpr u32 NUM_MASKS_OF_PIECE = WINDOW / 32;
-
 // Tokens stand where their first byte was. ranks[i]: of the merge of token i and the next one.
+template <u32 SIZE>
 struct Piece {
-    u32 ids[WINDOW], ranks[WINDOW], alive[NUM_MASKS_OF_PIECE], heads[NUM_MASKS_OF_PIECE];
+    u32 ids[SIZE], ranks[SIZE], alive[SIZE / 32], heads[SIZE / 32];
 };
 
 __device__ inline u32 rank_of(const Engine& engine, u32 left, u32 right) {
@@ -28,13 +27,14 @@ __device__ inline u32 rank_of(const Engine& engine, u32 left, u32 right) {
     }
 }
 
-// The next set bit behind `at`; WINDOW if there is none.
+// The next set bit behind `at` of SIZE bits; SIZE if there is none.
+template <u32 SIZE>
 __device__ inline u32 next_of(const u32* masks, u32 at) {
     u32 number = (at + 1) / 32;
-    if (number == NUM_MASKS_OF_PIECE) return WINDOW;
+    if (number == SIZE / 32) return SIZE;
     u32 mask = masks[number] & ALL << (at + 1) % 32;
     while (mask == 0) {
-        if (++number == NUM_MASKS_OF_PIECE) return WINDOW;
+        if (++number == SIZE / 32) return SIZE;
         mask = masks[number];
     }
     return number * 32 + __ffs(mask) - 1;
@@ -53,9 +53,10 @@ __device__ inline u32 last_of(const u32* masks, u32 at) {
 __device__ inline bool has_bit(const u32* masks, u32 at) { return masks[at / 32] >> at % 32 & 1; }
 
 // By a whole warp. Afterwards `alive` says where tokens start, and `ids` has theirs there.
-__device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8* text, u32 length) {
+template <u32 SIZE>
+__device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, const u8* text, u32 length) {
     u32 lane = threadIdx.x % 32, num_masks = (length + 31) / 32;
-    for (u32 number = 0; number < NUM_MASKS_OF_PIECE; number++) {
+    for (u32 number = 0; number < SIZE / 32; number++) {
         u32 at = number * 32 + lane;
         if (at < length) piece.ids[at] = engine.byte_ids[text[at]];
         if (lane == 0) piece.alive[number] = at >= length ? 0 : length - at >= 32 ? ALL : (1u << (length - at)) - 1;
@@ -78,7 +79,7 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
             for (u32 left = __ballot_sync(ALL, piece.ranks[number * 32 + lane] == lowest); left; left &= left - 1) {
                 u32 at = number * 32 + __ffs(left) - 1;
                 if (at == taken || is_done) continue;
-                taken = next_of(piece.alive, at);
+                taken = next_of<SIZE>(piece.alive, at);
                 heads |= left & (0 - left);
                 is_done = !engine.is_in_order;
             }
@@ -89,7 +90,7 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
         for (u32 number = 0; number < num_masks; number++) {
             u32 at = number * 32 + lane;
             bool is_head = piece.heads[number] >> lane & 1;
-            u32 right = is_head ? next_of(piece.alive, at) : 0;
+            u32 right = is_head ? next_of<SIZE>(piece.alive, at) : 0;
             __syncwarp();
             if (is_head) {
                 piece.ids[at] = product;
@@ -102,24 +103,26 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
         for (u32 number = 0; number < num_masks; number++) {
             u32 heads = piece.heads[number], at = number * 32 + lane;
             if (!(heads >> lane & 1)) continue;
-            u32 right = next_of(piece.alive, at), left = last_of(piece.alive, at);
-            piece.ranks[at] = right < WINDOW ? rank_of(engine, product, piece.ids[right]) : NOTHING;
+            u32 right = next_of<SIZE>(piece.alive, at), left = last_of(piece.alive, at);
+            piece.ranks[at] = right < SIZE ? rank_of(engine, product, piece.ids[right]) : NOTHING;
             if (left != NOTHING && !has_bit(piece.heads, left)) piece.ranks[left] = rank_of(engine, piece.ids[left], product);
         }
         __syncwarp();
     }
 }
 
-__device__ inline u32 num_tokens(const Piece& piece) {
+template <u32 SIZE>
+__device__ inline u32 num_tokens(const Piece<SIZE>& piece) {
     u32 num = 0;
-    for (u32 number = 0; number < NUM_MASKS_OF_PIECE; number++) num += __popc(piece.alive[number]);
+    for (u32 number = 0; number < SIZE / 32; number++) num += __popc(piece.alive[number]);
     return num;
 }
 
 // The ids of tokens that start before `end`, in order. By a whole warp.
-__device__ inline void write_tokens(const Piece& piece, token_t* out, u32 end) {
+template <u32 SIZE>
+__device__ inline void write_tokens(const Piece<SIZE>& piece, token_t* out, u32 end = SIZE) {
     u32 lane = threadIdx.x % 32, num = 0;
-    for (u32 number = 0; number < NUM_MASKS_OF_PIECE; number++) {
+    for (u32 number = 0; number < SIZE / 32; number++) {
         u32 alive = piece.alive[number], at = number * 32 + lane;
         if (alive >> lane & 1 && at < end) out[num + __popc(alive & ((1u << lane) - 1))] = (token_t)piece.ids[at];
         num += __popc(alive);

@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) word_starts(const Engine* 
     if (blockIdx.x == 0 && threadIdx.x == 0 && engine.state->must_clear)
         *engine.state = TableState{0, 0, 0, 0, engine.state->num_clears + 1};
     // Masks are laid out mask by mask, so that the threads of a warp read neighbouring words.
-    constexpr u32 NUM_MASKS = sizeof(Masks) / sizeof(u32);
+    constexpr u32 NUM_MASKS = sizeof(Masks) / sizeof(u32) - !USES_NEWLINES;
     __shared__ u32 shared[NUM_MASKS][GROUPS + 2];
     long long tile = (long long)blockIdx.x * TILE;
     for (u32 at = threadIdx.x; at < GROUPS + 2; at += THREADS) {
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) word_starts(const Engine* 
         for (u32 number = 0; number < NUM_MASKS; number++) shared[number][at] = ((const u32*)&masks)[number];
     }
     __syncthreads();
-    Group group;
+    Group group = {};
     for (u32 number = 0; number < NUM_MASKS; number++) {
         ((u32*)&group.earlier)[number] = shared[number][threadIdx.x];
         ((u32*)&group.here)[number] = shared[number][threadIdx.x + 1];
