@@ -1,4 +1,4 @@
-"""Text that lies anywhere -> pinned memory, by a few threads, ahead of the card.
+"""Text that lies anywhere in memory -> pinned memory, ahead of the card.
 
 From memory that is not pinned a copy goes at a seventh of the wire's speed (benchmarks/gpu).
 """
@@ -22,25 +22,29 @@ Fill = Callable[[npt.NDArray[np.uint8], Span], Text]
 
 
 class Staging:
-    """Buffers of one chunk each, used in turn."""
+    """Buffers of one chunk each, used in turn.
+
+    When the engine asks for the next, it has read all but the last NUM_SLOTS - 1.
+    """
 
     def __init__(self, card: Any, chunk_bytes: int) -> None:
         self._buffers = [card.pinned(chunk_bytes) for _ in range(NUM_SLOTS + NUM_AHEAD)]
 
-    def texts(self, spans: Iterable[Span], fill: Fill) -> Iterator[Text]:
-        """When the engine asks for the next, it has read all but the last NUM_SLOTS - 1."""
+    def filled(self, spans: Iterable[Span], fill: Fill) -> Iterator[Text]:
+        """Each when it is asked for, while the card is at those before it."""
+        for number, span in enumerate(spans):
+            yield fill(self._buffers[number % len(self._buffers)], span)
+
+    def filled_ahead(self, spans: Iterable[Span], fill: Fill) -> Iterator[Text]:
+        """By a few threads: for what is copied in large pieces."""
         under_way: deque[Future[Text]] = deque()
         with ThreadPoolExecutor(NUM_THREADS) as threads:
-            try:
-                for number, span in enumerate(spans):
-                    under_way.append(threads.submit(fill, self._buffers[number % len(self._buffers)], span))
-                    if len(under_way) == NUM_AHEAD:
-                        yield under_way.popleft().result()
-                while under_way:
+            for number, span in enumerate(spans):
+                under_way.append(threads.submit(fill, self._buffers[number % len(self._buffers)], span))
+                if len(under_way) == NUM_AHEAD:
                     yield under_way.popleft().result()
-            finally:
-                for future in under_way:
-                    future.cancel()
+            while under_way:
+                yield under_way.popleft().result()
 
 
 class Joined(NamedTuple):
@@ -63,10 +67,10 @@ class Listed(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
     def fill(self, buffer: npt.NDArray[np.uint8], span: Span) -> Text:
-        starts = self.offsets[span.first : span.end] - self.offsets[span.first]
-        at = 0
+        # By one thread: several would hand the interpreter to and fro for each document.
+        starts, memory, at = self.offsets[span.first : span.end] - self.offsets[span.first], buffer.data, 0
         for text in self.texts[span.first : span.end]:
             end = at + len(text)
-            buffer[at:end] = np.frombuffer(text, np.uint8)
+            memory[at:end] = text
             at = end
         return Text(buffer[:at], starts)

@@ -5,21 +5,24 @@ batch = tokenizer.encode_batch([b"def f(): pass", b"x = 1"])
 batch.ids[batch.offsets[0] : batch.offsets[1]]
 """
 
+import os
+import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.errors import DeviceError
+from gristmill.errors import DeviceError, InputError
 from gristmill.tokenizing.cuda.batch import Batch, Gathered, GatheredOnCard
-from gristmill.tokenizing.cuda.chunking import Pieces, pieces_of, spans_of
+from gristmill.tokenizing.cuda.chunking import Pieces, Span, pieces_of, spans_of
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine, Text
 from gristmill.tokenizing.cuda.merges import MergeTables
 from gristmill.tokenizing.cuda.patterns import Pattern, refusal
+from gristmill.tokenizing.cuda.reading import FileReader, FileTooLargeError
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.cuda.splicing import splice
 from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
@@ -31,9 +34,13 @@ from gristmill.tokenizing.tokenizer import Encoded, Tokenizer, tokenizer_for
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 Place = Literal["machine", "card"]
+TextOf = Callable[[int], bytes]
+"""A piece by its number."""
+NO_BYTES: Bytes = np.zeros(0, np.uint8)
 
 LARGEST_CHUNK = LONGEST_CHUNK
 SMALLEST_CHUNK = 1 << 20
+IDS_PER_FILE = 8192
 IDS_PER_BYTE = 0.6
 """Expected: code has 0.45 to 0.5. Where there are more, memory for them is taken again."""
 
@@ -47,6 +54,7 @@ class CudaTokenizer:
         self.vocab_size, self.gives_text_back = cpu.vocab_size, cpu.gives_text_back
         self._kind = np.uint16 if engine.sizes.id_bytes == np.dtype(np.uint16).itemsize else np.uint32
         self._staging: Staging | None = None
+        self._reader: FileReader | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -89,9 +97,9 @@ class CudaTokenizer:
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
         if np.diff(offsets).max(initial=0) > self._engine.sizes.chunk_bytes:
             return self.encode_joined(np.frombuffer(b"".join(texts), np.uint8), offsets, to=to)
-        pieces = pieces_of(np.zeros(0, np.uint8), offsets, self._engine.sizes.chunk_bytes)
+        pieces = pieces_of(NO_BYTES, offsets, self._engine.sizes.chunk_bytes)
         with self._lock:
-            staged = self._stage(pieces, Listed(list(texts), offsets).fill)
+            staged = self._stage().filled(self._spans(pieces), Listed(list(texts), offsets).fill)
             return self._encode(staged, pieces, lambda number: texts[number], to)
 
     def encode_joined(self, text: Bytes, offsets: Offsets, *, to: Place = "machine") -> Batch:
@@ -104,7 +112,7 @@ class CudaTokenizer:
             if self._card.is_pinned(text):
                 texts: Iterable[Text] = self._in_place(text, pieces)
             else:
-                texts = self._stage(pieces, Joined(text, pieces.offsets).fill)
+                texts = self._stage().filled_ahead(self._spans(pieces), Joined(text, pieces.offsets).fill)
             edges = pieces.offsets
             return self._encode(texts, pieces, lambda number: text[edges[number] : edges[number + 1]].tobytes(), to)
 
@@ -134,20 +142,42 @@ class CudaTokenizer:
         seconds: dict[str, float] = self._card.wire_seconds(num_bytes_in, num_bytes_out)
         return seconds
 
+    def encode_files(self, paths: Sequence[str], *, to: Place = "machine") -> Batch:
+        """One document a file, read by a few processes straight into memory that the card reads."""
+        sizes: list[int] = []
+        with self._lock:
+            self._reader = self._reader or FileReader(self._card, self._engine.sizes.chunk_bytes, os.cpu_count() or 1)
+            gather = self._gather(len(paths) * IDS_PER_FILE, to)
+            try:
+                self._engine.run(self._reader.texts(paths, sizes), gather)
+            except FileTooLargeError:
+                sizes = []
+        if len(sizes) < len(paths):
+            return self.encode_batch([_content(path) for path in paths], to=to)
+        pieces = pieces_of(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
+        return self._spliced(gather, pieces, lambda number: _content(paths[number]))
+
+    def _spans(self, pieces: Pieces) -> Iterator[Span]:
+        return spans_of(pieces, self._engine.sizes.chunk_bytes, self._engine.sizes.max_documents)
+
     def _in_place(self, text: Bytes, pieces: Pieces) -> Iterator[Text]:
-        sizes, edges = self._engine.sizes, pieces.offsets
-        for first, end in spans_of(pieces, sizes.chunk_bytes, sizes.max_documents):
+        edges = pieces.offsets
+        for first, end in self._spans(pieces):
             yield Text(text[edges[first] : edges[end]], edges[first:end] - edges[first])
 
-    def _stage(self, pieces: Pieces, fill: Any) -> Iterator[Text]:
-        sizes = self._engine.sizes
-        self._staging = self._staging or Staging(self._card, sizes.chunk_bytes)
-        return self._staging.texts(spans_of(pieces, sizes.chunk_bytes, sizes.max_documents), fill)
+    def _stage(self) -> Staging:
+        self._staging = self._staging or Staging(self._card, self._engine.sizes.chunk_bytes)
+        return self._staging
 
-    def _encode(self, texts: Iterable[Text], pieces: Pieces, text_of: Any, to: Place) -> Batch:
-        num_bytes = int(pieces.offsets[-1] - pieces.offsets[0])
-        gather = (GatheredOnCard if to == "card" else Gathered)(self._card, self._kind, int(num_bytes * IDS_PER_BYTE))
+    def _gather(self, expected_ids: int, to: Place) -> Gathered:
+        return (GatheredOnCard if to == "card" else Gathered)(self._card, self._kind, expected_ids)
+
+    def _encode(self, texts: Iterable[Text], pieces: Pieces, text_of: TextOf, to: Place) -> Batch:
+        gather = self._gather(int((pieces.offsets[-1] - pieces.offsets[0]) * IDS_PER_BYTE), to)
         self._engine.run(texts, gather)
+        return self._spliced(gather, pieces, text_of)
+
+    def _spliced(self, gather: Gathered, pieces: Pieces, text_of: TextOf) -> Batch:
         counts = np.zeros(len(pieces.too_long), np.int64)
         missing = pieces.too_long.copy()
         if gather.counts:
@@ -157,6 +187,14 @@ class CudaTokenizer:
         left = np.flatnonzero(missing).tolist()
         ids, offsets = splice(gather.ids, offsets, left, lambda number: self._cpu.encode(text_of(number)).ids)
         return Batch(ids, offsets[pieces.first_pieces], len(left))
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise InputError(f"cannot read {path!r}: {error.strerror}.") from None
 
 
 def _with_room(card: Any, tables: MergeTables, classes: Bytes, chunk_bytes: int) -> Engine:

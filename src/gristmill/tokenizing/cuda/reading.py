@@ -1,0 +1,124 @@
+"""Files -> pinned memory, by a few processes, ahead of the card.
+
+Threads do not help here: opening and reading a small file is mostly work that holds the interpreter. Processes read
+into memory that the card reads by itself, so nothing is copied in between.
+"""
+
+import marshal
+import mmap
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.errors import InputError
+from gristmill.tokenizing.cuda import reader
+from gristmill.tokenizing.cuda.engine import NUM_SLOTS, Text
+
+BUFFER_BYTES = 8 << 20
+FILES_AT_ONCE = 192
+MAX_PROCESSES = 8
+
+
+class FileTooLargeError(Exception):
+    pass
+
+
+class _Task(NamedTuple):
+    process: "subprocess.Popen[bytes]"
+    buffer: int
+    paths: list[str]
+
+
+class FileReader:
+    """Its processes and memory stay, for the next call."""
+
+    def __init__(self, card: Any, chunk_bytes: int, num_cores: int) -> None:
+        num_processes = min(MAX_PROCESSES, max(1, num_cores - 1))
+        self._num_buffers = NUM_SLOTS + num_processes + 1
+        self._buffer_bytes = min(BUFFER_BYTES, chunk_bytes)
+        num_bytes = self._num_buffers * self._buffer_bytes
+        descriptor = os.memfd_create("gristmill")
+        try:
+            os.ftruncate(descriptor, num_bytes)
+            self._memory: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
+            card.pin(self._memory)
+            self._processes = [_started(descriptor, num_bytes) for _ in range(num_processes)]
+        finally:
+            os.close(descriptor)
+        self._card = card
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+        self._card.unpin(self._memory)
+
+    def texts(self, paths: Sequence[str], sizes: list[int]) -> Iterator[Text]:
+        """In order; `sizes` gets each file's. FileTooLargeError for one that is larger than a buffer.
+
+        When the engine asks for the next text, it has read all but the last NUM_SLOTS - 1.
+        """
+        left = deque(list(paths[at : at + FILES_AT_ONCE]) for at in range(0, len(paths), FILES_AT_ONCE))
+        free, idle = deque(range(self._num_buffers)), deque(self._processes)
+        under_way: deque[_Task] = deque()
+        in_use: deque[int] = deque()
+        try:
+            while left or under_way:
+                while left and idle and free:
+                    under_way.append(self._give(_Task(idle.popleft(), free.popleft(), left.popleft())))
+                task = under_way.popleft()
+                found, trouble = self._answer(task)
+                rest = task.paths[len(found) :]
+                if trouble is not None:
+                    idle.append(task.process)
+                    raise InputError(f"cannot read {rest[0]!r}: {trouble}.")
+                if rest and not found:
+                    idle.append(task.process)
+                    raise FileTooLargeError(rest[0])
+                if rest and free:
+                    under_way.appendleft(self._give(_Task(task.process, free.popleft(), rest)))
+                else:
+                    idle.append(task.process)
+                    if rest:
+                        left.appendleft(rest)
+                sizes += found
+                yield self._text(task.buffer, found)
+                in_use.append(task.buffer)
+                if len(in_use) == NUM_SLOTS:
+                    free.append(in_use.popleft())
+        finally:
+            for task in under_way:  # what was asked for is taken, so that nobody gets it the next time
+                self._answer(task)
+
+    def _give(self, task: _Task) -> _Task:
+        begin = task.buffer * self._buffer_bytes
+        assert task.process.stdin is not None
+        reader.send(task.process.stdin, (begin, begin + self._buffer_bytes, task.paths))
+        return task
+
+    def _answer(self, task: _Task) -> reader.Answer:
+        assert task.process.stdout is not None
+        message = reader.receive(task.process.stdout)
+        if message is None:
+            raise InputError(f"the process that read {task.paths[0]!r} died (exit code {task.process.wait()}).")
+        answer: reader.Answer = marshal.loads(message)  # noqa: S302 - from a process of ours
+        return answer
+
+    def _text(self, buffer: int, sizes: list[int]) -> Text:
+        edges = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        begin = buffer * self._buffer_bytes
+        return Text(self._memory[begin : begin + int(edges[-1])], edges[:-1])
+
+
+def _started(descriptor: int, num_bytes: int) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-I", "-S", str(reader.__file__), str(descriptor), str(num_bytes)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(descriptor,))
