@@ -4,7 +4,8 @@ Work is put into streams and goes on by itself. One stream brings text in, one c
 marks how far a stream has come, for another stream or for us to wait for.
 """
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,12 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 COPY_IN, COMPUTE, COPY_OUT = 0, 1, 2
 NUM_STREAMS = 3
+
+
+class Launch(NamedTuple):
+    kernel: str
+    num_blocks: int
+    num_threads: int
 
 
 class Card(Protocol):
@@ -37,6 +44,10 @@ class Card(Protocol):
     def zero(self, address: int, num_bytes: int, stream: int) -> None: ...
 
     def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None: ...
+
+    def launch_all(self, launches: Sequence[Launch], engine: int, chunk: int) -> None:
+        """One after the other; for the same engine and chunk always the same."""
+        ...
 
     def record(self, stream: int) -> Any:
         """An event: all that the stream has been given up to now."""

@@ -15,7 +15,6 @@ import numpy.typing as npt
 Offsets = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 LINE_FEED = 0x0A
-SMALLER = 4
 
 
 class Pieces(NamedTuple):
@@ -68,20 +67,13 @@ def _is_visible(characters: Bytes) -> npt.NDArray[np.bool_]:
 
 
 def spans_of(pieces: Pieces, chunk_bytes: int, max_documents: int) -> Iterator[Span]:
-    """As many neighbours as fit, in order. Pieces that are too long are left out.
-
-    The first and the last chunks are smaller: while the first comes in and the last goes out, all else waits.
-    """
+    """As many neighbours as fit, in order. Pieces that are too long are left out."""
     offsets, num_pieces = pieces.offsets, len(pieces.offsets) - 1
     stops = [*np.flatnonzero(pieces.too_long).tolist(), num_pieces]
     first = 0
     for stop in stops:
         while first < stop:
-            num_done, num_left = offsets[first] - offsets[0], offsets[-1] - offsets[first]
-            size = min(chunk_bytes, max(chunk_bytes // SMALLER, min(num_done, num_left // 2)))
-            fitting = int(np.searchsorted(offsets, offsets[first] + size, "right")) - 1
-            if fitting == first:  # one alone is larger than that
-                fitting += 1
+            fitting = int(np.searchsorted(offsets, offsets[first] + chunk_bytes, "right")) - 1
             end = min(stop, fitting, first + max_documents)
             yield Span(first, end)
             first = end

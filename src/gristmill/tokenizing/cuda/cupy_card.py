@@ -1,6 +1,7 @@
 """A real card, through cupy: the kernels are compiled at run time by NVRTC, once for each card, and kept on disk."""
 
 import re
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from cupy.cuda import runtime
 
-from gristmill.tokenizing.cuda.card import COPY_IN, COPY_OUT, NUM_STREAMS, Array
+from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, NUM_STREAMS, Array, Launch
 from gristmill.tokenizing.cuda.patterns import Pattern
 
 KERNELS = (
@@ -43,6 +44,7 @@ class CupyCard:
         self.num_processors: int = properties["multiProcessorCount"]
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(NUM_STREAMS)]
         self._memory: list[Any] = []
+        self._graphs: dict[tuple[int, int], Any] = {}
         self._functions = _functions(options, architecture)
 
     def allocate(self, num_bytes: int) -> int:
@@ -57,6 +59,7 @@ class CupyCard:
     def free(self) -> None:
         for stream in self._streams:
             stream.synchronize()
+        self._graphs.clear()
         self._memory.clear()
 
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
@@ -89,7 +92,17 @@ class CupyCard:
         runtime.memsetAsync(address, 0, num_bytes, self._streams[stream].ptr)
 
     def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None:
-        self._functions[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, self._streams[1])
+        self._functions[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, self._streams[COMPUTE])
+
+    def launch_all(self, launches: Sequence[Launch], engine: int, chunk: int) -> None:
+        """As a graph, recorded once: one call instead of eight, each of which takes Python 8 µs."""
+        stream = self._streams[COMPUTE]
+        if (engine, chunk) not in self._graphs:
+            stream.begin_capture()
+            for launch in launches:
+                self.launch(*launch, engine, chunk)
+            self._graphs[engine, chunk] = stream.end_capture()
+        self._graphs[engine, chunk].launch(stream)
 
     def record(self, stream: int) -> Any:
         event = cupy.cuda.Event(disable_timing=True)

@@ -14,12 +14,12 @@ import mmap
 import os
 import sys
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Any
 
 Answer = tuple[list[int], str | None]
 
 
-def send(stream: IO[bytes], message: object) -> None:
+def send(stream: IO[bytes], message: Any) -> None:
     content = marshal.dumps(message)
     stream.write(len(content).to_bytes(4, "little") + content)
     stream.flush()

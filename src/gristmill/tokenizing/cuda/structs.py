@@ -20,7 +20,7 @@ MARGIN = TILE
 ENGINE = np.dtype(
     [
         *((name, np.uint64) for name in (
-            "classes", "byte_ids", "pair_ids", "merges", "products", "entries", "arena", "pool", "state", "counters",
+            "classes", "byte_ids", "pair_ids", "merges", "entries", "arena", "pool", "state", "counters",
             "document_mask", "starts", "codes", "words_before", "words_per_tile", "first_documents", "tile_totals",
             "short_words", "medium_words", "windows", "joins", "long_words", "window_ids", "window_masks",
             "arena_bytes",
@@ -38,6 +38,7 @@ CHUNK = np.dtype(
     ],
     align=True,
 )
+MERGE = np.dtype([("pair", np.uint64), ("rank", np.uint32), ("product", np.uint32)])
 RESULT = np.dtype([(name, np.uint32) for name in ("num_ids", "num_new_words", "num_clears")])
 STATE_BYTES, COUNTERS_BYTES, ENTRY_BYTES = 24, 24, 32
 

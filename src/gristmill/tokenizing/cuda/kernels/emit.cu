@@ -58,7 +58,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) emit(const Engine* __re
         last.num = 0;
     }
     __syncthreads();
-    u32 tile = the_tile, num_words = engine.words_per_tile[tile], num_staged = 0;
+    u32 tile = the_tile, num_staged = 0;
+    if (tile >= chunk.num_tiles) return;
+    u32 num_words = engine.words_per_tile[tile];
     u32* codes = engine.codes + (u64)tile * TILE;
     bool has_documents = engine.first_documents[tile] < engine.first_documents[tile + 1];
 

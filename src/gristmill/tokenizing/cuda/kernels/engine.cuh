@@ -93,8 +93,7 @@ struct Engine {
     const u8* classes;      // of every code point
     const u32* byte_ids;    // of every byte
     const u32* pair_ids;    // of every two bytes, or NOTHING
-    const u64* merges;      // left << 43 | right << 22 | rank, hashed by the pair
-    const u32* products;    // by rank
+    const uint4* merges;    // left << 21 | right (64 bits), rank, product; hashed by the pair
     Entry* entries;
     u8* arena;
     token_t* pool;

@@ -76,6 +76,7 @@ __device__ inline u32 end_of_last_word(const Engine& engine, const Chunk& chunk,
 extern "C" __global__ void __launch_bounds__(THREADS) look_up_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
+    if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is
     __shared__ __align__(16) u8 text[TILE + 32];
     __shared__ u16 begins[TILE], short_ones[TILE / 3 + 1], medium_ones[TILE / SHORT];
     __shared__ u32 scratch[THREADS / 32], num_short, num_medium, last_end;

@@ -6,7 +6,7 @@ constexpr u32 WARPS = 4;
 
 // 32 short words at once: a column for each lane.
 struct ShortWords {
-    u32 ids[SHORT][32], ranks[SHORT][32];
+    u32 ids[SHORT][32], ranks[SHORT][32], products[SHORT][32];
 };
 
 union Scratch {
@@ -42,25 +42,33 @@ __device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, Pi
     keep_bytes(engine, chunk, entry);
 }
 
+__device__ inline void look_up_pair(const Engine& engine, ShortWords& words, u32 lane, u32 at) {
+    Merge merge = merge_of(engine, words.ids[at][lane], words.ids[at + 1][lane]);
+    words.ranks[at][lane] = merge.rank;
+    words.products[at][lane] = merge.product;
+}
+
 __device__ inline void merge_short(const Engine& engine, ShortWords& words, u32 slot) {
     Entry* entry = &engine.entries[slot];
     u64 low = ~entry->low, high = entry->high;
     u32 lane = threadIdx.x % 32, num = (u32)(high >> 56);
     for (u32 at = 0; at < num; at++)
         words.ids[at][lane] = engine.byte_ids[(at < 8 ? low >> 8 * at : high >> 8 * (at - 8)) & 0xFF];
-    for (u32 at = 0; at + 1 < num; at++)
-        words.ranks[at][lane] = rank_of(engine, words.ids[at][lane], words.ids[at + 1][lane]);
+    for (u32 at = 0; at + 1 < num; at++) look_up_pair(engine, words, lane, at);
     while (true) {
         u32 lowest = NOTHING, head = 0;
         for (u32 at = 0; at + 1 < num; at++)
             if (words.ranks[at][lane] < lowest) lowest = words.ranks[at][lane], head = at;
         if (lowest == NOTHING) break;
         num--;
-        words.ids[head][lane] = engine.products[lowest];
-        for (u32 at = head + 1; at < num; at++) words.ids[at][lane] = words.ids[at + 1][lane];
-        for (u32 at = head + 1; at + 1 < num; at++) words.ranks[at][lane] = words.ranks[at + 1][lane];
-        if (head > 0) words.ranks[head - 1][lane] = rank_of(engine, words.ids[head - 1][lane], words.ids[head][lane]);
-        if (head + 1 < num) words.ranks[head][lane] = rank_of(engine, words.ids[head][lane], words.ids[head + 1][lane]);
+        words.ids[head][lane] = words.products[head][lane];
+        for (u32 at = head + 1; at < num; at++) {
+            words.ids[at][lane] = words.ids[at + 1][lane];
+            words.ranks[at][lane] = words.ranks[at + 1][lane];
+            words.products[at][lane] = words.products[at + 1][lane];
+        }
+        if (head > 0) look_up_pair(engine, words, lane, head - 1);
+        if (head + 1 < num) look_up_pair(engine, words, lane, head);
     }
     Value value = {};
     if (num <= INLINE) {

@@ -11,19 +11,23 @@
 #pragma once
 #include "word_table.cuh"
 
-// Tokens stand where their first byte was. ranks[i]: of the merge of token i and the next one.
+// Tokens stand where their first byte was. ranks[i], products[i]: of the merge of token i and the next one.
 template <u32 SIZE>
 struct Piece {
-    u32 ids[SIZE], ranks[SIZE], alive[SIZE / 32], heads[SIZE / 32];
+    u32 ids[SIZE], ranks[SIZE], products[SIZE], alive[SIZE / 32], heads[SIZE / 32];
 };
 
-__device__ inline u32 rank_of(const Engine& engine, u32 left, u32 right) {
+struct Merge {
+    u32 rank, product;  // NOTHING: there is none
+};
+
+__device__ inline Merge merge_of(const Engine& engine, u32 left, u32 right) {
     u64 pair = (u64)left << 21 | right;
     u32 slot = (u32)(pair * 0x9E3779B97F4A7C15ull >> engine.merges_shift);
     for (;; slot = (slot + 1) & engine.merges_mask) {
-        u64 entry = __ldg(&engine.merges[slot]);
-        if (entry == ~0ull) return NOTHING;
-        if (entry >> 22 == pair) return (u32)entry & 0x3FFFFF;
+        uint4 entry = __ldg(&engine.merges[slot]);
+        bool is_it = entry.x == (u32)pair && entry.y == (u32)(pair >> 32);
+        if (is_it || entry.z == NOTHING) return Merge{entry.z, entry.w};
     }
 }
 
@@ -62,8 +66,11 @@ __device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, con
         if (lane == 0) piece.alive[number] = at >= length ? 0 : length - at >= 32 ? ALL : (1u << (length - at)) - 1;
     }
     __syncwarp();
-    for (u32 at = lane; at < num_masks * 32; at += 32)
-        piece.ranks[at] = at + 1 < length ? rank_of(engine, piece.ids[at], piece.ids[at + 1]) : NOTHING;
+    for (u32 at = lane; at < num_masks * 32; at += 32) {
+        Merge merge = at + 1 < length ? merge_of(engine, piece.ids[at], piece.ids[at + 1]) : Merge{NOTHING, 0};
+        piece.ranks[at] = merge.rank;
+        piece.products[at] = merge.product;
+    }
     __syncwarp();
     while (true) {
         u32 lowest = NOTHING;
@@ -86,26 +93,28 @@ __device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, con
             if (lane == 0) piece.heads[number] = heads;
         }
         __syncwarp();
-        u32 product = engine.products[lowest];
         for (u32 number = 0; number < num_masks; number++) {
+            if (piece.heads[number] == 0) continue;
             u32 at = number * 32 + lane;
             bool is_head = piece.heads[number] >> lane & 1;
             u32 right = is_head ? next_of<SIZE>(piece.alive, at) : 0;
             __syncwarp();
             if (is_head) {
-                piece.ids[at] = product;
+                piece.ids[at] = piece.products[at];
                 piece.ranks[right] = NOTHING;
                 atomicAnd(&piece.alive[right / 32], ~(1u << right % 32));
             }
             __syncwarp();
         }
-        // Ranks of what has a new neighbour. Where two merged pairs stand side by side, the left one sees to both.
+        // What is new, or has a new one behind it, is looked up: each by its own lane, so that one wait is enough.
         for (u32 number = 0; number < num_masks; number++) {
-            u32 heads = piece.heads[number], at = number * 32 + lane;
-            if (!(heads >> lane & 1)) continue;
-            u32 right = next_of<SIZE>(piece.alive, at), left = last_of(piece.alive, at);
-            piece.ranks[at] = right < SIZE ? rank_of(engine, product, piece.ids[right]) : NOTHING;
-            if (left != NOTHING && !has_bit(piece.heads, left)) piece.ranks[left] = rank_of(engine, piece.ids[left], product);
+            u32 at = number * 32 + lane;
+            if (!(piece.alive[number] >> lane & 1)) continue;
+            u32 right = next_of<SIZE>(piece.alive, at);
+            if (!has_bit(piece.heads, at) && (right == SIZE || !has_bit(piece.heads, right))) continue;
+            Merge merge = right < SIZE ? merge_of(engine, piece.ids[at], piece.ids[right]) : Merge{NOTHING, 0};
+            piece.ranks[at] = merge.rank;
+            piece.products[at] = merge.product;
         }
         __syncwarp();
     }

@@ -69,6 +69,7 @@ __device__ inline u32 last_before_something(const Group& group) {
 extern "C" __global__ void __launch_bounds__(THREADS) word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
+    if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is
     // begin_chunk has emptied the table where this was set, and nobody uses it now.
     if (blockIdx.x == 0 && threadIdx.x == 0 && engine.state->must_clear)
         *engine.state = TableState{0, 0, 0, 0, engine.state->num_clears + 1};
