@@ -42,19 +42,20 @@ __device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, Pi
     keep_bytes(engine, chunk, entry);
 }
 
-__device__ inline void look_up_pair(const Engine& engine, ShortWords& words, u32 lane, u32 at) {
-    Merge merge = merge_of(engine, words.ids[at][lane], words.ids[at + 1][lane]);
+__device__ inline void look_up_pair(const MergeTable& table, ShortWords& words, u32 lane, u32 at) {
+    Merge merge = merge_of(table, words.ids[at][lane], words.ids[at + 1][lane]);
     words.ranks[at][lane] = merge.rank;
     words.products[at][lane] = merge.product;
 }
 
 __device__ inline void merge_short(const Engine& engine, ShortWords& words, u32 slot) {
     Entry* entry = &engine.entries[slot];
+    const MergeTable table = merge_table(engine);
     u64 low = ~entry->low, high = entry->high;
     u32 lane = threadIdx.x % 32, num = (u32)(high >> 56);
     for (u32 at = 0; at < num; at++)
         words.ids[at][lane] = engine.byte_ids[(at < 8 ? low >> 8 * at : high >> 8 * (at - 8)) & 0xFF];
-    for (u32 at = 0; at + 1 < num; at++) look_up_pair(engine, words, lane, at);
+    for (u32 at = 0; at + 1 < num; at++) look_up_pair(table, words, lane, at);
     while (true) {
         u32 lowest = NOTHING, head = 0;
         for (u32 at = 0; at + 1 < num; at++)
@@ -67,8 +68,8 @@ __device__ inline void merge_short(const Engine& engine, ShortWords& words, u32 
             words.ranks[at][lane] = words.ranks[at + 1][lane];
             words.products[at][lane] = words.products[at + 1][lane];
         }
-        if (head > 0) look_up_pair(engine, words, lane, head - 1);
-        if (head + 1 < num) look_up_pair(engine, words, lane, head);
+        if (head > 0) look_up_pair(table, words, lane, head - 1);
+        if (head + 1 < num) look_up_pair(table, words, lane, head);
     }
     Value value = {};
     if (num <= INLINE) {
@@ -89,15 +90,19 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_words(const Engin
     __shared__ Scratch scratch[WARPS];
     Scratch& mine = scratch[threadIdx.x / 32];
     u32 warp = blockIdx.x * WARPS + threadIdx.x / 32, num_warps = gridDim.x * WARPS, lane = threadIdx.x % 32;
-    for (u32 number = warp; number < engine.counters->num_windows; number += num_warps) {
-        merge_window(engine, chunk, mine.piece, number);
+    // One list of all: while there are fewer of them than warps, nobody has two.
+    const Counters counters = *engine.counters;
+    u32 end_of_windows = counters.num_windows, end_of_medium = end_of_windows + counters.num_medium;
+    u32 end = end_of_medium + (counters.num_short + 31) / 32;
+    for (u32 number = warp; number < end; number += num_warps) {
+        if (number < end_of_windows) {
+            merge_window(engine, chunk, mine.piece, number);
+        } else if (number < end_of_medium) {
+            merge_medium(engine, chunk, mine.piece, engine.medium_words[number - end_of_windows]);
+        } else {
+            u32 word = (number - end_of_medium) * 32 + lane;
+            if (word < counters.num_short) merge_short(engine, mine.words, engine.short_words[word]);
+        }
         __syncwarp();
     }
-    for (u32 number = warp; number < engine.counters->num_medium; number += num_warps) {
-        merge_medium(engine, chunk, mine.piece, engine.medium_words[number]);
-        __syncwarp();
-    }
-    u32 num_short = engine.counters->num_short;
-    for (u32 number = warp * 32 + lane; number < num_short; number += num_warps * 32)
-        merge_short(engine, mine.words, engine.short_words[number]);
 }

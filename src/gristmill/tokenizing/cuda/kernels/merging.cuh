@@ -11,21 +11,34 @@
 #pragma once
 #include "word_table.cuh"
 
-// Tokens stand where their first byte was. ranks[i], products[i]: of the merge of token i and the next one.
+// Tokens stand where their first byte was. ranks[i], products[i]: of the merge of token i and the next one, which stands
+// at next[i] (SIZE: there is none). merged_in[i]: the round in which it last took its next one in.
 template <u32 SIZE>
 struct Piece {
-    u32 ids[SIZE], ranks[SIZE], products[SIZE], alive[SIZE / 32], heads[SIZE / 32];
+    u32 ids[SIZE], ranks[SIZE], products[SIZE];
+    u16 next[SIZE], merged_in[SIZE];
+    u32 alive[SIZE / 32];
 };
+
+// What a look-up needs, in registers.
+struct MergeTable {
+    const uint4* entries;
+    u32 shift, mask, is_in_order;
+};
+
+__device__ inline MergeTable merge_table(const Engine& engine) {
+    return MergeTable{engine.merges, engine.merges_shift, engine.merges_mask, engine.is_in_order};
+}
 
 struct Merge {
     u32 rank, product;  // NOTHING: there is none
 };
 
-__device__ inline Merge merge_of(const Engine& engine, u32 left, u32 right) {
+__device__ inline Merge merge_of(const MergeTable& table, u32 left, u32 right) {
     u64 pair = (u64)left << 21 | right;
-    u32 slot = (u32)(pair * 0x9E3779B97F4A7C15ull >> engine.merges_shift);
-    for (;; slot = (slot + 1) & engine.merges_mask) {
-        uint4 entry = __ldg(&engine.merges[slot]);
+    u32 slot = (u32)(pair * 0x9E3779B97F4A7C15ull >> table.shift);
+    for (;; slot = (slot + 1) & table.mask) {
+        uint4 entry = __ldg(&table.entries[slot]);
         bool is_it = entry.x == (u32)pair && entry.y == (u32)(pair >> 32);
         if (is_it || entry.z == NOTHING) return Merge{entry.z, entry.w};
     }
@@ -54,65 +67,66 @@ __device__ inline u32 last_of(const u32* masks, u32 at) {
     return number * 32 + 31 - __clz(mask);
 }
 
-__device__ inline bool has_bit(const u32* masks, u32 at) { return masks[at / 32] >> at % 32 & 1; }
-
 // By a whole warp. Afterwards `alive` says where tokens start, and `ids` has theirs there.
 template <u32 SIZE>
 __device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, const u8* text, u32 length) {
-    u32 lane = threadIdx.x % 32, num_masks = (length + 31) / 32;
-    for (u32 number = 0; number < SIZE / 32; number++) {
-        u32 at = number * 32 + lane;
+    const MergeTable table = merge_table(engine);
+    u32 lane = threadIdx.x % 32, end = (length + 31) / 32 * 32;
+    for (u32 at = lane; at < SIZE; at += 32) {
         if (at < length) piece.ids[at] = engine.byte_ids[text[at]];
-        if (lane == 0) piece.alive[number] = at >= length ? 0 : length - at >= 32 ? ALL : (1u << (length - at)) - 1;
+        piece.next[at] = (u16)(at + 1 < length ? at + 1 : SIZE);
+        piece.merged_in[at] = 0;
+        u32 alive = __ballot_sync(ALL, at < length);
+        if (lane == 0) piece.alive[at / 32] = alive;
     }
     __syncwarp();
-    for (u32 at = lane; at < num_masks * 32; at += 32) {
-        Merge merge = at + 1 < length ? merge_of(engine, piece.ids[at], piece.ids[at + 1]) : Merge{NOTHING, 0};
+    for (u32 at = lane; at < end; at += 32) {
+        Merge merge = at + 1 < length ? merge_of(table, piece.ids[at], piece.ids[at + 1]) : Merge{NOTHING, 0};
         piece.ranks[at] = merge.rank;
         piece.products[at] = merge.product;
     }
-    __syncwarp();
-    while (true) {
+    for (u32 round = 1;; round++) {
         u32 lowest = NOTHING;
-        for (u32 at = lane; at < num_masks * 32; at += 32) lowest = min(lowest, piece.ranks[at]);
+        for (u32 at = lane; at < end; at += 32) lowest = min(lowest, piece.ranks[at]);
         lowest = __reduce_min_sync(ALL, lowest);
         if (lowest == NOTHING) return;
 
-        // Heads: the left ones of the pairs that are merged in this round.
-        u32 taken = NOTHING;  // the right one of the last of them
-        bool is_done = false;
-        for (u32 number = 0; number < num_masks; number++) {
-            u32 heads = 0;
-            for (u32 left = __ballot_sync(ALL, piece.ranks[number * 32 + lane] == lowest); left; left &= left - 1) {
-                u32 at = number * 32 + __ffs(left) - 1;
-                if (at == taken || is_done) continue;
-                taken = next_of<SIZE>(piece.alive, at);
-                heads |= left & (0 - left);
-                is_done = !engine.is_in_order;
+        // Pairs of this rank, from left to right. Two may share a token only if all three are the same ("a a a"): then the
+        // left one takes it, and the other is gone.
+        u32 taken = NOTHING;  // what the last of them takes in
+        for (u32 at = lane; at < end; at += 32) {
+            u32 right = piece.next[at];
+            bool is_pair = piece.ranks[at] == lowest;
+            u32 heads = __ballot_sync(ALL, is_pair);
+            if (heads == 0) continue;
+            if (taken != NOTHING || __ballot_sync(ALL, is_pair && piece.ranks[right] == lowest)) {
+                u32 left = heads, base = at - lane;
+                for (heads = 0; left; left &= left - 1) {
+                    u32 head = base + __ffs(left) - 1;
+                    if (head == taken) continue;
+                    taken = piece.next[head];
+                    heads |= left & (0 - left);
+                }
             }
-            if (lane == 0) piece.heads[number] = heads;
-        }
-        __syncwarp();
-        for (u32 number = 0; number < num_masks; number++) {
-            if (piece.heads[number] == 0) continue;
-            u32 at = number * 32 + lane;
-            bool is_head = piece.heads[number] >> lane & 1;
-            u32 right = is_head ? next_of<SIZE>(piece.alive, at) : 0;
+            if (!table.is_in_order) heads &= 0 - heads;
             __syncwarp();
-            if (is_head) {
+            if (heads >> lane & 1) {
                 piece.ids[at] = piece.products[at];
+                piece.next[at] = piece.next[right];
+                piece.merged_in[at] = (u16)round;
                 piece.ranks[right] = NOTHING;
                 atomicAnd(&piece.alive[right / 32], ~(1u << right % 32));
             }
             __syncwarp();
+            if (!table.is_in_order) break;
         }
+        __syncwarp();
         // What is new, or has a new one behind it, is looked up: each by its own lane, so that one wait is enough.
-        for (u32 number = 0; number < num_masks; number++) {
-            u32 at = number * 32 + lane;
-            if (!(piece.alive[number] >> lane & 1)) continue;
-            u32 right = next_of<SIZE>(piece.alive, at);
-            if (!has_bit(piece.heads, at) && (right == SIZE || !has_bit(piece.heads, right))) continue;
-            Merge merge = right < SIZE ? merge_of(engine, piece.ids[at], piece.ids[right]) : Merge{NOTHING, 0};
+        for (u32 at = lane; at < end; at += 32) {
+            if (!(piece.alive[at / 32] >> lane & 1)) continue;
+            u32 right = piece.next[at];
+            if (piece.merged_in[at] != round && (right == SIZE || piece.merged_in[right] != round)) continue;
+            Merge merge = right < SIZE ? merge_of(table, piece.ids[at], piece.ids[right]) : Merge{NOTHING, 0};
             piece.ranks[at] = merge.rank;
             piece.products[at] = merge.product;
         }
