@@ -40,7 +40,7 @@ class Gathered:
         self.num_ids = end
         edges = np.append(done.id_offsets.astype(np.int64), done.num_ids)
         self.counts.append(edges[1:] - edges[:-1])
-        self.flags.append(done.is_flagged)
+        self.flags.append(done.flags.astype(bool))
 
     @property
     def ids(self) -> Any:

@@ -45,14 +45,14 @@ class Text(NamedTuple):
 
 
 class Done(NamedTuple):
-    """One chunk's ids, on the card until `receive` is over."""
+    """One chunk's ids, on the card; good until `receive` is over."""
 
     ids_address: int
     num_ids: int
     id_offsets: npt.NDArray[np.uint32]
     """Of each piece."""
-    is_flagged: npt.NDArray[np.bool_]
-    """Pieces whose ids here are not to be used."""
+    flags: npt.NDArray[np.uint8]
+    """1 for pieces whose ids here are not to be used."""
     num_new_words: int
     num_clears: int
     """How often the word table has been emptied up to now."""
@@ -95,8 +95,8 @@ class _Slot:
         return Done(
             ids_address=self.ids,
             num_ids=int(result["num_ids"]),
-            id_offsets=self.answer_here[RESULT.itemsize : edge].view(np.uint32).copy(),
-            is_flagged=self.answer_here[edge : edge + self.num_pieces].astype(bool),
+            id_offsets=self.answer_here[RESULT.itemsize : edge].view(np.uint32),
+            flags=self.answer_here[edge : edge + self.num_pieces],
             num_new_words=int(result["num_new_words"]),
             num_clears=int(result["num_clears"]),
         )

@@ -28,7 +28,6 @@ constexpr u32 SHORT = 15;    // a word of up to so many bytes is its own key in 
 constexpr u32 WINDOW = 64;   // bytes that one warp merges at once: rounds go by their number, and all wait for the last
 constexpr u32 STRIDE = 32;   // from one window of a longer word to the next: half of each is seen twice
 constexpr u32 STEP = 256;    // bytes that are merged at once where windows cannot be joined
-constexpr u32 MASKS = WINDOW / 32;
 constexpr u32 IN_TILE = 512; // a word of up to so many bytes is looked up by one thread
 constexpr u32 PROBES = 128;  // slots looked at before the table counts as full
 constexpr u32 ALL = 0xFFFFFFFFu;
@@ -112,7 +111,7 @@ struct Engine {
     Join* joins;
     LongWord* long_words;
     token_t* window_ids;       // WINDOW for each window
-    u32* window_masks;      // MASKS for each: where its tokens start
+    u64* window_masks;      // for each: where its tokens start
     u64 arena_bytes;
     u32 pool_ids, slot_mask, max_words, merges_shift, merges_mask, is_in_order;
 };

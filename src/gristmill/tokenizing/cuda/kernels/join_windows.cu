@@ -11,22 +11,29 @@
 // in steps of a few larger pieces: each begins where a token of the one before began. Where the text repeats, so do its tokens.
 #include "merging.cuh"
 
-constexpr u32 OVERLAP_MASKS = (WINDOW - STRIDE) / 32;
+__device__ inline u32 next_start(u64 starts, u32 at) {
+    u64 above = bits_above(starts, at);
+    return above ? (u32)__ffsll(above) - 1 : WINDOW;
+}
 
 // The first byte, from the right window's begin, of a token that both windows have; NOTHING if there is none.
-__device__ inline u32 common_token(const u32* left, const u32* right) {
-    for (u32 number = 0; number < OVERLAP_MASKS; number++)
-        for (u32 both = left[STRIDE / 32 + number] & right[number]; both; both &= both - 1) {
-            u32 at = number * 32 + __ffs(both) - 1;
-            if (next_of<WINDOW>(left, at + STRIDE) == next_of<WINDOW>(right, at) + STRIDE) return at;
-        }
+__device__ inline u32 common_token(u64 left, u64 right) {
+    for (u64 both = left >> STRIDE & right; both; both &= both - 1) {
+        u32 at = (u32)__ffsll(both) - 1;
+        if (next_start(left, at + STRIDE) == next_start(right, at) + STRIDE) return at;
+    }
     return NOTHING;
 }
 
-__device__ inline u32 tokens_before(const u32* masks, u32 end) {
+__device__ inline u32 tokens_before(u64 starts, u32 end) {
+    u64 before = end == WINDOW ? starts : starts & ((1ull << end) - 1);
+    return __popc((u32)before) + __popc((u32)(before >> 32));
+}
+
+__device__ inline u32 tokens_before(const Piece& piece, u32 end) {
     u32 num = 0;
-    for (u32 number = 0; number < end / 32; number++) num += __popc(masks[number]);
-    return end % 32 ? num + __popc(masks[end / 32] & ((1u << end % 32) - 1)) : num;
+    for (u32 number = 0; number < end / 32; number++) num += __popc(piece.alive[number]);
+    return end % 32 ? num + __popc(piece.alive[end / 32] & ((1u << end % 32) - 1)) : num;
 }
 
 __device__ inline void store_ids(const Engine& engine, const Chunk& chunk, Entry* entry, u32 at, u32 num_ids) {
@@ -46,7 +53,7 @@ __device__ inline void store_ids(const Engine& engine, const Chunk& chunk, Entry
 // Joins them if all can be joined. Two turns over the windows: the first counts, the second writes.
 __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join join, u32 num_windows) {
     u32 lane = threadIdx.x % 32, pool = 0, total = 0;
-    const u32* masks = engine.window_masks + (u64)join.first_window * MASKS;
+    const u64* starts = engine.window_masks + join.first_window;
     const token_t* ids = engine.window_ids + (u64)join.first_window * WINDOW;
     for (u32 turn = 0; turn < 2; turn++) {
         total = 0;
@@ -54,9 +61,9 @@ __device__ inline bool joined(const Engine& engine, const Chunk& chunk, Join joi
             u32 window = base + lane, from = 0, to = 0;
             bool is_cut = false;
             if (window < num_windows) {
-                const u32* mine = masks + window * MASKS;
-                u32 begin = window == 0 ? 0 : common_token(mine - MASKS, mine);
-                u32 end = window + 1 == num_windows ? 0 : common_token(mine, mine + MASKS);
+                u64 mine = starts[window];
+                u32 begin = window == 0 ? 0 : common_token(starts[window - 1], mine);
+                u32 end = window + 1 == num_windows ? 0 : common_token(mine, starts[window + 1]);
                 is_cut = begin == NOTHING || end == NOTHING;
                 if (!is_cut) {
                     from = tokens_before(mine, begin);
@@ -99,12 +106,12 @@ __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
 
 // STEP bytes after STEP bytes. The ids lie in the room of the word's windows, which is larger than the word.
 // NOTHING if they do not have the token that they were to begin with.
-__device__ inline u32 merged_in_steps(const Engine& engine, Piece<STEP>& piece, const u8* text, u32 length, token_t* out) {
+__device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const u8* text, u32 length, token_t* out) {
     u32 lane = threadIdx.x % 32, at = 0, num_ids = 0, expected = 0;  // expected: where the first token ends; 0: anywhere
     while (true) {
         u32 num_bytes = min(STEP, length - at);
         merge_piece(engine, piece, text + at, num_bytes);
-        u32 first_end = min(num_bytes, next_of<STEP>(piece.alive, 0));
+        u32 first_end = min(num_bytes, next_of(piece.alive, 0));
         if (expected && first_end != expected) return NOTHING;
         if (length - at <= STEP) {
             write_tokens(piece, out + num_ids);
@@ -112,8 +119,8 @@ __device__ inline u32 merged_in_steps(const Engine& engine, Piece<STEP>& piece, 
         }
         u32 step = last_of(piece.alive, STEP / 2 + 1);  // the last token that begins in the first half
         if (step == 0) return NOTHING;
-        expected = next_of<STEP>(piece.alive, step) - step;
-        u32 num_step = tokens_before(piece.alive, step), num_repeats = 0;
+        expected = next_of(piece.alive, step) - step;
+        u32 num_step = tokens_before(piece, step), num_repeats = 0;
         // What begins at `at + step` has the same bytes as long as they repeat; then it has the same tokens too.
         u32 num_same = expected == first_end ? repeated(text + at, length - at, step) : 0;
         if (num_same >= STEP) num_repeats = (num_same - STEP) / step + 1;
@@ -127,7 +134,7 @@ __device__ inline u32 merged_in_steps(const Engine& engine, Piece<STEP>& piece, 
     }
 }
 
-__device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, Piece<STEP>& piece, Join join) {
+__device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, Piece& piece, Join join) {
     Entry* entry = &engine.entries[join.slot];
     u32 lane = threadIdx.x % 32, length = length_of(entry->high);
     token_t* steps = engine.window_ids + (u64)join.first_window * WINDOW;
@@ -145,7 +152,7 @@ __device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, 
 extern "C" __global__ void __launch_bounds__(32) join_windows(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
-    __shared__ Piece<STEP> piece;
+    __shared__ Piece piece;
     for (u32 number = blockIdx.x; number < engine.counters->num_joins; number += gridDim.x) {
         Join join = engine.joins[number];
         u32 num_windows = windows_of(length_of(engine.entries[join.slot].high));

@@ -9,33 +9,26 @@ struct ShortWords {
     u32 ids[SHORT][32], ranks[SHORT][32], products[SHORT][32];
 };
 
-union Scratch {
-    Piece<WINDOW> piece;
-    ShortWords words;
-};
-
-__device__ inline void merge_window(const Engine& engine, const Chunk& chunk, Piece<WINDOW>& piece, u32 number) {
+__device__ inline void merge_window(const Engine& engine, const Chunk& chunk, u32 number) {
     Window window = engine.windows[number];
     u64 high = engine.entries[window.slot].high;
     u32 begin = window.index * STRIDE, length = min(WINDOW, length_of(high) - begin);
-    merge_piece(engine, piece, bytes_of(engine, chunk, high) + begin, length);
-    write_tokens(piece, engine.window_ids + (u64)number * WINDOW);
-    u32 lane = threadIdx.x % 32;
-    if (lane < MASKS) engine.window_masks[number * MASKS + lane] = piece.alive[lane];
+    Tokens tokens = merged_window(engine, bytes_of(engine, chunk, high) + begin, length);
+    write_tokens(tokens, engine.window_ids + (u64)number * WINDOW);
+    if (threadIdx.x % 32 == 0) engine.window_masks[number] = tokens.alive;
 }
 
-__device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, Piece<WINDOW>& piece, u32 slot) {
+__device__ inline void merge_medium(const Engine& engine, const Chunk& chunk, u32 slot) {
     Entry* entry = &engine.entries[slot];
-    u32 lane = threadIdx.x % 32;
-    merge_piece(engine, piece, bytes_of(engine, chunk, entry->high), length_of(entry->high));
-    u32 num_ids = num_tokens(piece);
+    Tokens tokens = merged_window(engine, bytes_of(engine, chunk, entry->high), length_of(entry->high));
+    u32 lane = threadIdx.x % 32, num_ids = __popc((u32)tokens.alive) + __popc((u32)(tokens.alive >> 32));
     if (num_ids <= INLINE) {
-        write_tokens(piece, &entry->value.item[1]);
+        write_tokens(tokens, &entry->value.item[1]);
         if (lane == 0) entry->value.item[0] = (token_t)num_ids;
     } else {
         u32 at = lane == 0 ? take_pool(engine, num_ids) : 0;
         at = __shfl_sync(ALL, at, 0);
-        if (at != NOTHING) write_tokens(piece, engine.pool + at);
+        if (at != NOTHING) write_tokens(tokens, engine.pool + at);
         if (lane == 0) entry->value = at == NOTHING ? no_room() : pooled(at, num_ids);
     }
     __syncwarp();
@@ -87,8 +80,7 @@ __device__ inline void merge_short(const Engine& engine, ShortWords& words, u32 
 extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
-    __shared__ Scratch scratch[WARPS];
-    Scratch& mine = scratch[threadIdx.x / 32];
+    __shared__ ShortWords words[WARPS];
     u32 warp = blockIdx.x * WARPS + threadIdx.x / 32, num_warps = gridDim.x * WARPS, lane = threadIdx.x % 32;
     // One list of all: while there are fewer of them than warps, nobody has two.
     const Counters counters = *engine.counters;
@@ -96,12 +88,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_words(const Engin
     u32 end = end_of_medium + (counters.num_short + 31) / 32;
     for (u32 number = warp; number < end; number += num_warps) {
         if (number < end_of_windows) {
-            merge_window(engine, chunk, mine.piece, number);
+            merge_window(engine, chunk, number);
         } else if (number < end_of_medium) {
-            merge_medium(engine, chunk, mine.piece, engine.medium_words[number - end_of_windows]);
+            merge_medium(engine, chunk, engine.medium_words[number - end_of_windows]);
         } else {
             u32 word = (number - end_of_medium) * 32 + lane;
-            if (word < counters.num_short) merge_short(engine, mine.words, engine.short_words[word]);
+            if (word < counters.num_short) merge_short(engine, words[threadIdx.x / 32], engine.short_words[word]);
         }
         __syncwarp();
     }

@@ -1,4 +1,4 @@
-// Byte-pair merges of a few bytes by one warp: WINDOW of them, or STEP.
+// Byte-pair merges by one warp: of WINDOW bytes in registers, or of STEP bytes in shared memory.
 //
 // The reference merges the pair of lowest rank, the leftmost first, until none is left. Where merges are in order (one
 // that uses a token ranks behind all that make it; checked when a tokenizer is loaded) a merge never makes a pair of
@@ -10,15 +10,6 @@
 //   a a a          (a, a) at 0 and at 1: 0 takes the second, so 1 is gone  ->  aa a
 #pragma once
 #include "word_table.cuh"
-
-// Tokens stand where their first byte was. ranks[i], products[i]: of the merge of token i and the next one, which stands
-// at next[i] (SIZE: there is none). merged_in[i]: the round in which it last took its next one in.
-template <u32 SIZE>
-struct Piece {
-    u32 ids[SIZE], ranks[SIZE], products[SIZE];
-    u16 next[SIZE], merged_in[SIZE];
-    u32 alive[SIZE / 32];
-};
 
 // What a look-up needs, in registers.
 struct MergeTable {
@@ -44,14 +35,74 @@ __device__ inline Merge merge_of(const MergeTable& table, u32 left, u32 right) {
     }
 }
 
-// The next set bit behind `at` of SIZE bits; SIZE if there is none.
-template <u32 SIZE>
+// Up to 64 tokens of a window, two in each lane: those that stand at its number and 32 further on.
+struct Tokens {
+    u64 alive;  // the same in all lanes: where tokens start
+    u32 low, high;
+};
+
+__device__ inline u64 lowest_bit(u64 mask) { return mask & (0 - mask); }
+__device__ inline u64 bits_above(u64 mask, u32 at) { return at >= 63 ? 0 : mask & ~0ull << (at + 1); }
+__device__ inline bool has_bit(u64 mask, u32 at) { return mask >> at & 1; }
+
+__device__ inline Merge looked_up(const MergeTable& table, u64 alive, u64 heads, u32 at, u64 above, u32 mine, u32 right, Merge known) {
+    if (!has_bit(alive, at)) return Merge{NOTHING, 0};
+    if (!has_bit(heads, at) && !(lowest_bit(above) & heads)) return known;
+    return above ? merge_of(table, mine, right) : Merge{NOTHING, 0};
+}
+
+__device__ inline Tokens merged_window(const Engine& engine, const u8* text, u32 length) {
+    const MergeTable table = merge_table(engine);
+    u32 lane = threadIdx.x % 32;
+    Tokens tokens = {length == WINDOW ? ~0ull : (1ull << length) - 1, 0, 0};
+    if (lane < length) tokens.low = engine.byte_ids[text[lane]];
+    if (lane + 32 < length) tokens.high = engine.byte_ids[text[lane + 32]];
+    Merge low = {NOTHING, 0}, high = {NOTHING, 0};
+    u64 heads = ~0ull;  // tokens that are new; a pair that has one is looked up
+    while (true) {
+        u64 above_low = bits_above(tokens.alive, lane), above_high = bits_above(tokens.alive, lane + 32);
+        u32 next_low = (u32)__ffsll(above_low) - 1, next_high = (u32)__ffsll(above_high) - 1;
+        u32 right_low = __shfl_sync(ALL, tokens.low, next_low % 32), right_far = __shfl_sync(ALL, tokens.high, next_low % 32);
+        u32 right_high = __shfl_sync(ALL, tokens.high, next_high % 32);
+        low = looked_up(table, tokens.alive, heads, lane, above_low, tokens.low, next_low < 32 ? right_low : right_far, low);
+        high = looked_up(table, tokens.alive, heads, lane + 32, above_high, tokens.high, right_high, high);
+
+        u32 lowest = __reduce_min_sync(ALL, min(low.rank, high.rank));
+        if (lowest == NOTHING) return tokens;
+        u64 pairs = __ballot_sync(ALL, low.rank == lowest) | (u64)__ballot_sync(ALL, high.rank == lowest) << 32;
+        for (heads = 0; pairs && (table.is_in_order || heads == 0);) {
+            u64 head = lowest_bit(pairs), right = lowest_bit(tokens.alive & ~(head | (head - 1)));
+            tokens.alive ^= right;
+            pairs &= ~(head | right);
+            heads |= head;
+        }
+        if (has_bit(heads, lane)) tokens.low = low.product;
+        if (has_bit(heads, lane + 32)) tokens.high = high.product;
+    }
+}
+
+__device__ inline void write_tokens(const Tokens& tokens, token_t* out) {
+    u32 lane = threadIdx.x % 32, before = __popc((u32)tokens.alive & ((1u << lane) - 1));
+    if (has_bit(tokens.alive, lane)) out[before] = (token_t)tokens.low;
+    before = __popc((u32)tokens.alive) + __popc((u32)(tokens.alive >> 32) & ((1u << lane) - 1));
+    if (has_bit(tokens.alive, lane + 32)) out[before] = (token_t)tokens.high;
+}
+
+// More of them. Tokens stand where their first byte was. ranks[i], products[i]: of the merge of token i and the next one, which stands
+// at next[i] (STEP: there is none). merged_in[i]: the round in which it last took its next one in.
+struct Piece {
+    u32 ids[STEP], ranks[STEP], products[STEP];
+    u16 next[STEP], merged_in[STEP];
+    u32 alive[STEP / 32];
+};
+
+// The next set bit behind `at` of STEP bits; STEP if there is none.
 __device__ inline u32 next_of(const u32* masks, u32 at) {
     u32 number = (at + 1) / 32;
-    if (number == SIZE / 32) return SIZE;
+    if (number == STEP / 32) return STEP;
     u32 mask = masks[number] & ALL << (at + 1) % 32;
     while (mask == 0) {
-        if (++number == SIZE / 32) return SIZE;
+        if (++number == STEP / 32) return STEP;
         mask = masks[number];
     }
     return number * 32 + __ffs(mask) - 1;
@@ -68,13 +119,12 @@ __device__ inline u32 last_of(const u32* masks, u32 at) {
 }
 
 // By a whole warp. Afterwards `alive` says where tokens start, and `ids` has theirs there.
-template <u32 SIZE>
-__device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, const u8* text, u32 length) {
+__device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8* text, u32 length) {
     const MergeTable table = merge_table(engine);
     u32 lane = threadIdx.x % 32, end = (length + 31) / 32 * 32;
-    for (u32 at = lane; at < SIZE; at += 32) {
+    for (u32 at = lane; at < STEP; at += 32) {
         if (at < length) piece.ids[at] = engine.byte_ids[text[at]];
-        piece.next[at] = (u16)(at + 1 < length ? at + 1 : SIZE);
+        piece.next[at] = (u16)(at + 1 < length ? at + 1 : STEP);
         piece.merged_in[at] = 0;
         u32 alive = __ballot_sync(ALL, at < length);
         if (lane == 0) piece.alive[at / 32] = alive;
@@ -125,8 +175,8 @@ __device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, con
         for (u32 at = lane; at < end; at += 32) {
             if (!(piece.alive[at / 32] >> lane & 1)) continue;
             u32 right = piece.next[at];
-            if (piece.merged_in[at] != round && (right == SIZE || piece.merged_in[right] != round)) continue;
-            Merge merge = right < SIZE ? merge_of(table, piece.ids[at], piece.ids[right]) : Merge{NOTHING, 0};
+            if (piece.merged_in[at] != round && (right == STEP || piece.merged_in[right] != round)) continue;
+            Merge merge = right < STEP ? merge_of(table, piece.ids[at], piece.ids[right]) : Merge{NOTHING, 0};
             piece.ranks[at] = merge.rank;
             piece.products[at] = merge.product;
         }
@@ -134,18 +184,16 @@ __device__ inline void merge_piece(const Engine& engine, Piece<SIZE>& piece, con
     }
 }
 
-template <u32 SIZE>
-__device__ inline u32 num_tokens(const Piece<SIZE>& piece) {
+__device__ inline u32 num_tokens(const Piece& piece) {
     u32 num = 0;
-    for (u32 number = 0; number < SIZE / 32; number++) num += __popc(piece.alive[number]);
+    for (u32 number = 0; number < STEP / 32; number++) num += __popc(piece.alive[number]);
     return num;
 }
 
 // The ids of tokens that start before `end`, in order. By a whole warp.
-template <u32 SIZE>
-__device__ inline void write_tokens(const Piece<SIZE>& piece, token_t* out, u32 end = SIZE) {
+__device__ inline void write_tokens(const Piece& piece, token_t* out, u32 end = STEP) {
     u32 lane = threadIdx.x % 32, num = 0;
-    for (u32 number = 0; number < SIZE / 32; number++) {
+    for (u32 number = 0; number < STEP / 32; number++) {
         u32 alive = piece.alive[number], at = number * 32 + lane;
         if (alive >> lane & 1 && at < end) out[num + __popc(alive & ((1u << lane) - 1))] = (token_t)piece.ids[at];
         num += __popc(alive);
