@@ -38,7 +38,7 @@ TextOf = Callable[[int], bytes]
 """A piece by its number."""
 NO_BYTES: Bytes = np.zeros(0, np.uint8)
 
-LARGEST_CHUNK = 12 << 20
+LARGEST_CHUNK = LONGEST_CHUNK
 """Smaller ones fill the card worse; with larger ones all waits longer for the first and the last (benchmarks/gpu)."""
 SMALLEST_CHUNK = 1 << 20
 IDS_PER_FILE = 8192

@@ -80,7 +80,7 @@ struct TableState {
 
 // Zeroed before each chunk.
 struct Counters {
-    u32 num_short, num_medium, num_windows, num_joins, num_long, next_tile;
+    u32 num_new, num_windows, num_joins, num_long, next_tile;
 };
 
 struct Result {
@@ -105,8 +105,7 @@ struct Engine {
     u32* words_per_tile;
     u32* first_documents;   // for each tile, the first that begins in it or behind it
     u64* tile_totals;       // for each tile, see emit.cu
-    u32* short_words;       // slots of new entries
-    u32* medium_words;
+    u32* new_words;         // slots of new entries of up to WINDOW bytes
     Window* windows;
     Join* joins;
     LongWord* long_words;

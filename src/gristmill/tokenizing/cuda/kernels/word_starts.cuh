@@ -66,7 +66,7 @@ __device__ inline u32 last_before_something(const Group& group) {
     return (u32)last;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 6) word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS, 5) word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is
