@@ -120,6 +120,8 @@ class Engine:
             structure[name] = value
         self._state, self._entries = fields["state"], fields["entries"]
         self._engine = self._upload(structure)
+        self.num_clears = 0
+        """How often the word table has been emptied, as far as chunks that are done tell."""
         self._slots = [_Slot(card, sizes) for _ in range(NUM_SLOTS)]
         card.wait(card.record(COMPUTE))
 
@@ -144,7 +146,7 @@ class Engine:
 
     def stage_seconds(self, texts: Iterable[Text]) -> dict[str, float]:
         """What each kernel takes over all chunks, one after the other, with the text on the card already."""
-        card: Any = self.card
+        card = self.card
         seconds: dict[str, float] = {}
         slot = self._slots[0]
         for text in texts:
@@ -194,7 +196,9 @@ class Engine:
 
     def _take(self, slot: _Slot, receive: Callable[[Done], None]) -> None:
         self.card.wait(slot.computed)
-        receive(slot.done())
+        done = slot.done()
+        self.num_clears = done.num_clears
+        receive(done)
         slot.taken = self.card.record(COPY_OUT)
 
     def _upload(self, array: npt.NDArray[Any]) -> int:

@@ -7,7 +7,7 @@ batch.ids[batch.offsets[0] : batch.offsets[1]]
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from gristmill.errors import DeviceError
 from gristmill.tokenizing.cuda.batch import Batch, Gathered, GatheredOnCard
+from gristmill.tokenizing.cuda.card import Card
 from gristmill.tokenizing.cuda.chunking import Pieces, pieces_of, spans_of
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine, Text
 from gristmill.tokenizing.cuda.merges import MergeTables
-from gristmill.tokenizing.cuda.patterns import Pattern, refusal
+from gristmill.tokenizing.cuda.patterns import Pattern, compile_options, refusal
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.cuda.splicing import splice
 from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
@@ -31,6 +32,8 @@ from gristmill.tokenizing.tokenizer import Encoded, Tokenizer, tokenizer_for
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 Place = Literal["machine", "card"]
+MakeCard = Callable[[tuple[str, ...]], Card]
+"""From what its kernels are to be compiled with."""
 
 LARGEST_CHUNK = LONGEST_CHUNK
 SMALLEST_CHUNK = 1 << 20
@@ -39,7 +42,7 @@ IDS_PER_BYTE = 0.6
 
 
 class CudaTokenizer:
-    def __init__(self, cpu: Tokenizer, card: Any, engine: Engine) -> None:
+    def __init__(self, cpu: Tokenizer, card: Card, engine: Engine) -> None:
         self._cpu, self._card, self._engine = cpu, card, engine
         self.definition = cpu.definition
         self.engine = f"{cpu.engine} and CUDA kernels on {card.name}"
@@ -53,15 +56,30 @@ class CudaTokenizer:
     def load(
         cls, definition: Definition, *, chunk_bytes: int = LARGEST_CHUNK, architecture: str | None = None
     ) -> "CudaTokenizer":
+        def cupy_card(options: tuple[str, ...]) -> Card:
+            require_cuda()
+            from gristmill.tokenizing.cuda.cupy_card import CupyCard  # noqa: PLC0415 - an extra
+
+            return CupyCard(options, architecture=architecture)
+
+        return cls.over(definition, cupy_card, chunk_bytes=chunk_bytes)
+
+    @classmethod
+    def over(
+        cls,
+        definition: Definition,
+        make_card: MakeCard,
+        *,
+        chunk_bytes: int = LARGEST_CHUNK,
+        num_slots: int | None = None,
+    ) -> "CudaTokenizer":
+        """Any card. `num_slots`: entries of the word table, where not as many as a chunk may fill."""
         pattern, tables = Pattern.of(definition), MergeTables.of(definition)
         if tables.exceptions:
             first = tables.exceptions[0].spelled
             raise refusal(definition, f"it takes {first!r} for one token though its merges do not make it")
-        require_cuda()
-        from gristmill.tokenizing.cuda.cupy_card import CupyCard, compile_options  # noqa: PLC0415 - an extra
-
-        card = CupyCard(compile_options(pattern, tables.id_bits), architecture=architecture)
-        engine = _with_room(card, tables, character_classes(pattern), chunk_bytes)
+        card = make_card(compile_options(pattern, tables.id_bits))
+        engine = _with_room(card, tables, character_classes(pattern), chunk_bytes, num_slots)
         return cls(tokenizer_for(definition), card, engine)
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
@@ -110,8 +128,7 @@ class CudaTokenizer:
 
     def pinned(self, num_bytes: int) -> Bytes:
         """Memory that the card reads by itself."""
-        pinned: Bytes = self._card.pinned(num_bytes)
-        return pinned
+        return self._card.pinned(num_bytes)
 
     def pin(self, memory: Bytes) -> None:
         """Memory that is there already, until `unpin`."""
@@ -131,8 +148,7 @@ class CudaTokenizer:
             return self._engine.stage_seconds(self._in_place(text, pieces))
 
     def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
-        seconds: dict[str, float] = self._card.wire_seconds(num_bytes_in, num_bytes_out)
-        return seconds
+        return self._card.wire_seconds(num_bytes_in, num_bytes_out)
 
     def _in_place(self, text: Bytes, pieces: Pieces) -> Iterator[Text]:
         sizes, edges = self._engine.sizes, pieces.offsets
@@ -155,16 +171,17 @@ class CudaTokenizer:
             missing[~pieces.too_long] = np.concatenate(gather.flags)
         offsets = np.concatenate(([0], np.cumsum(counts)))
         left = np.flatnonzero(missing).tolist()
-        ids, offsets = splice(gather.ids, offsets, left, lambda number: self._cpu.encode(text_of(number)).ids)
-        return Batch(ids, offsets[pieces.first_pieces], len(left))
+        there = self._card.array_of if to == "card" else np.asarray
+        ids, offsets = splice(gather.ids, offsets, left, lambda number: there(self._cpu.encode(text_of(number)).ids))
+        return Batch(ids, there(offsets[pieces.first_pieces]), len(left))
 
 
-def _with_room(card: Any, tables: MergeTables, classes: Bytes, chunk_bytes: int) -> Engine:
+def _with_room(card: Card, tables: MergeTables, classes: Bytes, chunk_bytes: int, num_slots: int | None) -> Engine:
     """Smaller chunks where the card's memory is short."""
     size = chunk_bytes
     while True:
         try:
-            engine = Engine(card, tables, classes, Sizes.of(size, tables.id_bits))
+            engine = Engine(card, tables, classes, Sizes.of(size, tables.id_bits, num_slots=num_slots))
         except MemoryError:
             card.free()
             size //= 2
