@@ -6,11 +6,12 @@ Numpy and the two CPU engines are all it needs, so that it also runs where nothi
 import json
 import random
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
 import tokenizers_made_here as made
+from gristmill.tokenizing.cuda.merges import byte_characters
 from gristmill.tokenizing.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
@@ -64,6 +65,20 @@ def definition_named(name: str) -> Definition:
 
 
 @cache
+def revealing(name: str) -> Definition:
+    """With a vocabulary that shows where words start: neighbours in `scalars_in_context` merge if they are of one word.
+
+    A trained one has no tokens of rare characters: it gives the same ids wherever words start around them.
+    """
+    every, around = byte_characters(), [byte_characters()[byte] for byte in b"a7! \n'"]
+    leads, continuations = every[0xC2:0xF5], every[0x80:0xC0]
+    pairs = [*product(every, around), *product(around, every), *product(continuations, leads)]
+    tree = json.loads(definition_named(name).json)
+    tree["model"] |= json.loads(made.byte_level_of(list(dict.fromkeys(pairs))))["model"]
+    return definition_of(json.dumps(tree | {"added_tokens": []}), f"{name}, revealing")
+
+
+@cache
 def reference_for(definition: Definition) -> ReferenceTokenizer:
     return ReferenceTokenizer(definition)
 
@@ -79,6 +94,13 @@ def ids_by_cpu(definition, documents):
     """Of gigatoken where it takes the tokenizer; it also takes what is not UTF-8."""
     cpu = tokenizer_for(definition)
     return [cpu.encode(document).ids for document in documents]
+
+
+def ids_by_either(definition, documents):
+    """Of the reference, and of gigatoken for what is not UTF-8, which the reference does not take."""
+    return [
+        (ids_by_reference if is_utf8(document) else ids_by_cpu)(definition, [document])[0] for document in documents
+    ]
 
 
 def assert_same(batch, documents, expected):
@@ -109,9 +131,9 @@ def _difference(number, document, found, expected):
 
 
 def scalars_in_context(step=1, all_below=0):
-    """One document for each character: between letters, behind an apostrophe, behind a blank, between digits."""
+    """One document for each character: beside every class of character, beside itself, before contractions."""
     chosen = [*SCALARS[:all_below], *SCALARS[all_below::step]]
-    return [f"a{one}'{one}b {one}\n1{one}2".encode() for one in chosen]
+    return [f"a{one}a7{one}7!{one}! {one} \n{one}\n{one}{one}'s{one}'VE".encode() for one in chosen]
 
 
 def apostrophes():
