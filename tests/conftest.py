@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gristmill import Config, Manifest, build, load_tokenizer
+from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
+from gristmill.errors import DeviceError
+from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 # Several tests run at once: each training is to take one core, not all.
@@ -104,3 +106,12 @@ def built(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> tuple[Path,
 @pytest.fixture(scope="session")
 def codebert() -> Tokenizer:
     return load_tokenizer("codebert")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Asked only where a test wants a card: the driver is not loaded into all others."""
+    if item.get_closest_marker("gpu") is not None:
+        try:
+            require_cuda()
+        except (DeviceError, MissingExtraError) as error:
+            pytest.skip(str(error))

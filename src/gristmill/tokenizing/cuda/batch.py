@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.tokenizing.cuda.card import COPY_OUT
+from gristmill.tokenizing.cuda.card import COPY_OUT, Card
 from gristmill.tokenizing.cuda.engine import Done
 
 FIRST_IDS = 1 << 16
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 class Gathered:
     """Ids of chunk after chunk, in pinned memory; it doubles when they do not fit."""
 
-    def __init__(self, card: Any, kind: type[np.uint16] | type[np.uint32], expected_ids: int) -> None:
+    def __init__(self, card: Card, kind: type[np.uint16] | type[np.uint32], expected_ids: int) -> None:
         self._card, self._kind = card, np.dtype(kind)
         self._ids = self._room(max(expected_ids, FIRST_IDS))
         self.num_ids = 0
@@ -63,10 +63,8 @@ class GatheredOnCard(Gathered):
     """The same in the card's memory: arrays of cupy, which torch takes without a copy (DLPack)."""
 
     def _room(self, num_ids: int) -> Any:
-        import cupy  # noqa: PLC0415 - an extra
-
-        return cupy.empty(num_ids, self._kind)
+        return self._card.array(num_ids, self._kind)
 
     def _copy(self, done: Done) -> None:
-        to = self._ids.data.ptr + self.num_ids * self._kind.itemsize
+        to = self._card.address_of(self._ids) + self.num_ids * self._kind.itemsize
         self._card.copy_inside(to, done.ids_address, done.num_ids * self._kind.itemsize, COPY_OUT)

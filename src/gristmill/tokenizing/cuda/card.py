@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Kind = np.dtype[Any]
 COPY_IN, COMPUTE, COPY_OUT = 0, 1, 2
 NUM_STREAMS = 3
 
@@ -37,9 +38,31 @@ class Card(Protocol):
         """Memory of the machine that the card reads and writes by itself."""
         ...
 
+    def is_pinned(self, array: Array) -> bool: ...
+
+    def pin(self, array: Array) -> None:
+        """Memory that is there already, until `unpin`."""
+        ...
+
+    def unpin(self, array: Array) -> None: ...
+
+    def array(self, num_items: int, kind: Kind) -> Any:
+        """In the card's memory, for whoever calls; COPY_OUT may write it."""
+        ...
+
+    def array_of(self, array: Array) -> Any:
+        """A copy in the card's memory."""
+        ...
+
+    def address_of(self, array: Any) -> int:
+        """Of one that lies there."""
+        ...
+
     def copy_in(self, address: int, array: Array, stream: int) -> None: ...
 
     def copy_out(self, array: Array, address: int, stream: int) -> None: ...
+
+    def copy_inside(self, to: int, address: int, num_bytes: int, stream: int) -> None: ...
 
     def zero(self, address: int, num_bytes: int, stream: int) -> None: ...
 
@@ -58,3 +81,13 @@ class Card(Protocol):
         ...
 
     def wait(self, event: Any) -> None: ...
+
+    def mark(self, stream: int) -> Any:
+        """An event that knows when it happened."""
+        ...
+
+    def seconds_between(self, first: Any, last: Any) -> float: ...
+
+    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+        """What the copies alone take: in, out, and both at once."""
+        ...

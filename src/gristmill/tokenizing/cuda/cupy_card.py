@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from cupy.cuda import runtime
 
-from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, NUM_STREAMS, Array, Launch
-from gristmill.tokenizing.cuda.patterns import Pattern
+from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, NUM_STREAMS, Array, Kind, Launch
 
 KERNELS = (
     "begin_chunk",
@@ -26,14 +25,6 @@ KERNELS = (
 INCLUDE = re.compile(r'#include "(.+)"')
 IS_PINNED = 1
 """What the runtime calls memory of the machine that the card can reach."""
-
-
-def compile_options(pattern: Pattern, id_bits: int) -> tuple[str, ...]:
-    """What kernels/all.cu wants to know."""
-    options = [f"-DID_BITS={id_bits}", f"-DIGNORES_CASE={int(pattern.family == 'cl100k')}"]
-    options.append("-DFAMILY_GPT2" if pattern.family == "gpt2" else "-DFAMILY_CL100K")
-    options += {"apart": ["-DDIGITS_APART"], "threes": ["-DDIGITS_IN_THREES"]}.get(pattern.digits, [])
-    return tuple(options)
 
 
 class CupyCard:
@@ -83,6 +74,18 @@ class CupyCard:
 
     def copy_inside(self, to: int, address: int, num_bytes: int, stream: int) -> None:
         self._copy(to, address, num_bytes, runtime.memcpyDeviceToDevice, stream)
+
+    def array(self, num_items: int, kind: Kind) -> Any:
+        # It may be memory that was given back while cupy's stream still reads it, and ours do not wait for that one.
+        array = cupy.empty(num_items, kind)
+        self._streams[COPY_OUT].wait_event(cupy.cuda.get_current_stream().record())
+        return array
+
+    def array_of(self, array: Array) -> Any:
+        return cupy.asarray(array)
+
+    def address_of(self, array: Any) -> int:
+        return int(array.data.ptr)
 
     def _copy(self, to: int, address: int, num_bytes: int, direction: int, stream: int) -> None:
         if num_bytes:

@@ -131,11 +131,20 @@ class Engine:
         self._state, self._entries = fields["state"], fields["entries"]
         self._engine = self._upload(structure)
         self._launches = _launches(card.num_processors * BLOCKS_PER_PROCESSOR, sizes.max_tiles)
+        self.num_clears = 0
+        """How often the word table has been emptied, as far as chunks that are done tell."""
         self._slots = [_Slot(card, sizes) for _ in range(NUM_SLOTS)]
         card.wait(card.record(COMPUTE))
 
     def run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
         """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
+        try:
+            self._run(texts, receive)
+        finally:  # whatever happened, nothing is under way
+            for stream in (COPY_IN, COMPUTE, COPY_OUT):
+                self.card.wait(self.card.record(stream))
+
+    def _run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
         under_way: deque[_Slot] = deque()
         for number, text in enumerate(texts):
             if len(under_way) == NUM_SLOTS - 1:
@@ -145,7 +154,6 @@ class Engine:
             under_way.append(slot)
         while under_way:
             self._take(under_way.popleft(), receive)
-        self.card.wait(self.card.record(COPY_OUT))
 
     def forget(self) -> None:
         """Empties the word table."""
@@ -155,7 +163,7 @@ class Engine:
 
     def stage_seconds(self, texts: Iterable[Text]) -> dict[str, float]:
         """What each kernel takes over all chunks, one after the other, with the text on the card already."""
-        card: Any = self.card
+        card = self.card
         seconds: dict[str, float] = {}
         slot = self._slots[0]
         for text in texts:
@@ -174,6 +182,7 @@ class Engine:
         card = self.card
         if slot.computed is not None:
             card.hold(COPY_IN, slot.computed)
+        if slot.taken is not None:
             card.hold(COMPUTE, slot.taken)
         card.copy_in(slot.head, slot.describe(text), COPY_IN)
         card.copy_in(slot.text, text.content, COPY_IN)
@@ -186,7 +195,9 @@ class Engine:
 
     def _take(self, slot: _Slot, receive: Callable[[Done], None]) -> None:
         self.card.wait(slot.computed)
-        receive(slot.done())
+        done = slot.done()
+        self.num_clears = done.num_clears
+        receive(done)
         slot.taken = self.card.record(COPY_OUT)
 
     def _upload(self, array: npt.NDArray[Any]) -> int:

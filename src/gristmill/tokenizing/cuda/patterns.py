@@ -62,6 +62,14 @@ PATTERNS_BY_REGEX = {
 }
 
 
+def compile_options(pattern: Pattern, id_bits: int) -> tuple[str, ...]:
+    """What kernels/all.cu wants to know."""
+    options = [f"-DID_BITS={id_bits}", f"-DIGNORES_CASE={int(pattern.family == 'cl100k')}"]
+    options.append("-DFAMILY_GPT2" if pattern.family == "gpt2" else "-DFAMILY_CL100K")
+    options += {"apart": ["-DDIGITS_APART"], "threes": ["-DDIGITS_IN_THREES"]}.get(pattern.digits, [])
+    return tuple(options)
+
+
 def refusal(definition: Definition, defect: str) -> NotOnGpuError:
     return NotOnGpuError(
         f"the tokenizer {definition.name!r} cannot be encoded exactly on a GPU: {defect}. "

@@ -10,18 +10,19 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import DeviceError, InputError
 from gristmill.tokenizing.cuda.batch import Batch, Gathered, GatheredOnCard
+from gristmill.tokenizing.cuda.card import Card
 from gristmill.tokenizing.cuda.chunking import Pieces, Span, pieces_of, spans_of
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine, Text
 from gristmill.tokenizing.cuda.merges import MergeTables
-from gristmill.tokenizing.cuda.patterns import Pattern, refusal
+from gristmill.tokenizing.cuda.patterns import Pattern, compile_options, refusal
 from gristmill.tokenizing.cuda.reading import FileReader, FileTooLargeError
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.cuda.splicing import splice
@@ -37,6 +38,8 @@ Place = Literal["machine", "card"]
 TextOf = Callable[[int], bytes]
 """A piece by its number."""
 NO_BYTES: Bytes = np.zeros(0, np.uint8)
+MakeCard = Callable[[tuple[str, ...]], Card]
+"""From what its kernels are to be compiled with."""
 
 LARGEST_CHUNK = LONGEST_CHUNK
 """Smaller ones fill the card worse; with larger ones all waits longer for the first and the last (benchmarks/gpu)."""
@@ -47,7 +50,7 @@ IDS_PER_BYTE = 0.6
 
 
 class CudaTokenizer:
-    def __init__(self, cpu: Tokenizer, card: Any, engine: Engine) -> None:
+    def __init__(self, cpu: Tokenizer, card: Card, engine: Engine) -> None:
         self._cpu, self._card, self._engine = cpu, card, engine
         self.definition = cpu.definition
         self.engine = f"{cpu.engine} and CUDA kernels on {card.name}"
@@ -62,15 +65,30 @@ class CudaTokenizer:
     def load(
         cls, definition: Definition, *, chunk_bytes: int = LARGEST_CHUNK, architecture: str | None = None
     ) -> "CudaTokenizer":
+        def cupy_card(options: tuple[str, ...]) -> Card:
+            require_cuda()
+            from gristmill.tokenizing.cuda.cupy_card import CupyCard  # noqa: PLC0415 - an extra
+
+            return CupyCard(options, architecture=architecture)
+
+        return cls.over(definition, cupy_card, chunk_bytes=chunk_bytes)
+
+    @classmethod
+    def over(
+        cls,
+        definition: Definition,
+        make_card: MakeCard,
+        *,
+        chunk_bytes: int = LARGEST_CHUNK,
+        num_slots: int | None = None,
+    ) -> "CudaTokenizer":
+        """Any card. `num_slots`: entries of the word table, where not as many as a chunk may fill."""
         pattern, tables = Pattern.of(definition), MergeTables.of(definition)
         if tables.exceptions:
             first = tables.exceptions[0].spelled
             raise refusal(definition, f"it takes {first!r} for one token though its merges do not make it")
-        require_cuda()
-        from gristmill.tokenizing.cuda.cupy_card import CupyCard, compile_options  # noqa: PLC0415 - an extra
-
-        card = CupyCard(compile_options(pattern, tables.id_bits), architecture=architecture)
-        engine = _with_room(card, tables, character_classes(pattern), chunk_bytes)
+        card = make_card(compile_options(pattern, tables.id_bits))
+        engine = _with_room(card, tables, character_classes(pattern), chunk_bytes, num_slots)
         return cls(tokenizer_for(definition), card, engine)
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
@@ -119,8 +137,7 @@ class CudaTokenizer:
 
     def pinned(self, num_bytes: int) -> Bytes:
         """Memory that the card reads by itself."""
-        pinned: Bytes = self._card.pinned(num_bytes)
-        return pinned
+        return self._card.pinned(num_bytes)
 
     def pin(self, memory: Bytes) -> None:
         """Memory that is there already, until `unpin`."""
@@ -140,8 +157,7 @@ class CudaTokenizer:
             return self._engine.stage_seconds(self._in_place(text, pieces))
 
     def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
-        seconds: dict[str, float] = self._card.wire_seconds(num_bytes_in, num_bytes_out)
-        return seconds
+        return self._card.wire_seconds(num_bytes_in, num_bytes_out)
 
     def encode_files(self, paths: Sequence[str], *, to: Place = "machine") -> Batch:
         """One document a file, read by a few processes straight into memory that the card reads."""
@@ -156,7 +172,7 @@ class CudaTokenizer:
         if len(sizes) < len(paths):
             return self.encode_batch([_content(path) for path in paths], to=to)
         pieces = pieces_of(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
-        return self._spliced(gather, pieces, lambda number: _content(paths[number]))
+        return self._spliced(gather, pieces, lambda number: _content(paths[number]), to)
 
     def _spans(self, pieces: Pieces) -> Iterator[Span]:
         return spans_of(pieces, self._engine.sizes.chunk_bytes, self._engine.sizes.max_documents)
@@ -176,9 +192,9 @@ class CudaTokenizer:
     def _encode(self, texts: Iterable[Text], pieces: Pieces, text_of: TextOf, to: Place) -> Batch:
         gather = self._gather(int((pieces.offsets[-1] - pieces.offsets[0]) * IDS_PER_BYTE), to)
         self._engine.run(texts, gather)
-        return self._spliced(gather, pieces, text_of)
+        return self._spliced(gather, pieces, text_of, to)
 
-    def _spliced(self, gather: Gathered, pieces: Pieces, text_of: TextOf) -> Batch:
+    def _spliced(self, gather: Gathered, pieces: Pieces, text_of: TextOf, to: Place) -> Batch:
         counts = np.zeros(len(pieces.too_long), np.int64)
         missing = pieces.too_long.copy()
         if gather.counts:
@@ -186,8 +202,9 @@ class CudaTokenizer:
             missing[~pieces.too_long] = np.concatenate(gather.flags)
         offsets = np.concatenate(([0], np.cumsum(counts)))
         left = np.flatnonzero(missing).tolist()
-        ids, offsets = splice(gather.ids, offsets, left, lambda number: self._cpu.encode(text_of(number)).ids)
-        return Batch(ids, offsets[pieces.first_pieces], len(left))
+        there = self._card.array_of if to == "card" else np.asarray
+        ids, offsets = splice(gather.ids, offsets, left, lambda number: there(self._cpu.encode(text_of(number)).ids))
+        return Batch(ids, there(offsets[pieces.first_pieces]), len(left))
 
 
 def _content(path: str) -> bytes:
@@ -198,12 +215,12 @@ def _content(path: str) -> bytes:
         raise InputError(f"cannot read {path!r}: {error.strerror}.") from None
 
 
-def _with_room(card: Any, tables: MergeTables, classes: Bytes, chunk_bytes: int) -> Engine:
+def _with_room(card: Card, tables: MergeTables, classes: Bytes, chunk_bytes: int, num_slots: int | None) -> Engine:
     """Smaller chunks where the card's memory is short."""
     size = chunk_bytes = min(chunk_bytes, LONGEST_CHUNK)
     while True:
         try:
-            engine = Engine(card, tables, classes, Sizes.of(size, tables.id_bits))
+            engine = Engine(card, tables, classes, Sizes.of(size, tables.id_bits, num_slots=num_slots))
         except MemoryError:
             card.free()
             size //= 2
