@@ -89,9 +89,11 @@ class CardOnCpu:
     def launch(self, kernel, num_blocks, num_threads, engine, chunk):
         assert self._library.launch(kernel.encode(), num_blocks, num_threads, engine, chunk) == 0
 
-    def launch_all(self, launches, engine, chunk):
-        for launch in launches:
-            self.launch(*launch, engine, chunk)
+    def launch_all(self, stages, engine, chunk):
+        for stage in stages:
+            for branch in stage:
+                for launch in branch:
+                    self.launch(*launch, engine, chunk)
 
     def record(self, stream):
         return True

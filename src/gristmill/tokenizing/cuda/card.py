@@ -22,6 +22,10 @@ class Launch(NamedTuple):
     num_threads: int
 
 
+Stage = Sequence[Sequence[Launch]]
+"""Branches that go on beside each other, each with its launches in turn."""
+
+
 class Card(Protocol):
     name: str
     num_processors: int
@@ -68,7 +72,7 @@ class Card(Protocol):
 
     def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None: ...
 
-    def launch_all(self, launches: Sequence[Launch], engine: int, chunk: int) -> None:
+    def launch_all(self, stages: Sequence[Stage], engine: int, chunk: int) -> None:
         """One after the other; for the same engine and chunk always the same."""
         ...
 

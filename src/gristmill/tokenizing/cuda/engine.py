@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, Card, Launch
+from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, Card, Launch, Stage
 from gristmill.tokenizing.cuda.merges import EMPTY, NO_ID, RANK_BITS, MergeTables
 from gristmill.tokenizing.cuda.structs import CHUNK, ENGINE, MARGIN, MERGE, RESULT, TILE, Sizes
 
@@ -130,7 +130,7 @@ class Engine:
             structure[name] = value
         self._state, self._entries = fields["state"], fields["entries"]
         self._engine = self._upload(structure)
-        self._launches = _launches(card.num_processors * BLOCKS_PER_PROCESSOR, sizes.max_tiles)
+        self._stages = _stages(card.num_processors * BLOCKS_PER_PROCESSOR, sizes.max_tiles)
         self.num_clears = 0
         """How often the word table has been emptied, as far as chunks that are done tell."""
         self._slots = [_Slot(card, sizes) for _ in range(NUM_SLOTS)]
@@ -171,10 +171,11 @@ class Engine:
             card.copy_in(slot.text, text.content, COMPUTE)
             card.zero(self._zeroed, self._num_zeroed, COMPUTE)  # all this takes longer than to say what comes next
             marks = [card.mark(COMPUTE)]
-            for launch in self._launches:
+            launches = [launch for stage in self._stages for branch in stage for launch in branch]
+            for launch in launches:
                 card.launch(*launch, self._engine, slot.head)
                 marks.append(card.mark(COMPUTE))
-            for (kernel, *_), first, last in zip(self._launches, marks, marks[1:], strict=False):
+            for (kernel, *_), first, last in zip(launches, marks, marks[1:], strict=False):
                 seconds[kernel] = seconds.get(kernel, 0.0) + card.seconds_between(first, last)
         return seconds
 
@@ -189,7 +190,7 @@ class Engine:
         arrived = card.record(COPY_IN)
         card.zero(self._zeroed, self._num_zeroed, COMPUTE)
         card.hold(COMPUTE, arrived)
-        card.launch_all(self._launches, self._engine, slot.head)
+        card.launch_all(self._stages, self._engine, slot.head)
         card.copy_out(slot.answer_now, slot.answer, COMPUTE)
         slot.computed = card.record(COMPUTE)
 
@@ -207,15 +208,17 @@ class Engine:
         return address
 
 
-def _launches(many: int, max_tiles: int) -> list[Launch]:
+def _stages(many: int, max_tiles: int) -> list[Stage]:
     """A block for each tile that a chunk may have; what is not a tile's goes by lists of any length."""
     return [
-        Launch("begin_chunk", many, THREADS),
-        Launch("word_starts", max_tiles, THREADS),
-        Launch("look_up_words", max_tiles, THREADS),
-        Launch("look_up_long_words", many, THREADS),
-        Launch("merge_words", 2 * many, THREADS // 2),
-        Launch("join_windows", 2 * many, 32),
-        Launch("emit", max_tiles, THREADS),
-        Launch("end_chunk", many // 4 + 1, THREADS),
+        [[Launch("begin_chunk", many, THREADS)]],
+        [[Launch("word_starts", max_tiles, THREADS)]],
+        [[Launch("look_up_words", max_tiles, THREADS)]],
+        [[Launch("look_up_long_words", many, THREADS)]],
+        [
+            [Launch("merge_words", 2 * many, THREADS // 2)],
+            [Launch("merge_windows", many, THREADS // 2), Launch("join_windows", many, 32)],
+        ],
+        [[Launch("emit", max_tiles, THREADS)]],
+        [[Launch("end_chunk", many // 4 + 1, THREADS)]],
     ]

@@ -9,8 +9,9 @@ GROUP = 32
 WINDOW = 64
 STRIDE = 32
 IN_TILE = 512
-SHORTEST_IN_TABLE = 3
-"""Bytes of a word; shorter ones have tables of their own."""
+SHORT_FROM = 3
+MEDIUM_FROM = 16
+"""Bytes of the shortest word that takes an entry, and of the shortest that a warp merges."""
 LONGEST_CHUNK = (1 << 24) - 1
 """A word may be as long as the chunk, and the table has 24 bits for a length."""
 MARGIN = TILE
@@ -21,7 +22,7 @@ ENGINE = np.dtype(
         *((name, np.uint64) for name in (
             "classes", "byte_ids", "pair_ids", "merges", "entries", "arena", "pool", "state", "counters",
             "document_mask", "starts", "codes", "words_before", "words_per_tile", "first_documents", "tile_totals",
-            "new_words", "windows", "joins", "long_words", "window_ids", "window_masks",
+            "short_words", "medium_words", "windows", "joins", "long_words", "window_ids", "window_masks",
             "arena_bytes",
         )),
         *((name, np.uint32) for name in (
@@ -39,7 +40,7 @@ CHUNK = np.dtype(
 )
 MERGE = np.dtype([("pair", np.uint64), ("rank", np.uint32), ("product", np.uint32)])
 RESULT = np.dtype([(name, np.uint32) for name in ("num_ids", "num_new_words", "num_clears")])
-STATE_BYTES, COUNTERS_BYTES, ENTRY_BYTES = 24, 20, 32
+STATE_BYTES, COUNTERS_BYTES, ENTRY_BYTES = 24, 24, 32
 
 
 class Sizes(NamedTuple):
@@ -94,7 +95,8 @@ class Sizes(NamedTuple):
             "words_before": tiles * TILE // GROUP * 2,
             "words_per_tile": tiles * 4,
             "first_documents": (tiles + 1) * 4,
-            "new_words": (chunk // SHORTEST_IN_TABLE + 1) * 4,
+            "short_words": (chunk // SHORT_FROM + 1) * 4,
+            "medium_words": (chunk // MEDIUM_FROM + 1) * 4,
             "windows": windows * 8,
             "joins": (chunk // WINDOW + 1) * 8,
             "long_words": (chunk // IN_TILE + 2) * 8,

@@ -21,7 +21,7 @@ extern "C" __global__ void end_chunk(const Engine* __restrict__ the_engine, cons
         chunk.id_offsets[document] = ids_before(engine, chunk, chunk.documents[document]);
     if (thread == 0) {
         const Counters& counters = *engine.counters;
-        u32 num_new = counters.num_new + counters.num_joins;
+        u32 num_new = counters.num_short + counters.num_medium + counters.num_joins;
         engine.state->num_words += num_new;
         if (engine.state->num_words > engine.max_words) engine.state->must_clear = 1;
         *chunk.result = Result{ids_up_to(engine, chunk.num_tiles), num_new, engine.state->num_clears};

@@ -1,8 +1,9 @@
 // What all kernels share: sizes, the word table's entry, and the two structures that every kernel is given.
 //
-// A chunk of text goes through the kernels in this order, one launch each, all in one stream:
+// A chunk of text goes through the kernels in this order, one launch each:
 //
-//   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─► merge_words ─► join_windows ─► emit ─► end_chunk
+//   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─┬─► merge_words ────────────────────┬─► emit ─► end_chunk
+//                                                                      └─► merge_windows ─► join_windows ──┘
 //
 // A *tile* is 8,192 bytes of the chunk and the work of one block; a *group* is the 32 bytes of one of its threads.
 #pragma once
@@ -80,7 +81,7 @@ struct TableState {
 
 // Zeroed before each chunk.
 struct Counters {
-    u32 num_new, num_windows, num_joins, num_long, next_tile;
+    u32 num_short, num_medium, num_windows, num_joins, num_long, next_tile;
 };
 
 struct Result {
@@ -105,7 +106,8 @@ struct Engine {
     u32* words_per_tile;
     u32* first_documents;   // for each tile, the first that begins in it or behind it
     u64* tile_totals;       // for each tile, see emit.cu
-    u32* new_words;         // slots of new entries of up to WINDOW bytes
+    u32* short_words;       // slots of new entries
+    u32* medium_words;
     Window* windows;
     Join* joins;
     LongWord* long_words;

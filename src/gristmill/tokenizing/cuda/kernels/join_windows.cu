@@ -1,4 +1,4 @@
-// Windows of a long word -> its ids.
+// Words of more than 64 bytes -> ids: first each of their windows, then these joined.
 //
 // Tokens are a word's encoding exactly when every two neighbours among them are the encoding of their own bytes
 // (tests/test_windowed_merging.py says why, whatever the order of merges). So two windows that have one token in common, from the same byte to the same byte, may be joined
@@ -10,6 +10,23 @@
 // Windows of a run ("-----…") may have no token in common, since each counts from its own begin. Then the word is merged
 // in steps of a few larger pieces: each begins where a token of the one before began. Where the text repeats, so do its tokens.
 #include "merging.cuh"
+
+constexpr u32 WINDOW_WARPS = 4;
+
+extern "C" __global__ void __launch_bounds__(WINDOW_WARPS * 32)
+    merge_windows(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+    const Engine& engine = *the_engine;
+    const Chunk& chunk = *the_chunk;
+    u32 warp = blockIdx.x * WINDOW_WARPS + threadIdx.x / 32, num_warps = gridDim.x * WINDOW_WARPS;
+    for (u32 number = warp; number < engine.counters->num_windows; number += num_warps) {
+        Window window = engine.windows[number];
+        u64 high = engine.entries[window.slot].high;
+        u32 begin = window.index * STRIDE, length = min(WINDOW, length_of(high) - begin);
+        Tokens tokens = merged_window(engine, bytes_of(engine, chunk, high) + begin, length);
+        write_tokens(tokens, engine.window_ids + (u64)number * WINDOW);
+        if (threadIdx.x % 32 == 0) engine.window_masks[number] = tokens.alive;
+    }
+}
 
 __device__ inline u32 next_start(u64 starts, u32 at) {
     u64 above = bits_above(starts, at);

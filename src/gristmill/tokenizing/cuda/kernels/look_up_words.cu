@@ -28,7 +28,7 @@ __device__ inline u32 look_up_short(const Engine& engine, const Chunk& chunk, u3
         if (key.x != 0 && (key.x != low || key.y != 0)) continue;
         bool is_new;
         u64 found = take(entry, low, high, &is_new);
-        if (is_new) engine.new_words[next_index(&engine.counters->num_new)] = slot;
+        if (is_new) engine.short_words[next_index(&engine.counters->num_short)] = slot;
         if (found == high) return AT_SLOT | slot;
     }
     return no_slot(engine, chunk, position);
@@ -53,7 +53,7 @@ __device__ __noinline__ u32 look_up_medium(const Engine& engine, const Chunk& ch
         bool is_new = false;
         u64 found = key.x == low && key.y != 0 ? key.y : take(entry, low, high, &is_new);
         if (is_new) {
-            if (length <= WINDOW) engine.new_words[next_index(&engine.counters->num_new)] = slot;
+            if (length <= WINDOW) engine.medium_words[next_index(&engine.counters->num_medium)] = slot;
             else add_windows(engine, slot, length);
             return AT_SLOT | slot;
         }

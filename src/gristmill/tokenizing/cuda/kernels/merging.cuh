@@ -51,13 +51,12 @@ __device__ inline Merge looked_up(const MergeTable& table, u64 alive, u64 heads,
     return above ? merge_of(table, mine, right) : Merge{NOTHING, 0};
 }
 
-// Each lane brings the bytes at its number and 32 further on.
-__device__ inline Tokens merged_window(const Engine& engine, u32 low_byte, u32 high_byte, u32 length) {
+__device__ inline Tokens merged_window(const Engine& engine, const u8* text, u32 length) {
     const MergeTable table = merge_table(engine);
     u32 lane = threadIdx.x % 32;
     Tokens tokens = {length == WINDOW ? ~0ull : (1ull << length) - 1, 0, 0};
-    if (lane < length) tokens.low = engine.byte_ids[low_byte];
-    if (lane + 32 < length) tokens.high = engine.byte_ids[high_byte];
+    if (lane < length) tokens.low = engine.byte_ids[text[lane]];
+    if (lane + 32 < length) tokens.high = engine.byte_ids[text[lane + 32]];
     Merge low = {NOTHING, 0}, high = {NOTHING, 0};
     u64 heads = ~0ull;  // tokens that are new; a pair that has one is looked up
     while (true) {
