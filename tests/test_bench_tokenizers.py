@@ -303,8 +303,8 @@ def test_a_build_on_the_card_is_a_method_where_one_is_asked_for(codebert, monkey
     assert method not in chosen([])
     assert method in chosen([], "cuda")
     assert chosen([method.name]) == [method]
-    monkeypatch.setattr("gristmill.bench.methods.find_spec", lambda name: None)
-    assert why_skipped(method, codebert) == "cupy is not installed: pip install 'gristmill[gpu]'"
+    monkeypatch.setattr("gristmill.tokenizing.cuda.requiring.find_spec", lambda name: None)
+    assert str(why_skipped(method, codebert)).endswith("pip install 'gristmill[gpu]'")
 
 
 def test_a_packed_corpus_is_the_same_documents_elsewhere(source, tmp_path):

@@ -1,17 +1,22 @@
 """Takes a corpus to a machine that does not have its files: packs the documents of a folder, and makes files of them.
 
-    python benchmarks/gpu/corpus.py pack SOURCE PACKED       PACKED/corpus.zst, offsets.npy and names.json
-    python benchmarks/gpu/corpus.py unpack PACKED FOLDER     FOLDER/000000/name, FOLDER/000001/name, …
+    python benchmarks/gpu/corpus.py pack SOURCE PACKED [--bytes 2e8]   PACKED/corpus.zst, offsets.npy and names.json
+    python benchmarks/gpu/corpus.py unpack PACKED FOLDER               FOLDER/000000/name, FOLDER/000001/name, …
 
-1. The documents are those that `gristmill bench` takes: found as a build finds them, UTF-8, and with tokens.
+1. The documents are those that `gristmill bench` takes: found as a build finds them, UTF-8, and with tokens. With
+   --bytes, of so many bytes of files: in the order of their hashed paths, so that the sample is the same everywhere.
 2. corpus.zst has their bytes one after the other; document i is [offsets[i], offsets[i + 1]) of what it unpacks to.
 3. Unpacked, each lies in a folder of its own, by number: the order stays, and no name of a folder that git tracked
    (`build/`, `dist/`) is left for the scan to leave out.
 """
 
 import argparse
+import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +27,11 @@ from gristmill.bench.corpus import gather
 from gristmill.bench.documents import Documents
 
 CORPUS, OFFSETS, NAMES = "corpus.zst", "offsets.npy", "names.json"
-LEVEL = 10
-"""Of zstd: the standard library, 34 MB, becomes 6.3 MB in about a second."""
+LEVEL = 19
+PARAMETERS = zstandard.ZstdCompressionParameters.from_level(LEVEL, window_log=27, enable_ldm=True, threads=-1)
+"""With a window over all of it: 200 MB of mixed code become a tenth."""
+LARGEST_FILE = 1 << 20
+"""As in a build."""
 
 
 def main() -> None:
@@ -33,16 +41,41 @@ def main() -> None:
     parser.add_argument("what", choices=("pack", "unpack"))
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
+    parser.add_argument("--bytes", type=float, help="pack a sample of so many bytes")
     given = parser.parse_args()
-    work = {"pack": pack, "unpack": unpack}[given.what]
-    print(f"{work(given.source, given.target):,} documents in {given.target}")
+    if given.what == "unpack":
+        num_documents = unpack(given.source, given.target)
+    elif given.bytes is None:
+        num_documents = pack(given.source, given.target)
+    else:
+        with sample(given.source, given.bytes) as source:
+            num_documents = pack(source, given.target)
+    print(f"{num_documents:,} documents in {given.target}")
+
+
+@contextmanager
+def sample(source: Path, num_bytes: float) -> Iterator[Path]:
+    """Links to files, beside the source."""
+    files = [path for path in source.rglob("*") if path.is_file() and 0 < path.stat().st_size <= LARGEST_FILE]
+    files.sort(key=lambda path: hashlib.sha256(os.fsencode(path.relative_to(source))).digest())
+    with tempfile.TemporaryDirectory(dir=source.parent) as name:
+        folder, total = Path(name, "sample"), 0
+        for path in files:
+            if total >= num_bytes:
+                break
+            total += path.stat().st_size
+            link = folder / path.relative_to(source)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, link)
+        yield folder
 
 
 def pack(source: Path, packed: Path) -> int:
     progress = Progress(quiet=False)
     documents = Documents.read(gather(str(source), load_tokenizer(), progress).files, progress)
     packed.mkdir(parents=True, exist_ok=True)
-    (packed / CORPUS).write_bytes(zstandard.ZstdCompressor(LEVEL, threads=-1).compress(documents.joined.data))
+    compressor = zstandard.ZstdCompressor(compression_params=PARAMETERS)
+    (packed / CORPUS).write_bytes(compressor.compress(documents.joined.data))
     np.save(packed / OFFSETS, documents.offsets)
     (packed / NAMES).write_text(json.dumps([file.path.rpartition("/")[2] for file in documents.files]))
     return len(documents)
@@ -59,7 +92,7 @@ def unpack(packed: Path, folder: Path) -> int:
 
 def packed_documents(packed: Path) -> Iterator[tuple[str, bytes]]:
     """The name of each, and its text."""
-    text = memoryview(zstandard.ZstdDecompressor().decompress((packed / CORPUS).read_bytes()))
+    text = memoryview(zstandard.ZstdDecompressor(max_window_size=1 << 27).decompress((packed / CORPUS).read_bytes()))
     offsets = np.load(packed / OFFSETS).tolist()
     for name, start, end in zip(json.loads((packed / NAMES).read_text()), offsets[:-1], offsets[1:], strict=True):
         if Path(name).name != name:

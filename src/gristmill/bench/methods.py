@@ -15,6 +15,7 @@ from gristmill.bench.results import PHASES
 from gristmill.errors import ConfigError
 from gristmill.naming import printable
 from gristmill.sections import rule_names
+from gristmill.tokenizing.cuda.requiring import require_cuda
 
 if TYPE_CHECKING:
     from gristmill.tokenizing.tokenizer import Tokenizer
@@ -145,15 +146,11 @@ def why_skipped(method: Method, tokenizer: "Tokenizer") -> str | None:
 
 
 def why_no_card() -> str | None:
-    if find_spec("cupy") is None:
-        return "cupy is not installed: pip install 'gristmill[gpu]'"
     try:
-        import cupy  # noqa: PLC0415 - an extra
-
-        num_cards = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # noqa: BLE001 - a missing driver is an ImportError, an OSError or cupy's own
-        return f"the GPU cannot be used: {printable(str(error))}"
-    return None if num_cards else "there is no GPU that CUDA sees"
+        require_cuda()
+    except ConfigError as error:
+        return printable(str(error))
+    return None
 
 
 def command_of(method: Method, setup: Setup, *, job_file: Path, out: Path) -> list[str]:
