@@ -128,15 +128,18 @@ class Engine:
     def run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
         """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
         under_way: deque[_Slot] = deque()
-        for number, text in enumerate(texts):
-            if len(under_way) == NUM_SLOTS - 1:
+        try:
+            for number, text in enumerate(texts):
+                if len(under_way) == NUM_SLOTS - 1:
+                    self._take(under_way.popleft(), receive)
+                slot = self._slots[number % NUM_SLOTS]
+                self._give(slot, text)
+                under_way.append(slot)
+            while under_way:
                 self._take(under_way.popleft(), receive)
-            slot = self._slots[number % NUM_SLOTS]
-            self._give(slot, text)
-            under_way.append(slot)
-        while under_way:
-            self._take(under_way.popleft(), receive)
-        self.card.wait(self.card.record(COPY_OUT))
+        finally:  # where something went wrong too: what is under way reads memory that the next run writes
+            self.card.wait(self.card.record(COMPUTE))
+            self.card.wait(self.card.record(COPY_OUT))
 
     def forget(self) -> None:
         """Empties the word table."""
@@ -167,6 +170,7 @@ class Engine:
         card = self.card
         if slot.computed is not None:
             card.hold(COPY_IN, slot.computed)
+        if slot.taken is not None:
             card.hold(COMPUTE, slot.taken)
         card.copy_in(slot.head, slot.describe(text), COPY_IN)
         card.copy_in(slot.text, text.content, COPY_IN)
