@@ -169,6 +169,17 @@ def documents_around(edge, seed=0):
     return documents
 
 
+def contractions_at_edges():
+    """Around the edge of a group, whole and cut by the edge of a document: nothing is one that reaches into the next."""
+    documents = list[bytes]()
+    for place in range(27, 34):
+        for spelled in ("'s", "'ll", "'re", "'LL", "'\u017f"):
+            for cut in range(len(spelled) + 1):
+                first, second = (b"x" * place + spelled[:cut].encode()), (spelled[cut:].encode() + b"lo's")
+                documents += [first, second, b"." * (64 - len(first + second))]
+    return documents
+
+
 def code_like(num_bytes, seed=0):
     """ASCII lines with blanks, digits, quotes and operators in them."""
     generator = np.random.default_rng(seed)

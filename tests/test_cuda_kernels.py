@@ -143,6 +143,11 @@ def test_apostrophes_and_contractions(loaded, name):
 
 
 @every_tokenizer
+def test_contractions_at_edges_of_groups_and_documents(loaded, name):
+    assert_on_card(loaded(name), card_texts.contractions_at_edges())
+
+
+@every_tokenizer
 def test_runs_across_groups(loaded, name):
     assert_on_card(loaded(name), card_texts.runs_of(range(30, 35)))
 
@@ -403,6 +408,22 @@ def test_text_in_pinned_memory_and_not(fresh):
         assert_same(tokenizer.encode_joined(memory, offsets), documents, expected)
     tokenizer.unpin(there_already)
     assert not tokenizer._card.is_pinned(there_already)
+
+
+def test_after_a_batch_that_found_no_memory_the_next_is_right(fresh):
+    tokenizer, documents = fresh("codebert", chunk_bytes=1000), [code_like(900, seed) for seed in range(12)]
+    takes, take = [], tokenizer._engine._take
+
+    def without_memory(slot, receive):
+        takes.append(slot)
+        if len(takes) == 3:
+            raise MemoryError
+        take(slot, receive)
+
+    tokenizer._engine._take = without_memory
+    with pytest.raises(MemoryError):
+        tokenizer.encode_batch(documents)
+    assert_on_card(tokenizer, documents)
 
 
 def test_ids_of_one_batch_outlive_the_next(loaded):

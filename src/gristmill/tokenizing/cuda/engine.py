@@ -138,22 +138,19 @@ class Engine:
 
     def run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
         """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
+        under_way: deque[_Slot] = deque()
         try:
-            self._run(texts, receive)
-        finally:  # whatever happened, nothing is under way
+            for number, text in enumerate(texts):
+                if len(under_way) == NUM_SLOTS - 1:
+                    self._take(under_way.popleft(), receive)
+                slot = self._slots[number % NUM_SLOTS]
+                self._give(slot, text)
+                under_way.append(slot)
+            while under_way:
+                self._take(under_way.popleft(), receive)
+        finally:  # where something went wrong too: what is under way reads memory that the next run writes
             for stream in (COPY_IN, COMPUTE, COPY_OUT):
                 self.card.wait(self.card.record(stream))
-
-    def _run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
-        under_way: deque[_Slot] = deque()
-        for number, text in enumerate(texts):
-            if len(under_way) == NUM_SLOTS - 1:
-                self._take(under_way.popleft(), receive)
-            slot = self._slots[number % NUM_SLOTS]
-            self._give(slot, text)
-            under_way.append(slot)
-        while under_way:
-            self._take(under_way.popleft(), receive)
 
     def forget(self) -> None:
         """Empties the word table."""
