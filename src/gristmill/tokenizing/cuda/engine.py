@@ -22,7 +22,6 @@ Bytes = npt.NDArray[np.uint8]
 NUM_SLOTS = 4
 THREADS = 256
 BLOCKS_PER_PROCESSOR = 8
-ALIGNMENT = 256
 
 
 def merge_entries(tables: MergeTables) -> npt.NDArray[Any]:
@@ -65,9 +64,9 @@ class _Slot:
         self.text = card.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
         self.ids = card.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
         self.head = card.allocate(CHUNK.itemsize + sizes.max_documents * 4)
-        self.answer = card.allocate(ALIGNMENT + sizes.max_documents * 5 + 8)
         self.head_here = card.pinned(CHUNK.itemsize + sizes.max_documents * 4)
-        self.answer_here = card.pinned(ALIGNMENT + sizes.max_documents * 5 + 8)
+        # Written by the kernels themselves: a copy of it would wait for the ids of the chunk before, on the same wire.
+        self.answer = card.pinned(RESULT.itemsize + sizes.max_documents * 5)
         self.num_pieces = 0
         self.computed: Any = None
         self.taken: Any = None
@@ -77,26 +76,23 @@ class _Slot:
         self.num_pieces, num_bytes = len(text.starts), len(text.content)
         head = self.head_here[: CHUNK.itemsize].view(CHUNK)[0]
         head["text"], head["documents"], head["ids"] = self.text, self.head + CHUNK.itemsize, self.ids
-        head["result"], head["id_offsets"] = self.answer, self.answer + RESULT.itemsize
-        head["flags"] = self.answer + RESULT.itemsize + 4 * self.num_pieces
+        answer, edge = self.answer.ctypes.data, RESULT.itemsize + 4 * self.num_pieces
+        head["result"], head["id_offsets"], head["flags"] = answer, answer + RESULT.itemsize, answer + edge
+        self.answer[edge : edge + self.num_pieces] = 0
         head["num_bytes"], head["num_documents"] = num_bytes, self.num_pieces
         head["num_tiles"] = num_bytes // TILE + 1
         end = CHUNK.itemsize + 4 * self.num_pieces
         self.head_here[CHUNK.itemsize : end].view(np.uint32)[:] = text.starts
         return self.head_here[:end]
 
-    @property
-    def answer_now(self) -> Bytes:
-        return self.answer_here[: RESULT.itemsize + 5 * self.num_pieces]
-
     def done(self) -> Done:
         edge = RESULT.itemsize + 4 * self.num_pieces
-        result = self.answer_here[: RESULT.itemsize].view(RESULT)[0]
+        result = self.answer[: RESULT.itemsize].view(RESULT)[0]
         return Done(
             ids_address=self.ids,
             num_ids=int(result["num_ids"]),
-            id_offsets=self.answer_here[RESULT.itemsize : edge].view(np.uint32),
-            flags=self.answer_here[edge : edge + self.num_pieces],
+            id_offsets=self.answer[RESULT.itemsize : edge].view(np.uint32),
+            flags=self.answer[edge : edge + self.num_pieces],
             num_new_words=int(result["num_new_words"]),
             num_clears=int(result["num_clears"]),
         )
@@ -188,7 +184,6 @@ class Engine:
         card.zero(self._zeroed, self._num_zeroed, COMPUTE)
         card.hold(COMPUTE, arrived)
         card.launch_all(self._stages, self._engine, slot.head)
-        card.copy_out(slot.answer_now, slot.answer, COMPUTE)
         slot.computed = card.record(COMPUTE)
 
     def _take(self, slot: _Slot, receive: Callable[[Done], None]) -> None:

@@ -9,7 +9,6 @@ extern "C" __global__ void begin_chunk(const Engine* __restrict__ the_engine, co
     for (u32 at = thread; at <= chunk.num_documents; at += num_threads) {
         u32 position = at < chunk.num_documents ? chunk.documents[at] : chunk.num_bytes;
         atomicOr(&engine.document_mask[position / 32], 1u << position % 32);
-        if (at < chunk.num_documents) chunk.flags[at] = 0;
     }
     for (u32 tile = thread; tile <= chunk.num_tiles; tile += num_threads) {
         u32 low = 0, high = chunk.num_documents;
