@@ -36,10 +36,10 @@ class Span(NamedTuple):
 
 
 def pieces_of(text: Bytes, offsets: Offsets, chunk_bytes: int) -> Pieces:
-    large = np.flatnonzero(np.diff(offsets) > chunk_bytes)
-    if not len(large):
-        num_documents = len(offsets) - 1
-        return Pieces(offsets, np.arange(num_documents + 1), np.zeros(num_documents, bool))
+    sizes = offsets[1:] - offsets[:-1]
+    if sizes.max(initial=0) <= chunk_bytes:  # nothing waits longer than for this: the card has nothing to do yet
+        return Pieces(offsets, np.arange(len(offsets)), np.zeros(len(sizes), bool))
+    large = np.flatnonzero(sizes > chunk_bytes)
     cuts = [np.array(list(_cuts(text, int(offsets[at]), int(offsets[at + 1]), chunk_bytes)), np.int64) for at in large]
     num_cuts = np.zeros(len(offsets), np.int64)
     num_cuts[large + 1] = [len(places) for places in cuts]
