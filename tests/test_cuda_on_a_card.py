@@ -201,6 +201,18 @@ def test_merges_out_of_order():
         assert_reference(tokenizer, [random_letters(20_000), card_texts.english_without_spaces(20_000)])
 
 
+def test_words_that_are_one_token_though_no_merge_makes_it():
+    sizes = np.random.default_rng(0).integers(3, 40, 2000).tolist()
+    chosen = [random_letters(size, seed) for seed, size in enumerate(sizes)]
+    for name in NAMES:
+        words = sorted({*card_texts.exceptional_words(), *chosen})
+        definition = card_texts.with_exceptions(definition_named(name), words)
+        tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
+        for _ in range(2):  # new words, then known ones
+            assert_reference(tokenizer, card_texts.around_exceptions(), num_on_cpu=0)
+            assert_reference(tokenizer, [b" ".join(words), *words, *(word + b"x" for word in words)], num_on_cpu=0)
+
+
 def test_kernels_compiled_for_an_older_card():
     for name in NAMES:
         tokenizer = CudaTokenizer.load(definition_named(name), chunk_bytes=1 << 20, architecture="80")
