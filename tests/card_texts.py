@@ -6,7 +6,7 @@ Numpy and the two CPU engines are all it needs, so that it also runs where nothi
 import json
 import random
 from functools import cache
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 
 import numpy as np
 
@@ -198,6 +198,13 @@ def code_like(num_bytes, seed=0):
         for mark in (words[word], marks[sign])
     ]  # fmt: skip
     return "".join(pieces).encode()[:num_bytes].decode("utf-8", "ignore").encode().ljust(num_bytes, b".")
+
+
+def words_of_one_id(definition, num_words, first=0):
+    """Each after a blank, as the vocabulary has them; all twice."""
+    words = (token for token in definition.ids_by_token if token.startswith("Ġ") and token[1:].isascii())
+    chosen = islice((word for word in words if word[1:].isalpha() and len(word) >= 3), first, first + num_words)
+    return 2 * "".join(chosen).replace("Ġ", " ").encode()
 
 
 def random_letters(num_bytes, seed=0, alphabet=b"abcdefghijklmnopqrstuvwxyz"):

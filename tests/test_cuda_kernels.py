@@ -328,6 +328,15 @@ def test_a_full_word_table_is_emptied_and_the_cpu_helps(make_card, name):
     assert tokenizer._engine.num_clears == 1
 
 
+def test_an_emptied_table_has_no_ids_of_the_words_that_were_there(make_card):
+    """A word that comes again in the chunk in which it is new finds its entry before its ids are known."""
+    definition = definition_named("codebert")
+    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES, num_slots=1024)
+    for turn in range(12):
+        assert_on_card(tokenizer, [card_texts.words_of_one_id(definition, 150, 150 * turn)])
+    assert tokenizer._engine.num_clears > 0
+
+
 def test_a_table_that_fills_up_slowly_is_emptied_in_time(make_card):
     tokenizer = CudaTokenizer.over(definition_named("codebert"), make_card, chunk_bytes=CHUNK_BYTES, num_slots=1024)
     for seed in range(12):

@@ -177,6 +177,15 @@ def test_a_word_table_that_runs_over_is_emptied():
         assert tokenizer._engine.num_clears > 0
 
 
+def test_an_emptied_table_has_no_ids_of_the_words_that_were_there():
+    tokenizer = on_small_chunks("codebert", num_slots=1024)
+    for turn in range(60):
+        assert_reference(
+            tokenizer, [card_texts.words_of_one_id(tokenizer.definition, 150, 150 * turn)] * 20, num_on_cpu=0
+        )
+    assert tokenizer._engine.num_clears > 0
+
+
 def test_known_words_and_forgotten_ones_give_the_same():
     tokenizer, documents = on_small_chunks("codebert"), [code_like(50_000, seed) for seed in range(100)]
     assert_reference(tokenizer, documents, num_on_cpu=0)
