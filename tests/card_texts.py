@@ -6,7 +6,7 @@ Numpy and the two CPU engines are all it needs, so that it also runs where nothi
 import json
 import random
 from functools import cache
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 
 import numpy as np
 
@@ -211,6 +211,13 @@ def code_like(num_bytes, seed=0):
     return "".join(pieces).encode()[:num_bytes].decode("utf-8", "ignore").encode().ljust(num_bytes, b".")
 
 
+def words_of_one_id(definition, num_words, first=0):
+    """Each after a blank, as the vocabulary has them; all twice."""
+    words = (token for token in definition.ids_by_token if token.startswith("Ġ") and token[1:].isascii())
+    chosen = islice((word for word in words if word[1:].isalpha() and len(word) >= 3), first, first + num_words)
+    return 2 * "".join(chosen).replace("Ġ", " ").encode()
+
+
 def random_letters(num_bytes, seed=0, alphabet=b"abcdefghijklmnopqrstuvwxyz"):
     chosen = np.random.default_rng(seed).integers(len(alphabet), size=num_bytes)
     return np.frombuffer(alphabet, np.uint8)[chosen].tobytes()
@@ -265,6 +272,35 @@ def with_ids_above(definition, first_id):
     for token in tree["added_tokens"]:
         token["id"] += first_id
     return definition_of(json.dumps(tree), f"{definition.name} above {first_id}")
+
+
+EXCEPTION_BYTES = (2, 3, 4, 7, 8, 9, 14, 15, 16, 17, 63, 64, 65, 300, 512, 513, 1500)
+"""Other kernels store words of over 15, 64 and 512 bytes; eight are hashed and compared at once."""
+
+
+def exceptional_words():
+    letters = [random_letters(num_bytes, 100 + num_bytes) for num_bytes in EXCEPTION_BYTES]
+    blank_before = [b" " + random_letters(num_bytes, 200 + num_bytes) for num_bytes in EXCEPTION_BYTES]
+    return [*letters, *blank_before, b"-" * 9, b"=" * 80, "ééé".encode(), "字字字字字字".encode(), b"wordsofsamehashx"]
+
+
+def around_exceptions():
+    """Each alone and again, as a part of a longer word, cut short, and beside others."""
+    around = (b"%b", b"%b %b", b"%bx", b"x%b", b"%b%b", b" %b", b"  %b\n", b"(%b)", b"7%b7%b!", b"%b's")
+    whole = [form.replace(b"%b", word) for word in exceptional_words() for form in around]
+    cut = [word[:-1] for word in exceptional_words() if word.isascii()]
+    return [*whole, *cut, b" ".join(exceptional_words()), b"AOfzMayhMzUtNLlX wordsofsamehashx"]
+
+
+def with_exceptions(definition, words):
+    """As Llama 3 has them: a word that the vocabulary has is one token, and merges do not make these."""
+    tree, alphabet = json.loads(definition.json), byte_characters()
+    vocabulary = tree["model"]["vocab"]
+    first_id = 1 + max(vocabulary.values())
+    spelled = ["".join(alphabet[byte] for byte in word) for word in words]
+    vocabulary |= {token: first_id + at for at, token in enumerate(spelled)}
+    tree["model"]["ignore_merges"] = True
+    return definition_of(json.dumps(tree), f"{definition.name} with exceptions")
 
 
 def with_merges_out_of_order(definition, seed=0):

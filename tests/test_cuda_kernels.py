@@ -29,10 +29,10 @@ from card_texts import (
     revealing,
 )
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
-from gristmill.errors import NotOnGpuError
 from gristmill.tokenizing.cuda import structs
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine
+from gristmill.tokenizing.cuda.exceptions import hash_of
 from gristmill.tokenizing.cuda.merges import MergeTables
 from gristmill.tokenizing.cuda.patterns import Pattern, compile_options
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
@@ -272,10 +272,45 @@ def test_a_token_that_only_a_later_merge_makes(make_card):
     assert_on_card(tokenizer, [b"abcbc", b"bcbc", b"bcbcbcabc", b"abcbc" * 10, b"abcbcbc" * 100, b"bc" * 300])
 
 
-def test_tokens_that_no_merge_makes_are_refused_by_name(make_card):
-    spelled = made.byte_level_of([("a", "b")], ["hello"], ignore_merges=True)
-    with pytest.raises(NotOnGpuError, match=r"'planted' cannot .* b'hello' for one token"):
-        CudaTokenizer.over(definition_of(spelled, "planted"), make_card)
+@pytest.mark.parametrize("first_id", [0, 1 << 16])
+@every_tokenizer
+def test_words_that_are_one_token_though_no_merge_makes_it(make_card, name, first_id):
+    definition = card_texts.with_exceptions(definition_named(name), card_texts.exceptional_words())
+    definition = card_texts.with_ids_above(definition, first_id) if first_id else definition
+    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES)
+    for word in card_texts.exceptional_words():
+        assert_on_card(tokenizer, [word, b"x" + word])
+    tokenizer.forget()
+    for _ in range(2):  # new words, then known ones
+        assert_on_card(tokenizer, card_texts.around_exceptions())
+
+
+def test_a_word_with_the_hash_of_an_exception_is_none(make_card):
+    """Found by inverting the hash: the same number of letters, and all 64 bits the same."""
+    same, other = b"wordsofsamehashx", b"AOfzMayhMzUtNLlX"
+    assert hash_of(same) == hash_of(other)
+    definition = card_texts.with_exceptions(definition_named("cl100k"), [same])
+    assert_on_card(
+        CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES), [same, other, other + b" " + same]
+    )
+
+
+def test_exceptions_of_two_bytes_alone_need_no_kernel_more(make_card):
+    definition = definition_of(made.byte_level_of([("a", "b")], ["qz"], ignore_merges=True))
+    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES)
+    assert_on_card(tokenizer, [b"qz", b"qzq qz", b" qz", b"abqz"])
+    assert "apply_exceptions" not in str(tokenizer._engine._stages)
+
+
+def test_exceptions_whose_merges_find_no_room_are_themselves(make_card):
+    definition = card_texts.with_exceptions(definition_named("gpt2"), [random_letters(60)])
+    tables, pattern = MergeTables.of(definition), Pattern.of(definition)
+    card, sizes = make_card(compile_options(pattern, tables.id_bits)), structs.Sizes.of(CHUNK_BYTES, tables.id_bits)
+    engine = Engine(card, tables, character_classes(pattern), sizes._replace(pool_ids=20, arena_bytes=64))
+    tokenizer = CudaTokenizer(tokenizer_for(definition), card, engine)
+    documents = [random_letters(60), random_letters(61, 1), b"x"]
+    assert assert_reference(tokenizer, documents) == 1
+    assert_on_card(tokenizer, [random_letters(60), b"x"])
 
 
 def test_ignored_merges_that_change_nothing_are_taken(make_card):
@@ -296,6 +331,15 @@ def test_a_full_word_table_is_emptied_and_the_cpu_helps(make_card, name):
     assert tokenizer._engine.num_clears == 0
     assert_on_card(tokenizer, [new_words(400, 1)])
     assert tokenizer._engine.num_clears == 1
+
+
+def test_an_emptied_table_has_no_ids_of_the_words_that_were_there(make_card):
+    """A word that comes again in the chunk in which it is new finds its entry before its ids are known."""
+    definition = definition_named("codebert")
+    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES, num_slots=1024)
+    for turn in range(12):
+        assert_on_card(tokenizer, [card_texts.words_of_one_id(definition, 150, 150 * turn)])
+    assert tokenizer._engine.num_clears > 0
 
 
 def test_a_table_that_fills_up_slowly_is_emptied_in_time(make_card):

@@ -183,6 +183,15 @@ def test_a_word_table_that_runs_over_is_emptied():
         assert tokenizer._engine.num_clears > 0
 
 
+def test_an_emptied_table_has_no_ids_of_the_words_that_were_there():
+    tokenizer = on_small_chunks("codebert", num_slots=1024)
+    for turn in range(60):
+        assert_reference(
+            tokenizer, [card_texts.words_of_one_id(tokenizer.definition, 150, 150 * turn)] * 20, num_on_cpu=0
+        )
+    assert tokenizer._engine.num_clears > 0
+
+
 def test_known_words_and_forgotten_ones_give_the_same():
     tokenizer, documents = on_small_chunks("codebert"), [code_like(50_000, seed) for seed in range(100)]
     assert_reference(tokenizer, documents, num_on_cpu=0)
@@ -205,6 +214,18 @@ def test_merges_out_of_order():
         assert_reference(tokenizer, [random_letters(length) for length in range(1, 400)])
         assert_reference(tokenizer, [code_like(10_000, seed) for seed in range(50)])
         assert_reference(tokenizer, [random_letters(20_000), card_texts.english_without_spaces(20_000)])
+
+
+def test_words_that_are_one_token_though_no_merge_makes_it():
+    sizes = np.random.default_rng(0).integers(3, 40, 2000).tolist()
+    chosen = [random_letters(size, seed) for seed, size in enumerate(sizes)]
+    for name in NAMES:
+        words = sorted({*card_texts.exceptional_words(), *chosen})
+        definition = card_texts.with_exceptions(definition_named(name), words)
+        tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
+        for _ in range(2):  # new words, then known ones
+            assert_reference(tokenizer, card_texts.around_exceptions(), num_on_cpu=0)
+            assert_reference(tokenizer, [b" ".join(words), *words, *(word + b"x" for word in words)], num_on_cpu=0)
 
 
 def test_kernels_compiled_for_an_older_card():

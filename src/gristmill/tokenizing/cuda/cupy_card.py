@@ -20,6 +20,7 @@ KERNELS = (
     "merge_words",
     "merge_windows",
     "join_windows",
+    "apply_exceptions",
     "emit",
     "end_chunk",
 )

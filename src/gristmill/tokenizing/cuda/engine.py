@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.tokenizing.cuda.card import COMPUTE, COPY_IN, COPY_OUT, Card, Launch, Stage
+from gristmill.tokenizing.cuda.exceptions import ExceptionTable
 from gristmill.tokenizing.cuda.merges import EMPTY, NO_ID, RANK_BITS, MergeTables
 from gristmill.tokenizing.cuda.structs import CHUNK, ENGINE, MARGIN, MERGE, RESULT, TILE, Sizes
 
@@ -101,11 +102,14 @@ class _Slot:
 class Engine:
     def __init__(self, card: Card, tables: MergeTables, classes: npt.NDArray[np.uint8], sizes: Sizes) -> None:
         self.card, self.sizes = card, sizes
+        exceptions = ExceptionTable.of(tables.exceptions)
         fields = {
             "classes": self._upload(classes),
             "byte_ids": self._upload(tables.byte_ids),
             "pair_ids": self._upload(tables.pair_ids),
             "merges": self._upload(merge_entries(tables)),
+            "exceptions": self._upload(exceptions.entries),
+            "exception_bytes": self._upload(exceptions.content),
             "arena_bytes": sizes.arena_bytes,
             "pool_ids": sizes.pool_ids,
             "slot_mask": sizes.num_slots - 1,
@@ -113,6 +117,8 @@ class Engine:
             "merges_shift": 64 - tables.table_bits,
             "merges_mask": len(tables.table) - 1,
             "is_in_order": tables.is_in_order,
+            "exceptions_mask": len(exceptions.entries) - 1,
+            "longest_exception": exceptions.longest,
         }
         fields |= {name: card.allocate(num_bytes) for name, num_bytes in sizes.scratch().items()}
         self._zeroed, at = card.allocate(sum(sizes.zeroed().values())), 0
@@ -126,7 +132,8 @@ class Engine:
             structure[name] = value
         self._state, self._entries = fields["state"], fields["entries"]
         self._engine = self._upload(structure)
-        self._stages = _stages(card.num_processors * BLOCKS_PER_PROCESSOR, sizes.max_tiles)
+        many = card.num_processors * BLOCKS_PER_PROCESSOR
+        self._stages = _stages(many, sizes.max_tiles, has_exceptions=exceptions.longest > 0)
         self.num_clears = 0
         """How often the word table has been emptied, as far as chunks that are done tell."""
         self._slots = [_Slot(card, sizes) for _ in range(NUM_SLOTS)]
@@ -200,7 +207,7 @@ class Engine:
         return address
 
 
-def _stages(many: int, max_tiles: int) -> list[Stage]:
+def _stages(many: int, max_tiles: int, *, has_exceptions: bool) -> list[Stage]:
     """A block for each tile that a chunk may have; what is not a tile's goes by lists of any length."""
     return [
         [[Launch("begin_chunk", many, THREADS)]],
@@ -211,6 +218,7 @@ def _stages(many: int, max_tiles: int) -> list[Stage]:
             [Launch("merge_words", 2 * many, THREADS // 2)],
             [Launch("merge_windows", many, THREADS // 2), Launch("join_windows", many, 32)],
         ],
+        *([[[Launch("apply_exceptions", many, THREADS)]]] if has_exceptions else []),
         [[Launch("emit", max_tiles, THREADS)]],
         [[Launch("end_chunk", many // 4 + 1, THREADS)]],
     ]

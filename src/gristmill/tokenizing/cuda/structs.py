@@ -23,10 +23,11 @@ ENGINE = np.dtype(
             "classes", "byte_ids", "pair_ids", "merges", "entries", "arena", "pool", "state", "counters",
             "document_mask", "starts", "codes", "words_before", "words_per_tile", "first_documents", "tile_totals",
             "short_words", "medium_words", "windows", "joins", "long_words", "window_ids", "window_masks",
-            "arena_bytes",
+            "exceptions", "exception_bytes", "arena_bytes",
         )),
         *((name, np.uint32) for name in (
-            "pool_ids", "slot_mask", "max_words", "merges_shift", "merges_mask", "is_in_order",
+            "pool_ids", "slot_mask", "max_words", "merges_shift", "merges_mask", "is_in_order", "exceptions_mask",
+            "longest_exception",
         )),
     ],
     align=True,
@@ -39,6 +40,7 @@ CHUNK = np.dtype(
     align=True,
 )
 MERGE = np.dtype([("pair", np.uint64), ("rank", np.uint32), ("product", np.uint32)])
+EXCEPTION = np.dtype([(name, np.uint32) for name in ("hash", "begin", "num_bytes", "id")])
 RESULT = np.dtype([(name, np.uint32) for name in ("num_ids", "num_new_words", "num_clears")])
 STATE_BYTES, COUNTERS_BYTES, ENTRY_BYTES = 24, 24, 32
 

@@ -22,7 +22,7 @@ from gristmill.tokenizing.cuda.chunking import Pieces, Span, pieces_of, spans_of
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine, Text
 from gristmill.tokenizing.cuda.merges import MergeTables
-from gristmill.tokenizing.cuda.patterns import Pattern, compile_options, refusal
+from gristmill.tokenizing.cuda.patterns import Pattern, compile_options
 from gristmill.tokenizing.cuda.reading import FileReader, FileTooLargeError
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.cuda.splicing import splice
@@ -84,9 +84,6 @@ class CudaTokenizer:
     ) -> "CudaTokenizer":
         """Any card. `num_slots`: entries of the word table, where not as many as a chunk may fill."""
         pattern, tables = Pattern.of(definition), MergeTables.of(definition)
-        if tables.exceptions:
-            first = tables.exceptions[0].spelled
-            raise refusal(definition, f"it takes {first!r} for one token though its merges do not make it")
         card = make_card(compile_options(pattern, tables.id_bits))
         engine = _with_room(card, tables, character_classes(pattern), chunk_bytes, num_slots)
         return cls(tokenizer_for(definition), card, engine)

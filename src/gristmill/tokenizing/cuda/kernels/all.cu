@@ -11,5 +11,6 @@
 #include "look_up_long_words.cu"
 #include "merge_words.cu"
 #include "join_windows.cu"
+#include "apply_exceptions.cu"
 #include "emit.cu"
 #include "end_chunk.cu"

@@ -20,6 +20,9 @@ extern "C" __global__ void begin_chunk(const Engine* __restrict__ the_engine, co
         engine.first_documents[tile] = low;
     }
     if (engine.state->must_clear)  // end_chunk says so, nobody else writes it while this runs
-        for (u32 slot = thread; slot <= engine.slot_mask; slot += num_threads)
+        for (u32 slot = thread; slot <= engine.slot_mask; slot += num_threads) {
             engine.entries[slot].low = engine.entries[slot].high = 0;
+            // A word that comes twice in the next chunk is asked for its ids before it has any: not for another's.
+            engine.entries[slot].value.all = make_uint4(0, 0, 0, 0);
+        }
 }

@@ -5,6 +5,8 @@
 //   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─┬─► merge_words ────────────────────┬─► emit ─► end_chunk
 //                                                                      └─► merge_windows ─► join_windows ──┘
 //
+// Between merges and emit comes apply_exceptions, where a tokenizer has any.
+//
 // A *tile* is 8,192 bytes of the chunk and the work of one block; a *group* is the 32 bytes of one of its threads.
 #pragma once
 
@@ -88,6 +90,11 @@ struct Result {
     u32 num_ids, num_new_words, num_clears;
 };
 
+// A word that is one token though merges do not make it. num_bytes is 0 where the table is empty.
+struct Exception {
+    u32 hash, begin, num_bytes, id;  // begin: of its bytes, in exception_bytes
+};
+
 // What a loaded tokenizer has on the card: its tables, the word table, and room for what is known of one chunk.
 struct Engine {
     const u8* classes;      // of every code point
@@ -113,8 +120,11 @@ struct Engine {
     LongWord* long_words;
     token_t* window_ids;       // WINDOW for each window
     u64* window_masks;      // for each: where its tokens start
+    const Exception* exceptions;
+    const u8* exception_bytes;
     u64 arena_bytes;
-    u32 pool_ids, slot_mask, max_words, merges_shift, merges_mask, is_in_order;
+    u32 pool_ids, slot_mask, max_words, merges_shift, merges_mask, is_in_order, exceptions_mask;
+    u32 longest_exception;  // in bytes
 };
 
 struct Chunk {

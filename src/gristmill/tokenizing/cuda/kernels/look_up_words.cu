@@ -34,17 +34,9 @@ __device__ inline u32 look_up_short(const Engine& engine, const Chunk& chunk, u3
     return no_slot(engine, chunk, position);
 }
 
-__device__ inline bool are_same(const u8* first, const u8* second, u32 length) {
-    u64 difference = 0;
-    for (u32 at = 0; at < length; at += 8) difference |= eight_of(first, length, at) ^ eight_of(second, length, at);
-    return difference == 0;
-}
-
 __device__ __noinline__ u32 look_up_medium(const Engine& engine, const Chunk& chunk, u32 position, u32 length) {
     const u8* word = chunk.text + position;
-    u64 hash = length;
-    for (u32 at = 0; at < length; at += 8) hash = mixed(hash, eight_of(word, length, at)) * 0x9E3779B97F4A7C15ull;
-    u64 low = (hash ^ hash >> 29) | 1, high = long_key(IN_TEXT, length, position);
+    u64 hash = hashed(word, length), low = (hash ^ hash >> 29) | 1, high = long_key(IN_TEXT, length, position);
     u32 slot = (u32)(low >> 1) & engine.slot_mask;
     for (u32 probe = 0; probe < PROBES; probe++, slot = (slot + 1) & engine.slot_mask) {
         Entry* entry = &engine.entries[slot];

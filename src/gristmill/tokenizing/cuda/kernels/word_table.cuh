@@ -40,6 +40,18 @@ __device__ inline u64 eight_of(const u8* word, u32 length, u32 at) {
     return at + 8 <= length ? eight : eight & ((1ull << 8 * (length - at)) - 1);
 }
 
+__device__ inline bool are_same(const u8* first, const u8* second, u32 length) {
+    u64 difference = 0;
+    for (u32 at = 0; at < length; at += 8) difference |= eight_of(first, length, at) ^ eight_of(second, length, at);
+    return difference == 0;
+}
+
+__device__ inline u64 hashed(const u8* word, u32 length) {  // exceptions.py computes the same
+    u64 hash = length;
+    for (u32 at = 0; at < length; at += 8) hash = mixed(hash, eight_of(word, length, at)) * 0x9E3779B97F4A7C15ull;
+    return hash;
+}
+
 // Inverted it is never 0 in a document that counts: no UTF-8 holds eight bytes 0xFF.
 __device__ inline u64 short_low(u64 bytes) { return ~bytes ? ~bytes : 1; }
 __device__ inline u64 long_key(u64 kind, u32 length, u64 where) { return kind << 56 | (u64)length << 32 | where; }
@@ -71,6 +83,13 @@ __device__ inline u64 take_arena(const Engine& engine, u32 length) {
     if (at + num_bytes <= engine.arena_bytes) return at;
     engine.state->must_clear = 1;
     return ~0ull;
+}
+
+__device__ inline Value one_id(u32 id) {
+    Value value = {};
+    value.item[0] = 1;
+    value.item[1] = (token_t)id;
+    return value;
 }
 
 __device__ inline Value no_room() {
