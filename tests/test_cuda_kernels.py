@@ -364,6 +364,13 @@ def test_ids_that_find_no_room_in_the_pool_are_done_by_the_cpu(fresh):
     assert tokenizer._engine.num_clears == 1
 
 
+def test_long_new_words_without_end_always_find_room(fresh):
+    tokenizer = fresh("codebert", chunk_bytes=3000)
+    assert_on_card(tokenizer, [random_letters(2900, seed) for seed in range(20)])
+    assert_on_card(tokenizer, [new_words(90, seed, num_bytes=30) for seed in range(20)])
+    assert tokenizer._engine.num_clears > 0
+
+
 def test_words_that_find_no_room_in_the_arena_are_forgotten(fresh):
     tokenizer = fresh("codebert", arena_bytes=64)
     documents = [new_words(5, seed, num_bytes=30) for seed in range(6)]
