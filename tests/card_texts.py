@@ -19,7 +19,8 @@ from gristmill.tokenizing.reference import ReferenceTokenizer
 from gristmill.tokenizing.tokenizer import tokenizer_for
 
 PATTERNS = (GPT2, STARCODER2, CL100K, QWEN2)
-NAMES = ("codebert", *(pattern.name for pattern in PATTERNS))
+TRAINED = ("codebert", *(pattern.name for pattern in PATTERNS))
+REVEALING = tuple(f"revealing {pattern.name}" for pattern in PATTERNS)
 SCALARS = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x110000))]
 CONTRACTIONS = ("s", "S", "t", "re", "RE", "rE", "ve", "m", "ll", "LL", "d", "D", "l", "r", "v", "x", "\u017f", "")
 NOT_UTF8 = {
@@ -60,22 +61,24 @@ def definition_of(spelled: str, name: str = "test") -> Definition:
 def definition_named(name: str) -> Definition:
     if name == "codebert":
         return locate(name)
+    if name.startswith("revealing "):
+        return _revealing(definition_named(name.removeprefix("revealing ")), name)
     (pattern,) = (pattern for pattern in PATTERNS if pattern.name == name)
     return definition_of(made.of_pattern(pattern), name)
 
 
-@cache
-def revealing(name: str) -> Definition:
-    """With a vocabulary that shows where words start: neighbours in `scalars_in_context` merge if they are of one word.
+def _revealing(trained: Definition, name: str) -> Definition:
+    """With a vocabulary that shows where words start: beside `a`, `7`, `!`, a blank, a line feed and an apostrophe any
+    two bytes merge, if they are of one word.
 
-    A trained one has no tokens of rare characters: it gives the same ids wherever words start around them.
+    A trained one has no tokens of rare characters or of digits: it gives the same ids wherever words start there.
     """
     every, around = byte_characters(), [byte_characters()[byte] for byte in b"a7! \n'"]
     leads, continuations = every[0xC2:0xF5], every[0x80:0xC0]
     pairs = [*product(every, around), *product(around, every), *product(continuations, leads)]
-    tree = json.loads(definition_named(name).json)
+    tree = json.loads(trained.json)
     tree["model"] |= json.loads(made.byte_level_of(list(dict.fromkeys(pairs))))["model"]
-    return definition_of(json.dumps(tree | {"added_tokens": []}), f"{name}, revealing")
+    return definition_of(json.dumps(tree | {"added_tokens": []}), name)
 
 
 @cache
@@ -147,12 +150,21 @@ def apostrophes():
 def runs_of(lengths):
     """Runs of one character, and of two by turns, between others: each class that has a rule of its own."""
     repeated = (" ", "\n", "\t", "\r\n", " \n", "\n ", "7", "\u0663", "'", "!", "\u2003", "\u3000", "a", "é")
-    around = (("", ""), ("x", "y"), ("! ", "\n"), ("7", "'s"), ("}\n", " 1"))
+    around = (("", ""), ("x", "y"), ("! ", "\n"), ("7", "'s"), ("}\n", " 1"), ("x\n", "\ny"))
     return [
         (left + (one * length)[:length] + right).encode()
         for one in repeated
         for length in lengths
         for left, right in around
+    ]
+
+
+def runs_end_to_end(longest):
+    """Documents of one character each, of every length: a run ends where its document does, and another begins."""
+    return [
+        (one * length).encode()
+        for one in ("7", "\n", " ", "\r", "\u0663", "'", "!", "a")
+        for length in range(1, longest)
     ]
 
 
@@ -301,6 +313,30 @@ def with_exceptions(definition, words):
     vocabulary |= {token: first_id + at for at, token in enumerate(spelled)}
     tree["model"]["ignore_merges"] = True
     return definition_of(json.dumps(tree), f"{definition.name} with exceptions")
+
+
+def with_random_merges(seed, num_merges=40, *, is_shuffled=False):
+    """Long tokens of two letters, made in many ways: windows of a word often disagree about where they start."""
+    generator, tokens, merges = random.Random(seed), ["a", "b"], dict[tuple[str, str], None]()
+    while len(merges) < num_merges:
+        left, right = generator.choice(tokens[-12:]), generator.choice(tokens)
+        if len(left + right) <= 40:
+            merges[left, right] = None
+            tokens.append(left + right)
+    spelled = generator.sample(list(merges), num_merges) if is_shuffled else list(merges)
+    return definition_of(made.byte_level_of(spelled), f"random merges {seed}")
+
+
+def of_two_letters(seed, num_words=40, longest=1500):
+    """Random, of a few stretches that come again, and periodic, so that all ways to put windows together are taken."""
+    generator = random.Random(seed)
+    words = list[str]()
+    for _ in range(num_words):
+        stretches = [
+            "".join(generator.choices("ab", k=generator.randint(1, 60))) for _ in range(generator.randint(1, 4))
+        ]
+        words.append("".join(generator.choices(stretches, k=longest // 30))[: generator.randint(65, longest)])
+    return [word.encode() for word in words]
 
 
 def with_merges_out_of_order(definition, seed=0):

@@ -6,6 +6,7 @@ Threads take turns here, so that races do not show, nor how fast it is: test_cud
 import os
 import shutil
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 import card_texts
 import tokenizers_made_here as made
 from card_texts import (
-    NAMES,
-    PATTERNS,
+    REVEALING,
+    TRAINED,
     assert_same,
     code_like,
     definition_named,
@@ -26,7 +27,6 @@ from card_texts import (
     ids_by_reference,
     joined,
     random_letters,
-    revealing,
 )
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
 from gristmill.tokenizing.cuda import structs
@@ -40,7 +40,7 @@ from gristmill.tokenizing.tokenizer import tokenizer_for
 from test_word_starts import PIECES
 
 CHUNK_BYTES = 1 << 20
-TAKING_BYTES = [name for name in NAMES if name != "starcoder2"]
+TAKING_BYTES = [name for name in TRAINED if name != "starcoder2"]
 """Whose CPU engine is gigatoken: the reference takes nothing that is not UTF-8."""
 BY_TURNS = [b"x = 1\n" * 50, b"", b"def f(): return 'it''s'", b"x = 1\n" * 50]
 
@@ -48,7 +48,9 @@ SETTLED = [piece for piece in PIECES if piece not in {"\U00011de0", "\U00016ff4"
 """gigatoken's GPT-2 has a newer Unicode than the reference: these two are numbers there, and other 4,655 are letters or
 numbers. The card goes by the reference."""
 
-every_tokenizer = pytest.mark.parametrize("name", NAMES)
+every_tokenizer = pytest.mark.parametrize("name", TRAINED)
+every_vocabulary = pytest.mark.parametrize("name", [*TRAINED, *REVEALING])
+every_pattern = pytest.mark.parametrize("name", REVEALING)
 no_deadline = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -108,7 +110,7 @@ def test_structures_have_the_size_that_the_kernels_know(loaded):
     }
 
 
-@every_tokenizer
+@every_vocabulary
 @no_deadline
 @given(texts=st.lists(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), min_size=1, max_size=8))
 def test_random_documents_end_to_end(loaded, name, texts):
@@ -124,35 +126,39 @@ def test_the_card_and_the_cpu_agree(loaded, name, texts):
     assert_same(batch, documents, ids_by_cpu(definition_named(name), documents))
 
 
-@every_tokenizer
+@every_vocabulary
 @no_deadline
 @given(texts=st.lists(st.text(max_size=60), max_size=6))
 def test_random_characters(loaded, name, texts):
     assert_on_card(loaded(name), [text.encode() for text in texts])
 
 
-@pytest.mark.parametrize("name", [pattern.name for pattern in PATTERNS])
-def test_characters_in_context(make_card, name):
-    tokenizer = CudaTokenizer.over(revealing(name), make_card, chunk_bytes=CHUNK_BYTES)
-    assert_on_card(tokenizer, card_texts.scalars_in_context(step=97, all_below=0x3000))
+@every_pattern
+def test_characters_in_context(loaded, name):
+    assert_on_card(loaded(name), card_texts.scalars_in_context(step=97, all_below=0x3000))
 
 
-@every_tokenizer
+@every_vocabulary
 def test_apostrophes_and_contractions(loaded, name):
     assert_on_card(loaded(name), card_texts.apostrophes())
 
 
-@every_tokenizer
+@every_vocabulary
 def test_contractions_at_edges_of_groups_and_documents(loaded, name):
     assert_on_card(loaded(name), card_texts.contractions_at_edges())
 
 
-@every_tokenizer
+@every_vocabulary
 def test_runs_across_groups(loaded, name):
     assert_on_card(loaded(name), card_texts.runs_of(range(30, 35)))
 
 
-@every_tokenizer
+@every_pattern
+def test_runs_that_end_with_their_document(loaded, name):
+    assert_on_card(loaded(name), card_texts.runs_end_to_end(75))
+
+
+@every_pattern
 def test_runs_across_tiles(loaded, name):
     runs = [
         (one * length)[:length].encode()
@@ -160,17 +166,19 @@ def test_runs_across_tiles(loaded, name):
         for length in range(8190, 8195)
     ]
     num_on_cpu = assert_reference(loaded(name), [b"x" + run + b"y" for run in runs])
-    assert num_on_cpu == 0 or name in {"cl100k", "qwen2"}
+    assert num_on_cpu == 0 or name.endswith(("cl100k", "qwen2"))
 
 
-@pytest.mark.parametrize("name", ["cl100k", "qwen2"])
+@pytest.mark.parametrize("name", ["revealing cl100k", "revealing qwen2"])
 def test_runs_longer_than_the_card_looks_back_are_done_by_the_cpu(loaded, name):
-    runs = [b"x" + run * length + b"y" for run in (b"\n", b"7", b"\n ") for length in (4090, 4200, 5000)]
-    assert assert_reference(loaded(name), [b"before", *runs, b"after"]) > 0
+    runs = [
+        b"x\n" + run * length + b"\ny" for run in (b"\n", b" ", b"7", b"\n ") for length in (4060, 4090, 4200, 5000)
+    ]
+    assert 0 < assert_reference(loaded(name), [b"before", *runs, b"after"]) <= len(runs)
 
 
 @pytest.mark.parametrize("edge", [32, 8192])
-@every_tokenizer
+@every_vocabulary
 def test_documents_end_around_edges(loaded, name, edge):
     assert_on_card(loaded(name), card_texts.documents_around(edge))
 
@@ -265,11 +273,54 @@ def test_merges_out_of_order(make_card, name):
     assert_reference(tokenizer, [*documents, code_like(5000), card_texts.english_without_spaces(2000)])
 
 
-def test_a_token_that_only_a_later_merge_makes(make_card):
-    """Two at once would be wrong: `bc` of "abcbc" is made by the second merge and used by the first."""
-    definition = definition_of(made.byte_level_of([("a", "bc"), ("b", "c"), ("bc", "bc"), ("abc", "bc")]))
-    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES)
-    assert_on_card(tokenizer, [b"abcbc", b"bcbc", b"bcbcbcabc", b"abcbc" * 10, b"abcbcbc" * 100, b"bc" * 300])
+@pytest.mark.parametrize("is_shuffled", [False, True], ids=["in order", "shuffled"])
+def test_long_words_under_random_merges(make_card, is_shuffled):
+    for seed in range(4):
+        definition = card_texts.with_random_merges(seed, is_shuffled=is_shuffled)
+        assert_reference(
+            CudaTokenizer.over(definition, make_card, chunk_bytes=1 << 17), card_texts.of_two_letters(seed)
+        )
+
+
+@pytest.fixture
+def under_merges(make_card):
+    """-> Ids equal to the reference's, and how many words the CPU did."""
+
+    def assert_same_under(merges, words):
+        definition = definition_of(made.byte_level_of(merges))
+        return assert_reference(CudaTokenizer.over(definition, make_card, chunk_bytes=1 << 17), words)
+
+    return assert_same_under
+
+
+def test_windows_that_only_begin_a_token_at_the_same_byte_are_not_joined(under_merges):
+    """Byte 63 begins a token in both windows: `x` in the first, which ends there, and `xy` in the second.
+
+    In the first `aa` comes before it, in the second `a`; only together do they show that `aaxy` is one token.
+    """
+    word = b"b" + b"a" * 62 + b"xy"
+    assert under_merges([("a", "a"), ("x", "y"), ("aa", "xy")], [word, word * 9, word + b"c" * 500]) == 0
+
+
+def test_a_word_whose_end_decides_about_its_begin_is_done_by_the_cpu(under_merges):
+    """Units pair up from the last to the first: with an odd number of them, the first stays alone."""
+    units = [left + right for left in "abcdefghijklmnop" for right in "qrstuvwxyz"] + ["AB"]
+    pairs = [(left, right) for left, right in pairwise(units)]
+    words = ["".join(units[:num_units]).encode() for num_units in (3, 20, 41, 160, 161)]
+    assert under_merges([*map(tuple, units), *pairs[::-1]], words) == 1
+
+
+def test_a_token_longer_than_half_a_step_is_done_by_the_cpu(under_merges):
+    doubled = [("a" * length, "a" * length) for length in (1, 2, 4, 8, 16, 32, 64, 128)]
+    assert under_merges(doubled[:6], [b"a" * 5003]) == 0
+    assert under_merges(doubled, [b"a" * 40, b"a" * 5003, b"b" + b"a" * 700]) > 0
+
+
+def test_a_token_that_only_a_later_merge_makes(under_merges):
+    """To merge all of `a a` at once would be wrong: the first `aa` takes its third `a` before the next `aa` is made."""
+    assert under_merges([("aa", "a"), ("a", "a")], [b"a" * length for length in range(2, 200)]) == 0
+    words = [b"abcbc", b"bcbc", b"bcbcbcabc", b"abcbc" * 10, b"abcbcbc" * 100, b"bc" * 300]
+    assert under_merges([("a", "bc"), ("b", "c"), ("bc", "bc"), ("abc", "bc")], words) == 0
 
 
 @pytest.mark.parametrize("first_id", [0, 1 << 16])
@@ -357,6 +408,13 @@ def test_ids_that_find_no_room_in_the_pool_are_done_by_the_cpu(fresh):
     assert tokenizer._engine.num_clears == 1
 
 
+def test_long_new_words_without_end_always_find_room(fresh):
+    tokenizer = fresh("codebert", chunk_bytes=3000)
+    assert_on_card(tokenizer, [random_letters(2900, seed) for seed in range(20)])
+    assert_on_card(tokenizer, [new_words(90, seed, num_bytes=30) for seed in range(20)])
+    assert tokenizer._engine.num_clears > 0
+
+
 def test_words_that_find_no_room_in_the_arena_are_forgotten(fresh):
     tokenizer = fresh("codebert", arena_bytes=64)
     documents = [new_words(5, seed, num_bytes=30) for seed in range(6)]
@@ -377,7 +435,7 @@ def test_a_large_document_with_no_place_to_cut_is_done_by_the_cpu(fresh):
     assert assert_reference(tokenizer, documents) == 2
 
 
-@every_tokenizer
+@every_vocabulary
 def test_chunks_and_what_lies_at_their_edges(fresh, name):
     assert_on_card(
         fresh(name, chunk_bytes=2000),

@@ -19,9 +19,9 @@ import numpy as np
 import card_texts
 from builds import everything, in_a_process
 from card_texts import (
-    NAMES,
-    PATTERNS,
+    REVEALING,
     SCALARS,
+    TRAINED,
     assert_same,
     code_like,
     definition_named,
@@ -30,10 +30,10 @@ from card_texts import (
     ids_by_reference,
     joined,
     random_letters,
-    revealing,
 )
 from gristmill import Config, Progress, RunConfig, build, load_tokenizer
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
+from tokenizers_made_here import byte_level_of
 
 with suppress(ModuleNotFoundError):
     import pytest
@@ -71,14 +71,14 @@ def assert_reference(tokenizer, documents, *, num_on_cpu=None):
 
 
 def assert_for_each_pattern(documents, *, num_on_cpu=None):
-    for name in NAMES:
+    for name in (*TRAINED, *REVEALING):
         assert_reference(on_card(name), documents, num_on_cpu=num_on_cpu)
 
 
 def assert_revealed(documents, num_documents):
     """So many at a time, in an empty table: all their words are new, and one that is full leaves some to the CPU."""
-    for pattern in PATTERNS:
-        tokenizer = CudaTokenizer.load(revealing(pattern.name))
+    for tokenizer in map(on_card, REVEALING):
+        tokenizer.forget()
         for at in range(0, len(documents), num_documents):
             assert_reference(tokenizer, documents[at : at + num_documents], num_on_cpu=0)
             tokenizer.forget()
@@ -99,6 +99,7 @@ def test_apostrophes_and_contractions():
 
 def test_runs_across_groups_and_tiles():
     assert_for_each_pattern(card_texts.runs_of([*range(30, 35), *range(62, 67), *range(8190, 8195)]))
+    assert_for_each_pattern(card_texts.runs_end_to_end(600))
 
 
 def test_runs_longer_than_the_card_looks_back():
@@ -110,7 +111,7 @@ def test_documents_end_around_edges_of_groups_and_tiles():
 
 
 def test_documents_end_around_edges_of_chunks():
-    for name in NAMES:
+    for name in (*TRAINED, *REVEALING):
         assert_reference(on_small_chunks(name), card_texts.documents_around(1 << 20))
 
 
@@ -158,7 +159,7 @@ def test_words_of_every_length():
 
 def test_what_is_not_utf8_is_done_by_the_cpu():
     documents, num_invalid = card_texts.invalid_among_valid()
-    for name in set(NAMES) - {"starcoder2"}:  # that one's CPU engine takes no such text
+    for name in set(TRAINED) - {"starcoder2"}:  # that one's CPU engine takes no such text
         batch = on_card(name).encode_batch(documents)
         assert_same(batch, documents, ids_by_either(definition_named(name), documents))
         assert batch.num_on_cpu == num_invalid
@@ -167,7 +168,7 @@ def test_what_is_not_utf8_is_done_by_the_cpu():
 def test_bytes_at_random():
     generator = np.random.default_rng(0)
     documents = [generator.bytes(int(size)) for size in generator.integers(0, 300, 20_000)]
-    for name in set(NAMES) - {"starcoder2"}:
+    for name in set(TRAINED) - {"starcoder2"}:
         batch = on_card(name).encode_batch(documents)
         assert_same(batch, documents, ids_by_either(definition_named(name), documents))
 
@@ -209,7 +210,7 @@ def test_ids_above_65_535():
 
 
 def test_merges_out_of_order():
-    for name in NAMES:
+    for name in TRAINED:
         tokenizer = CudaTokenizer.load(card_texts.with_merges_out_of_order(definition_named(name)), chunk_bytes=1 << 20)
         assert_reference(tokenizer, [random_letters(length) for length in range(1, 400)])
         assert_reference(tokenizer, [code_like(10_000, seed) for seed in range(50)])
@@ -219,7 +220,7 @@ def test_merges_out_of_order():
 def test_words_that_are_one_token_though_no_merge_makes_it():
     sizes = np.random.default_rng(0).integers(3, 40, 2000).tolist()
     chosen = [random_letters(size, seed) for seed, size in enumerate(sizes)]
-    for name in NAMES:
+    for name in TRAINED:
         words = sorted({*card_texts.exceptional_words(), *chosen})
         definition = card_texts.with_exceptions(definition_named(name), words)
         tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
@@ -228,8 +229,20 @@ def test_words_that_are_one_token_though_no_merge_makes_it():
             assert_reference(tokenizer, [b" ".join(words), *words, *(word + b"x" for word in words)], num_on_cpu=0)
 
 
+def test_a_token_that_only_a_later_merge_makes():
+    definition = card_texts.definition_of(byte_level_of([("aa", "a"), ("a", "a")]))
+    assert_reference(CudaTokenizer.load(definition, chunk_bytes=1 << 20), [b"a" * length for length in range(1, 3000)])
+
+
+def test_long_words_under_random_merges():
+    for seed in range(40):
+        definition = card_texts.with_random_merges(seed, is_shuffled=seed % 2 == 1)
+        tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
+        assert_reference(tokenizer, card_texts.of_two_letters(seed, num_words=200, longest=4000))
+
+
 def test_kernels_compiled_for_an_older_card():
-    for name in NAMES:
+    for name in TRAINED:
         tokenizer = CudaTokenizer.load(definition_named(name), chunk_bytes=1 << 20, architecture="80")
         assert_reference(tokenizer, [*card_texts.apostrophes(), *card_texts.documents_around(8192)], num_on_cpu=0)
         assert_reference(tokenizer, [random_letters(length) for length in range(1, 600)], num_on_cpu=0)
