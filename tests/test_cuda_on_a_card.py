@@ -33,6 +33,7 @@ from card_texts import (
     revealing,
 )
 from gristmill import Config, Progress, RunConfig, build, load_tokenizer
+from gristmill.tokenizing.cuda.nfc import stable_code_points
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
 
 with suppress(ModuleNotFoundError):
@@ -220,6 +221,16 @@ def test_words_that_are_one_token_though_no_merge_makes_it():
         for _ in range(2):  # new words, then known ones
             assert_reference(tokenizer, card_texts.around_exceptions(), num_on_cpu=0)
             assert_reference(tokenizer, [b" ".join(words), *words, *(word + b"x" for word in words)], num_on_cpu=0)
+
+
+def test_text_that_nfc_may_change_is_done_by_the_cpu_and_all_other_by_the_card():
+    stable = frozenset(map(chr, stable_code_points().tolist()))
+    documents, _ = card_texts.changed_by_nfc()
+    documents += [*card_texts.scalars_in_context(step=7), *(code_like(10_000, seed) for seed in range(50))]
+    num_unstable = sum(not stable.issuperset(document.decode()) for document in documents)
+    for pattern in PATTERNS:
+        tokenizer = CudaTokenizer.load(card_texts.with_nfc(revealing(pattern.name)), chunk_bytes=1 << 20)
+        assert_reference(tokenizer, documents, num_on_cpu=num_unstable)
 
 
 def test_kernels_compiled_for_an_older_card():
