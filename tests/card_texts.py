@@ -339,6 +339,32 @@ def of_two_letters(seed, num_words=40, longest=1500):
     return [word.encode() for word in words]
 
 
+def with_nfc(definition, *, in_sequence=False):
+    """As Qwen 2 has it."""
+    tree, nfc = json.loads(definition.json), {"type": "NFC"}
+    tree["normalizer"] = {"type": "Sequence", "normalizers": [nfc]} if in_sequence else nfc
+    return definition_of(json.dumps(tree), f"{definition.name} with NFC")
+
+
+def changed_by_nfc():
+    """Documents that NFC changes or might, each after a few bytes more, and beside some that it cannot change."""
+    marks = ("e\u0301", "A\u030a", "\u212b", "\u2126", "q\u0323\u0307", "q\u0307\u0323", "\u0301", "=\u0338", "x\u0335")
+    others = (
+        "\u1112\u1161\u11ab",
+        "\uac00\u11a8",
+        "\u1100\u1161",
+        "\u0958",
+        "\u0915\u093c",
+        "\u09c7\u09be",
+        "\u0344",
+        "\uf900",
+    )
+    unknown = ("\u0378", "\U0001e900\U0001e94a", "\U0002f800", "\U000e0fff", "e" + "\u0301" * 40)
+    changed = [left + one + "x" for one in (*marks, *others, *unknown) for left in ("", "e", "def f(): 12 ", "é" * 15)]
+    kept = ["é = 'ß'", "e", "각 字", "x" * 31 + "é", "\u1112", ""]
+    return [text.encode() for at, one in enumerate(changed) for text in (one, kept[at % len(kept)])], len(changed)
+
+
 def with_merges_out_of_order(definition, seed=0):
     """The same merges, shuffled: many that use a token now come before those that make it."""
     tree = json.loads(definition.json)

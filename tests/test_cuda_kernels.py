@@ -27,6 +27,7 @@ from card_texts import (
     ids_by_reference,
     joined,
     random_letters,
+    reference_for,
 )
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
 from gristmill.tokenizing.cuda import structs
@@ -34,6 +35,7 @@ from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine
 from gristmill.tokenizing.cuda.exceptions import hash_of
 from gristmill.tokenizing.cuda.merges import MergeTables
+from gristmill.tokenizing.cuda.nfc import stable_code_points
 from gristmill.tokenizing.cuda.patterns import Pattern, compile_options
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
 from gristmill.tokenizing.tokenizer import tokenizer_for
@@ -367,6 +369,75 @@ def test_exceptions_whose_merges_find_no_room_are_themselves(make_card):
 def test_ignored_merges_that_change_nothing_are_taken(make_card):
     definition = definition_of(made.byte_level_of([("a", "b"), ("ab", "c")], ignore_merges=True))
     assert_on_card(CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES), [b"abc", b"abcabc", b"cab"])
+
+
+@pytest.fixture(scope="session")
+def normalizing(make_card):
+    """By name, once: with NFC before all."""
+
+    @cache
+    def tokenizer(name):
+        return CudaTokenizer.over(card_texts.with_nfc(definition_named(name)), make_card, chunk_bytes=CHUNK_BYTES)
+
+    return tokenizer
+
+
+@cache
+def stable_characters():
+    return frozenset(map(chr, stable_code_points().tolist()))
+
+
+def num_left_to_cpu(texts):
+    return sum(not stable_characters().issuperset(text) for text in texts)
+
+
+@every_tokenizer
+def test_documents_that_nfc_may_change_are_done_by_the_cpu(normalizing, name):
+    documents, num_changed = card_texts.changed_by_nfc()
+    assert assert_reference(normalizing(name), documents) == num_changed
+
+
+@every_tokenizer
+def test_text_in_nfc_is_done_by_the_card(normalizing, name):
+    pieces = [piece for piece in SETTLED if not num_left_to_cpu([piece])]
+    texts = ["".join(pieces), *pieces, "각 가 힣 が ガ ñ Å ≠", "\u1100\u1100 \u3131"]
+    assert_on_card(normalizing(name), [*(text.encode() for text in texts), *card_texts.documents_around(32)])
+
+
+def test_a_mark_at_the_start_of_a_document_is_its_own(normalizing):
+    assert (
+        assert_reference(normalizing("qwen2"), [b"e", "\u0301x".encode(), b"e", "\u1100".encode(), "\u1161".encode()])
+        == 2
+    )
+
+
+@no_deadline
+@given(texts=st.lists(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES)).map("".join)), max_size=6))
+def test_random_characters_with_nfc(normalizing, texts):
+    assert assert_reference(normalizing("qwen2"), [text.encode() for text in texts]) == num_left_to_cpu(texts)
+
+
+def test_characters_in_context_with_nfc(make_card):
+    tokenizer = CudaTokenizer.over(
+        card_texts.with_nfc(definition_named("revealing qwen2")), make_card, chunk_bytes=CHUNK_BYTES
+    )
+    documents = card_texts.scalars_in_context(step=197, all_below=0x3000)
+    num_unstable = num_left_to_cpu(document.decode() for document in documents)
+    assert 0 < assert_reference(tokenizer, documents) == num_unstable < len(documents) / 2
+
+
+def test_a_large_document_is_cut_where_nfc_does_not_join(make_card):
+    definition = card_texts.with_nfc(definition_named("qwen2"))
+    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=3000)
+    lines = b"".join(b"x = 1;\n" + line for line in ("e\u0301\n".encode(), "=\u0338y\n".encode(), b"a\n") * 300)
+    assert assert_reference(tokenizer, [b"before", lines, code_like(8000)]) > 1
+
+
+def test_encode_many_with_nfc_is_the_references(normalizing):
+    texts = [b"def f(): pass\n", "e\u0301 = 1\n".encode(), b""]
+    for found, text in zip(normalizing("qwen2").encode_many(texts, with_starts=True), texts, strict=True):
+        one = reference_for(normalizing("qwen2").definition).encode(text, with_starts=True)
+        assert all(np.array_equal(*columns) for columns in zip(found[:3], one[:3], strict=True))
 
 
 def new_words(num_words, seed, num_bytes=9):

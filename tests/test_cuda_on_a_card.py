@@ -32,6 +32,7 @@ from card_texts import (
     random_letters,
 )
 from gristmill import Config, Progress, RunConfig, build, load_tokenizer
+from gristmill.tokenizing.cuda.nfc import stable_code_points
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
 from tokenizers_made_here import byte_level_of
 
@@ -239,6 +240,16 @@ def test_long_words_under_random_merges():
         definition = card_texts.with_random_merges(seed, is_shuffled=seed % 2 == 1)
         tokenizer = CudaTokenizer.load(definition, chunk_bytes=1 << 20)
         assert_reference(tokenizer, card_texts.of_two_letters(seed, num_words=200, longest=4000))
+
+
+def test_text_that_nfc_may_change_is_done_by_the_cpu_and_all_other_by_the_card():
+    stable = frozenset(map(chr, stable_code_points().tolist()))
+    documents, _ = card_texts.changed_by_nfc()
+    documents += [*card_texts.scalars_in_context(step=7), *(code_like(10_000, seed) for seed in range(50))]
+    num_unstable = sum(not stable.issuperset(document.decode()) for document in documents)
+    for name in REVEALING:
+        tokenizer = CudaTokenizer.load(card_texts.with_nfc(definition_named(name)), chunk_bytes=1 << 20)
+        assert_reference(tokenizer, documents, num_on_cpu=num_unstable)
 
 
 def test_kernels_compiled_for_an_older_card():

@@ -2,8 +2,8 @@
 
 A chunk holds whole documents. One that is larger than a chunk is cut into pieces where no word can cross: behind a
 line feed between two visible ASCII characters, whatever the pattern. ("a⏎b" is a|⏎|b to GPT-2's, and "}⏎b" is }⏎|b to
-cl100k's; the piece on the left ends the same way as the whole goes on.) Where there is no such place, the CPU does the
-rest of the document.
+cl100k's; the piece on the left ends the same way as the whole goes on. And NFC joins no ASCII to what is before it.)
+Where there is no such place, the CPU does the rest of the document.
 """
 
 from collections.abc import Iterator

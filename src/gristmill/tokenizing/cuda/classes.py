@@ -12,6 +12,7 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.tokenizing.cuda.nfc import stable_code_points
 from gristmill.tokenizing.cuda.patterns import Pattern
 
 Classes = npt.NDArray[np.uint8]
@@ -21,6 +22,8 @@ OTHER, LETTER, NUMBER, WHITESPACE = 0, 1, 2, 3
 NEWER_NUMBER = 4
 """In the file alone: a number to the pre-tokenizer Digits, whose Unicode is newer, and other to a regex."""
 NAMES = {"letter": LETTER, "number": NUMBER, "whitespace": WHITESPACE, "newer_number": NEWER_NUMBER}
+LEFT_TO_CPU = 5
+"""Where text is normalized: a character that this may change, or that may change its neighbours."""
 CLASSES_FILE = "classes.txt"
 
 
@@ -32,4 +35,11 @@ def character_classes(pattern: Pattern) -> Classes:
             first, last, name = line.split()
             classes[int(first, 16) : int(last, 16) + 1] = NAMES[name]
     classes[classes == NEWER_NUMBER] = NUMBER if pattern.digits == "apart" else OTHER
-    return classes
+    return _with_nfc(classes) if pattern.with_nfc else classes
+
+
+def _with_nfc(classes: Classes) -> Classes:
+    left_to_cpu = np.full_like(classes, LEFT_TO_CPU)
+    stable = stable_code_points()
+    left_to_cpu[stable] = classes[stable]
+    return left_to_cpu

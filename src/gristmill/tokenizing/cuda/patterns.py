@@ -26,6 +26,7 @@ CL100K_REGEX = (
     r"\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN2_REGEX = CL100K_REGEX.replace(r"\p{N}{1,3}", r"\p{N}")
+NFC = {"type": "NFC"}
 
 
 class Pattern(NamedTuple):
@@ -34,6 +35,8 @@ class Pattern(NamedTuple):
     digits: Digits
     """How numeric characters are cut: by runs, each, by three from the run's start, or each and with no context across
     it (apart): whitespace before it is as at the text's end, what follows as at the text's start."""
+    with_nfc: bool = False
+    """Text is normalized to NFC first. A card does what is in NFC already."""
 
     @classmethod
     def of(cls, definition: Definition) -> "Pattern":
@@ -43,7 +46,7 @@ class Pattern(NamedTuple):
         pattern = _pattern_of(_steps(definition.file.pre_tokenizer))
         if pattern is None:
             raise refusal(definition, f"its pre-tokenizer {_described(definition.file.pre_tokenizer)} is not supported")
-        return pattern
+        return pattern._replace(with_nfc=definition.file.normalizer is not None)
 
 
 GPT2 = Pattern("gpt2", "gpt2", "runs")
@@ -82,7 +85,7 @@ def _defects(definition: Definition) -> Iterator[str]:
     model = definition.model
     if model.type != "BPE":
         yield f"its model {model.type} is not BPE"
-    if definition.file.normalizer is not None:
+    if definition.file.normalizer is not None and _steps(definition.file.normalizer) != [NFC]:
         yield f"its normalizer {_described(definition.file.normalizer)} is not supported"
     settings = ("byte_fallback", "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     yield from (f"its model's {setting} is not supported" for setting in settings if getattr(model, setting))
@@ -109,17 +112,21 @@ def _pattern_of_split(step: Step) -> Pattern | None:
     return PATTERNS_BY_REGEX.get(spelled) if isinstance(spelled, str) else None
 
 
-def _steps(pre_tokenizer: Step | None) -> list[Step]:
-    if pre_tokenizer is None:
+def _steps(step: Step | None) -> list[Step]:
+    if step is None:
         return []
-    return list(pre_tokenizer["pretokenizers"]) if pre_tokenizer.get("type") == "Sequence" else [pre_tokenizer]
+    return _parts(step) if step.get("type") == "Sequence" else [step]
+
+
+def _parts(step: Step) -> list[Step]:
+    return list(step.get("pretokenizers") or step.get("normalizers") or [])
 
 
 def _described(step: Step | None) -> str:
     """`Sequence[Digits, ByteLevel(add_prefix_space)]`"""
     if step is None:
         return "(none)"
-    parts = step.get("pretokenizers") or step.get("normalizers") or []
+    parts = _parts(step)
     settings = [name for name, setting in step.items() if setting is True]
     settings += [repr(part) for part in (step.get("behavior"), step.get("pattern")) if part is not None]
     inside = f"[{', '.join(map(_described, parts))}]" if parts else ""

@@ -13,7 +13,7 @@ constexpr bool USES_NEWLINES = true;
 #else
 constexpr bool USES_NEWLINES = false;
 #endif
-constexpr u8 OTHER = 0, LETTER = 1, NUMBER = 2, WHITESPACE = 3;
+constexpr u8 OTHER = 0, LETTER = 1, NUMBER = 2, WHITESPACE = 3, LEFT_TO_CPU = 5;  // as in classes.py
 
 struct Masks {
     u32 letter, number, white, space, apostrophe, inner, document, newline;  // the last only where it is used
@@ -68,8 +68,8 @@ __device__ inline u32 decode(const u8* at, u32 num_left, u32* code_point) {
     return length;
 }
 
-// Character by character, from the one that reaches into the group. What is not UTF-8, or runs over the edge of a
-// document, flags it; the masks then do not matter.
+// Character by character, from the one that reaches into the group. What is not UTF-8, runs over the edge of a
+// document, or may not be in NFC where that is asked for, flags it; the masks then do not matter.
 __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& chunk, long long begin, bool is_own) {
     Masks masks = {};
     const u8* text = chunk.text + begin;
@@ -87,12 +87,10 @@ __device__ __noinline__ Masks masks_of_utf8(const Engine& engine, const Chunk& c
             u32 code_point = 0;
             long long num_left = (long long)chunk.num_bytes - position;
             length = num_left <= 0 ? 0 : decode(text + at, num_left > 4 ? 4 : (u32)num_left, &code_point);
-            kind = length ? engine.classes[code_point] : OTHER;
+            kind = length ? engine.classes[code_point] : LEFT_TO_CPU;
+            length = max(length, 1u);
             bool is_checked = is_own && at >= 0 && num_left > 0;
-            if (length == 0) {
-                length = 1;
-                if (is_checked) flag_document(chunk, (u32)position);
-            }
+            if (kind == LEFT_TO_CPU && is_checked) flag_document(chunk, (u32)position);
             for (u32 more = 1; more < length && is_checked; more++)
                 if (is_document_start(engine, (u32)position + more)) {
                     flag_document(chunk, (u32)position);
