@@ -22,7 +22,6 @@ Bytes = npt.NDArray[np.uint8]
 NUM_SLOTS = 4
 THREADS = 256
 BLOCKS_PER_PROCESSOR = 8
-ALIGNMENT = 256
 
 
 def merge_entries(tables: MergeTables) -> npt.NDArray[Any]:
@@ -64,10 +63,9 @@ class _Slot:
     def __init__(self, card: Card, sizes: Sizes) -> None:
         self.text = card.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
         self.ids = card.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
-        self.head = card.allocate(CHUNK.itemsize + sizes.max_documents * 4)
-        self.answer = card.allocate(ALIGNMENT + sizes.max_documents * 5 + 8)
-        self.head_here = card.pinned(CHUNK.itemsize + sizes.max_documents * 4)
-        self.answer_here = card.pinned(ALIGNMENT + sizes.max_documents * 5 + 8)
+        head_bytes, answer_bytes = CHUNK.itemsize + 4 * sizes.max_documents, RESULT.itemsize + 5 * sizes.max_documents
+        self.head, self.head_here = card.allocate(head_bytes), card.pinned(head_bytes)
+        self.answer, self.answer_here = card.allocate(answer_bytes), card.pinned(answer_bytes)
         self.num_pieces = 0
         self.computed: Any = None
         self.taken: Any = None

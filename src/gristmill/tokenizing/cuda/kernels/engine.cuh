@@ -2,8 +2,10 @@
 //
 // A chunk of text goes through the kernels in this order, one launch each:
 //
-//   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─┬─► merge_words ────────────────────┬─► emit ─► end_chunk
-//                                                                      └─► merge_windows ─► join_windows ──┘
+//   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─┐
+//   ┌──────────────────────────────────────────────────────────────────┘
+//   ├─► merge_words ───────────────────┬─► emit ─► end_chunk
+//   └─► merge_windows ─► join_windows ─┘
 //
 // A *tile* is 8,192 bytes of the chunk and the work of one block; a *group* is the 32 bytes of one of its threads.
 #pragma once
@@ -111,7 +113,7 @@ struct Engine {
     Window* windows;
     Join* joins;
     LongWord* long_words;
-    token_t* window_ids;       // WINDOW for each window
+    token_t* window_ids;    // WINDOW for each window
     u64* window_masks;      // for each: where its tokens start
     u64 arena_bytes;
     u32 pool_ids, slot_mask, max_words, merges_shift, merges_mask, is_in_order;
@@ -124,11 +126,11 @@ struct Chunk {
     token_t* ids;
     u32* id_offsets;        // for each
     Result* result;
-    u32 num_bytes, num_documents, num_tiles, unused;
+    u32 num_bytes, num_documents, num_tiles;
 };
 
 // An index in a list that many threads append to. The threads of a warp that are here together ask once: so they must
-// all ask for the same list.
+// all ask for the same list. (On a CPU, in the tests, they come one by one.)
 __device__ inline u32 next_index(u32* counter) {
 #ifdef __CUDACC__
     u32 here = __activemask(), lane = threadIdx.x % 32, leader = __ffs(here) - 1, base = 0;
