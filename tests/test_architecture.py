@@ -95,9 +95,11 @@ def test_the_public_api_is_what_it_says():
     sections = ["Duplicates", "Licenses", "Output", "Rewrite", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
     sections += ["Tables", "Tokenizer", "Train", "Variants", "Window"]
     classes = {"Config", *(f"{section}Config" for section in sections)}
-    errors = {"Config", "Dataset", "Gristmill", "Input", "MissingExtra", "Output", "Tokenizer", "Training"}
+    errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
+    errors |= {"Training"}
     functions = {"build", "check", "compare", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
-    expected = classes | functions | {f"{name}Error" for name in errors} | {"Manifest", "Progress", "__version__"}
+    expected = classes | functions | {f"{name}Error" for name in errors}
+    expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected
     for name in gristmill.__all__:
         assert getattr(gristmill, name) is not None
@@ -118,6 +120,7 @@ def test_importing_loads_nothing_heavy(module):
         "datasets",
         "pyarrow",
         "awkward",
+        "cupy",
         "torch",
         "zstandard",
         "re2",

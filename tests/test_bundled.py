@@ -1,13 +1,23 @@
-"""CodeBERT's vocabulary in the package, against the digests and known answers of microsoft/codebert-base."""
+"""What lies in the package beside code: CodeBERT's vocabulary, and the sources of the GPU's kernels.
+
+The vocabulary is held against the digests and known answers of microsoft/codebert-base.
+"""
 
 import hashlib
 import json
+import subprocess
+import sys
+import zipfile
 from importlib import resources
+from pathlib import Path
 
 import pytest
 import zstandard
 
+from gristmill.tokenizing.cuda.classes import CLASSES_FILE
 from gristmill.tokenizing.locating import BUNDLED_FILE
+
+ROOT = Path(__file__).resolve().parents[1]
 
 VOCAB_SHA256 = "06b4d46c8e752d410213d9548eb27a54db70fda0319b6271fb8d59dead5e1cab"
 MERGES_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"
@@ -44,3 +54,15 @@ def test_known_answers(codebert):
 def test_no_space_is_put_in_front(codebert):
     assert codebert.encode(b"the").ids.tolist() != [5]
     assert codebert.decode(codebert.encode(b"the").ids) == b"the"
+
+
+def test_a_wheel_has_the_kernels(tmp_path):
+    """Where it can be built without a network: hatchling comes with the extra `test`."""
+    pytest.importorskip("hatchling")
+    code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True)
+    [wheel] = tmp_path.glob("*.whl")
+    room = ROOT / "src/gristmill/tokenizing/cuda"
+    wanted = {*room.glob("kernels/*.cu"), *room.glob("kernels/*.cuh"), room / CLASSES_FILE}
+    assert len(wanted) > 10
+    assert {str(path.relative_to(ROOT / "src")) for path in wanted} <= set(zipfile.ZipFile(wheel).namelist())

@@ -9,7 +9,7 @@ Importing this loads nothing heavy: the function that needs it does.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     import os
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from gristmill.errors import (
         ConfigError,
         DatasetError,
+        DeviceError,
         GristmillError,
         InputError,
         MissingExtraError,
+        NotOnGpuError,
         OutputError,
         TokenizerError,
         TrainingError,
@@ -50,13 +52,15 @@ if TYPE_CHECKING:
         VariantsConfig,
         WindowConfig,
     )
+    from gristmill.tokenizing.cuda.batch import Batch
+    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
     from gristmill.tokenizing.tokenizer import Tokenizer
     from gristmill.training.result import Result
     from gristmill.training.settings import TrainConfig
 
 __version__ = "0.1.0"
 
-_HOMES = ("errors", "sections", "config", "manifest", "progress", "training.settings")
+_HOMES = ("errors", "sections", "config", "manifest", "progress", "training.settings", "tokenizing.cuda.batch")
 """Where the classes live. They are imported when they are asked for."""
 
 
@@ -157,6 +161,18 @@ def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
     return explain_file(folder, path)
 
 
+@overload
+def load_tokenizer(
+    name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cuda"]
+) -> "CudaTokenizer": ...
+
+
+@overload
+def load_tokenizer(
+    name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
+) -> "Tokenizer": ...
+
+
 def load_tokenizer(
     name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
 ) -> "Tokenizer":
@@ -167,15 +183,18 @@ def load_tokenizer(
 
 
 __all__ = [
+    "Batch",
     "Config",
     "ConfigError",
     "DatasetError",
+    "DeviceError",
     "DuplicatesConfig",
     "GristmillError",
     "InputError",
     "LicensesConfig",
     "Manifest",
     "MissingExtraError",
+    "NotOnGpuError",
     "OutputConfig",
     "OutputError",
     "Progress",

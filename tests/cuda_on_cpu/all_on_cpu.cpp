@@ -7,9 +7,11 @@ static const Engine* the_engine;
 static const Chunk* the_chunk;
 
 #define KERNELS(each) \
-    each(begin_chunk) each(word_starts) each(look_up_words) each(look_up_long_words) each(merge_words) each(merge_windows) each(join_windows) each(apply_exceptions) each(emit) each(end_chunk)
+    each(begin_chunk) each(word_starts) each(look_up_words) each(look_up_long_words) each(merge_words) \
+        each(merge_windows) each(join_windows) each(apply_exceptions) each(emit) each(end_chunk)
 
-extern "C" int launch(const char* name, unsigned num_blocks, unsigned num_threads, const Engine* engine, const Chunk* chunk) {
+extern "C" int launch(const char* name, unsigned num_blocks, unsigned num_threads, const Engine* engine,
+                      const Chunk* chunk) {
     void (*body)() = nullptr;
 #define NAMED(kernel) \
     if (!strcmp(name, #kernel)) body = [] { kernel(the_engine, the_chunk); };

@@ -80,8 +80,8 @@ class CardOnCpu:
     def copy_out(self, array, address, stream):
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
-    def copy_inside(self, to, address, num_bytes, stream):
-        ctypes.memmove(to, address, num_bytes)
+    def copy_inside(self, to_address, from_address, num_bytes, stream):
+        ctypes.memmove(to_address, from_address, num_bytes)
 
     def zero(self, address, num_bytes, stream):
         ctypes.memset(address, 0, num_bytes)

@@ -7,7 +7,7 @@ text itself (`tokenizers` decodes it, and its ids come as objects) is inside.
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +167,7 @@ class CardEngine:
 
 
 def load_card(name: str) -> CardTokenizer:
-    return cast("CardTokenizer", load_tokenizer(name, device="cuda"))
+    return load_tokenizer(name, device="cuda")
 
 
 def why_no_tokenizers() -> str | None:

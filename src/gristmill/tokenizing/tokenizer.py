@@ -4,16 +4,18 @@ tokenizer = load_tokenizer("codebert")
 tokenizer.encode(b"def f(): pass").ids
 """
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
+
+if TYPE_CHECKING:
+    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
 
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
@@ -57,6 +59,18 @@ class Tokenizer(Protocol):
     def decode(self, ids: npt.ArrayLike) -> bytes: ...
 
 
+@overload
+def load_tokenizer(
+    name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cuda"]
+) -> "CudaTokenizer": ...
+
+
+@overload
+def load_tokenizer(
+    name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
+) -> Tokenizer: ...
+
+
 def load_tokenizer(
     name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
 ) -> Tokenizer:
@@ -65,11 +79,11 @@ def load_tokenizer(
     return _on_card(definition) if device == "cuda" else tokenizer_for(definition)
 
 
-def _on_card(definition: Definition) -> Tokenizer:
-    """Looked up by name, as it needs an extra. Nobody else has it: what it remembers of words is its caller's."""
-    module = importlib.import_module("gristmill.tokenizing.cuda.tokenizer")
-    tokenizer: Tokenizer = module.CudaTokenizer.load(definition)
-    return tokenizer
+def _on_card(definition: Definition) -> "CudaTokenizer":
+    """Nobody else has it: what it remembers of words is its caller's."""
+    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer  # noqa: PLC0415 - it imports this module
+
+    return CudaTokenizer.load(definition)
 
 
 def tokenizer_for(definition: Definition) -> Tokenizer:

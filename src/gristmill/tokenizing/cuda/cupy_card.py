@@ -75,8 +75,8 @@ class CupyCard:
     def copy_out(self, array: Array, address: int, stream: int) -> None:
         self._copy(array.ctypes.data, address, array.nbytes, runtime.memcpyDeviceToHost, stream)
 
-    def copy_inside(self, to: int, address: int, num_bytes: int, stream: int) -> None:
-        self._copy(to, address, num_bytes, runtime.memcpyDeviceToDevice, stream)
+    def copy_inside(self, to_address: int, from_address: int, num_bytes: int, stream: int) -> None:
+        self._copy(to_address, from_address, num_bytes, runtime.memcpyDeviceToDevice, stream)
 
     def array(self, num_items: int, kind: Kind) -> Any:
         # It may be memory that was given back while cupy's stream still reads it, and ours do not wait for that one.
@@ -90,9 +90,9 @@ class CupyCard:
     def address_of(self, array: Any) -> int:
         return int(array.data.ptr)
 
-    def _copy(self, to: int, address: int, num_bytes: int, direction: int, stream: int) -> None:
+    def _copy(self, to_address: int, from_address: int, num_bytes: int, direction: int, stream: int) -> None:
         if num_bytes:
-            runtime.memcpyAsync(to, address, num_bytes, direction, self._streams[stream].ptr)
+            runtime.memcpyAsync(to_address, from_address, num_bytes, direction, self._streams[stream].ptr)
 
     def zero(self, address: int, num_bytes: int, stream: int) -> None:
         runtime.memsetAsync(address, 0, num_bytes, self._streams[stream].ptr)
@@ -137,7 +137,6 @@ class CupyCard:
         event.synchronize()
 
     def mark(self, stream: int) -> Any:
-        """An event that knows when it happened."""
         event = cupy.cuda.Event()
         event.record(self._streams[stream])
         return event
@@ -147,7 +146,6 @@ class CupyCard:
         return float(cupy.cuda.get_elapsed_time(first, last)) / 1e3
 
     def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
-        """What the copies alone take: in, out, and both at once."""
         size = max(num_bytes_in, num_bytes_out)
         there, here = cupy.cuda.Memory(2 * size), self.pinned(2 * size)
         streams = {"in": [COPY_IN], "out": [COPY_OUT], "both": [COPY_IN, COPY_OUT]}

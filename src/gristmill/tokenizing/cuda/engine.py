@@ -64,10 +64,10 @@ class _Slot:
     def __init__(self, card: Card, sizes: Sizes) -> None:
         self.text = card.allocate(sizes.chunk_bytes + TILE + 2 * MARGIN) + MARGIN
         self.ids = card.allocate(sizes.chunk_bytes * sizes.id_bytes + 16)
-        self.head = card.allocate(CHUNK.itemsize + sizes.max_documents * 4)
-        self.head_here = card.pinned(CHUNK.itemsize + sizes.max_documents * 4)
+        head_bytes = CHUNK.itemsize + 4 * sizes.max_documents
+        self.head, self.head_here = card.allocate(head_bytes), card.pinned(head_bytes)
         # Written by the kernels themselves: a copy of it would wait for the ids of the chunk before, on the same wire.
-        self.answer = card.pinned(RESULT.itemsize + sizes.max_documents * 5)
+        self.answer = card.pinned(RESULT.itemsize + 5 * sizes.max_documents)
         self.num_pieces = 0
         self.computed: Any = None
         self.taken: Any = None

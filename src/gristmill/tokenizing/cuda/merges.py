@@ -51,7 +51,6 @@ class MergeTables(NamedTuple):
     is_in_order: bool
     """Each merge that uses a token ranks after all that make it. Ranks then only rise while a word is merged, and all
     occurrences of its earliest pair may be merged at once; else only the leftmost."""
-    longest_token_bytes: int
     id_bits: Literal[16, 32]
     """What is enough for every id that text can become."""
     exceptions: tuple[Exceptional, ...]
@@ -72,7 +71,6 @@ class MergeTables(NamedTuple):
             table_bits=table_bits,
             products=merges.products,
             is_in_order=_is_in_order(merges),
-            longest_token_bytes=max([1, merges.longest, *(len(token.spelled) for token in exceptions)]),
             id_bits=16 if max(emitted) < 1 << 16 else 32,
             exceptions=exceptions,
         )
@@ -84,7 +82,6 @@ class _Merges(NamedTuple):
     keys: Entries
     """`left << 21 | right`"""
     products: Ids
-    longest: int
 
     @classmethod
     def of(cls, definition: Definition, vocabulary: dict[str, int]) -> "_Merges":
@@ -98,7 +95,7 @@ class _Merges(NamedTuple):
         left, right, products = ids.reshape(-1, 3).T
         keys = left << np.uint64(ID_BITS) | right
         _check_each_is_there_once(definition, keys, pairs)
-        return cls(keys, products.astype(np.uint32), max((len(a) + len(b) for a, b in pairs), default=0))
+        return cls(keys, products.astype(np.uint32))
 
     @property
     def left(self) -> Ids:

@@ -1,7 +1,7 @@
 """The card's own encoder, as the process that owns the card is given it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +9,12 @@ import numpy.typing as npt
 from gristmill.tokenizing.cuda.serving import Encoder
 from gristmill.tokenizing.definition import Definition
 
+if TYPE_CHECKING:
+    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
+
 
 class CardEncoder:
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: "CudaTokenizer") -> None:
         self._tokenizer = tokenizer
 
     def encode(
@@ -30,6 +33,6 @@ class CardEncoder:
 
 def card_encoder(folder: Path) -> Encoder:
     """For the tokenizer in that folder."""
-    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer  # noqa: PLC0415 - an extra
+    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer  # noqa: PLC0415 - slow to import, and only where it is used
 
     return CardEncoder(CudaTokenizer.load(Definition.read(folder)))

@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import InputError
 from gristmill.tokenizing.cuda import reader
+from gristmill.tokenizing.cuda.card import Card
 from gristmill.tokenizing.cuda.engine import NUM_SLOTS, Text
 
 BUFFER_BYTES = 8 << 20
@@ -38,7 +39,7 @@ class _Task(NamedTuple):
 class FileReader:
     """Its processes and memory stay, for the next call."""
 
-    def __init__(self, card: Any, chunk_bytes: int, num_cores: int) -> None:
+    def __init__(self, card: Card, chunk_bytes: int, num_cores: int) -> None:
         num_processes = min(MAX_PROCESSES, max(1, num_cores - 1))
         self._num_buffers = NUM_SLOTS + num_processes + 1
         self._buffer_bytes = min(BUFFER_BYTES, chunk_bytes)

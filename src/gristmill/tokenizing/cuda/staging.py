@@ -6,11 +6,12 @@ From memory that is not pinned a copy goes at a seventh of the wire's speed (ben
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.tokenizing.cuda.card import Card
 from gristmill.tokenizing.cuda.chunking import Span
 from gristmill.tokenizing.cuda.engine import NUM_SLOTS, Text
 
@@ -27,7 +28,7 @@ class Staging:
     When the engine asks for the next, it has read all but the last NUM_SLOTS - 1.
     """
 
-    def __init__(self, card: Any, chunk_bytes: int) -> None:
+    def __init__(self, card: Card, chunk_bytes: int) -> None:
         self._buffers = [card.pinned(chunk_bytes) for _ in range(NUM_SLOTS + NUM_AHEAD)]
 
     def filled(self, spans: Iterable[Span], fill: Fill) -> Iterator[Text]:

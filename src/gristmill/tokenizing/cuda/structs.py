@@ -35,7 +35,7 @@ ENGINE = np.dtype(
 CHUNK = np.dtype(
     [
         *((name, np.uint64) for name in ("text", "documents", "flags", "ids", "id_offsets", "result")),
-        *((name, np.uint32) for name in ("num_bytes", "num_documents", "num_tiles", "unused")),
+        *((name, np.uint32) for name in ("num_bytes", "num_documents", "num_tiles")),
     ],
     align=True,
 )
@@ -111,6 +111,6 @@ class Sizes(NamedTuple):
         return {
             "counters": -(-COUNTERS_BYTES // 16) * 16,
             "tile_totals": self.max_tiles * 8,
-            "mask_margin": GROUP,
+            "mask_margin": GROUP,  # the first group looks at the one before it, and finds no document there
             "document_mask": self.max_tiles * TILE // 8 + GROUP,
         }

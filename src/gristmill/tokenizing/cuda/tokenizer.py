@@ -41,7 +41,7 @@ NO_BYTES: Bytes = np.zeros(0, np.uint8)
 MakeCard = Callable[[tuple[str, ...]], Card]
 """From what its kernels are to be compiled with."""
 
-LARGEST_CHUNK = LONGEST_CHUNK
+USUAL_CHUNK = LONGEST_CHUNK
 """Smaller ones fill the card worse; with larger ones all waits longer for the first and the last (benchmarks/gpu)."""
 SMALLEST_CHUNK = 1 << 20
 IDS_PER_FILE = 8192
@@ -63,7 +63,7 @@ class CudaTokenizer:
 
     @classmethod
     def load(
-        cls, definition: Definition, *, chunk_bytes: int = LARGEST_CHUNK, architecture: str | None = None
+        cls, definition: Definition, *, chunk_bytes: int = USUAL_CHUNK, architecture: str | None = None
     ) -> "CudaTokenizer":
         def cupy_card(options: tuple[str, ...]) -> Card:
             require_cuda()
@@ -79,7 +79,7 @@ class CudaTokenizer:
         definition: Definition,
         make_card: MakeCard,
         *,
-        chunk_bytes: int = LARGEST_CHUNK,
+        chunk_bytes: int = USUAL_CHUNK,
         num_slots: int | None = None,
     ) -> "CudaTokenizer":
         """Any card. `num_slots`: entries of the word table, where not as many as a chunk may fill."""

@@ -50,7 +50,10 @@ __device__ inline bool is_document_start(const Engine& engine, u32 position) {
 }
 
 __device__ inline u8 class_of_ascii(u32 byte) {
-    return (byte | 32) - 'a' < 26u ? LETTER : byte - '0' < 10u ? NUMBER : byte == ' ' || byte - '\t' < 5u ? WHITESPACE : OTHER;
+    return (byte | 32) - 'a' < 26u            ? LETTER
+           : byte - '0' < 10u                 ? NUMBER
+           : byte == ' ' || byte - '\t' < 5u  ? WHITESPACE
+                                              : OTHER;
 }
 
 // How many bytes the character has whose first is here; 0 if this is not UTF-8.

@@ -45,7 +45,8 @@ __device__ inline u32 place_of(const Engine& engine, u32 tile, u32 num_ids) {  /
     return (u32)sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4) emit(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    emit(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     __shared__ __align__(16) token_t staged[TILE + 16];
@@ -79,9 +80,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) emit(const Engine* __re
             u32 kind = code[at] & KIND;
             num[at] = kind == ONE_ID ? 1 : kind == TWO_BYTES ? 2 : 0;
             if (kind == AT_SLOT) {
-                num[at] = value[at].item[0] == POOLED ? value[at].word[2] : value[at].item[0];
-                if (value[at].item[0] == POOLED && value[at].word[3]) flag_document_of_word(engine, chunk, tile, word + at);
-                if (value[at].item[0] == POOLED && word + at == num_words - 1) {
+                bool is_pooled = value[at].item[0] == POOLED;
+                num[at] = is_pooled ? value[at].word[2] : value[at].item[0];
+                if (is_pooled && value[at].word[3]) flag_document_of_word(engine, chunk, tile, word + at);
+                if (is_pooled && word + at == num_words - 1) {
                     last = FromPool{0, value[at].word[1], num[at]};
                     num[at] = 0;
                 }
@@ -104,7 +106,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) emit(const Engine* __re
             } else if (kind == AT_SLOT && num[at] > COPIED_BY_ONE) {
                 copies[atomicAdd(&num_copies, 1u)] = FromPool{to, value[at].word[1], num[at]};
             } else if (kind == AT_SLOT) {
-                for (u32 number = 0; number < num[at]; number++) staged[to + number] = engine.pool[value[at].word[1] + number];
+                for (u32 number = 0; number < num[at]; number++)
+                    staged[to + number] = engine.pool[value[at].word[1] + number];
             }
             // For end_chunk, which asks where documents begin: what comes before this word in the tile.
             if (has_documents && word + at < num_words) codes[word + at] = to;

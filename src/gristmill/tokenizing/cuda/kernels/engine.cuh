@@ -2,8 +2,10 @@
 //
 // A chunk of text goes through the kernels in this order, one launch each:
 //
-//   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─┬─► merge_words ────────────────────┬─► emit ─► end_chunk
-//                                                                      └─► merge_windows ─► join_windows ──┘
+//   begin_chunk ─► word_starts ─► look_up_words ─► look_up_long_words ─┐
+//   ┌──────────────────────────────────────────────────────────────────┘
+//   ├─► merge_words ───────────────────┬─► emit ─► end_chunk
+//   └─► merge_windows ─► join_windows ─┘
 //
 // Between merges and emit comes apply_exceptions, where a tokenizer has any.
 //
@@ -118,7 +120,7 @@ struct Engine {
     Window* windows;
     Join* joins;
     LongWord* long_words;
-    token_t* window_ids;       // WINDOW for each window
+    token_t* window_ids;    // WINDOW for each window
     u64* window_masks;      // for each: where its tokens start
     const Exception* exceptions;
     const u8* exception_bytes;
@@ -134,11 +136,11 @@ struct Chunk {
     token_t* ids;
     u32* id_offsets;        // for each
     Result* result;
-    u32 num_bytes, num_documents, num_tiles, unused;
+    u32 num_bytes, num_documents, num_tiles;
 };
 
 // An index in a list that many threads append to. The threads of a warp that are here together ask once: so they must
-// all ask for the same list.
+// all ask for the same list. (On a CPU, in the tests, they come one by one.)
 __device__ inline u32 next_index(u32* counter) {
 #ifdef __CUDACC__
     u32 here = __activemask(), lane = threadIdx.x % 32, leader = __ffs(here) - 1, base = 0;

@@ -1,14 +1,16 @@
 // Words of more than 64 bytes -> ids: first each of their windows, then these joined.
 //
 // Tokens are a word's encoding exactly when every two neighbours among them are the encoding of their own bytes
-// (tests/test_windowed_merging.py says why, whatever the order of merges). So two windows that have one token in common, from the same byte to the same byte, may be joined
-// there: every pair left of it is one of the left window's, every pair right of it one of the right window's.
+// (tests/test_windowed_merging.py says why, whatever the order of merges). So two windows that have one token in
+// common, from the same byte to the same byte, may be joined there: every pair left of it is one of the left window's,
+// every pair right of it one of the right window's.
 //
 //   left     …|for|get|ful|ness|to|da          the token "ness" is in both: take the left window's tokens before it,
 //   right              u|l|ness|today|…        and the right one's from it on
 //
-// Windows of a run ("-----…") may have no token in common, since each counts from its own begin. Then the word is merged
-// in steps of a few larger pieces: each begins where a token of the one before began. Where the text repeats, so do its tokens.
+// Windows of a run ("-----…") may have no token in common, since each counts from its own begin. Then the word is
+// merged in steps, by larger pieces: each begins where a token of the one before began. Where the text repeats, so do
+// its tokens.
 #include "merging.cuh"
 
 constexpr u32 WINDOW_WARPS = 4;
@@ -114,7 +116,8 @@ __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
     for (u32 base = 0; base + period < length; base += 256) {
         u32 at = base + lane * 8, num_same = 8;
         for (u32 byte = 0; byte < 8; byte++)
-            if (num_same == 8 && (at + byte + period >= length || text[at + byte] != text[at + byte + period])) num_same = byte;
+            if (num_same == 8 && (at + byte + period >= length || text[at + byte] != text[at + byte + period]))
+                num_same = byte;
         u32 lanes = __ballot_sync(ALL, num_same < 8);
         if (lanes) return base + (__ffs(lanes) - 1) * 8 + __shfl_sync(ALL, num_same, __ffs(lanes) - 1);
     }
@@ -124,7 +127,8 @@ __device__ inline u32 repeated(const u8* text, u32 length, u32 period) {
 // STEP bytes after STEP bytes. The ids lie in the room of the word's windows, which is larger than the word.
 // NOTHING if they do not have the token that they were to begin with.
 __device__ inline u32 merged_in_steps(const Engine& engine, Piece& piece, const u8* text, u32 length, token_t* out) {
-    u32 lane = threadIdx.x % 32, at = 0, num_ids = 0, expected = 0;  // expected: where the first token ends; 0: anywhere
+    u32 lane = threadIdx.x % 32, at = 0, num_ids = 0;
+    u32 expected = 0;  // where the first token ends; 0: anywhere
     while (true) {
         u32 num_bytes = min(STEP, length - at);
         merge_piece(engine, piece, text + at, num_bytes);
@@ -166,7 +170,8 @@ __device__ inline void merge_in_steps(const Engine& engine, const Chunk& chunk, 
     store_ids(engine, chunk, entry, pool, num_ids);
 }
 
-extern "C" __global__ void __launch_bounds__(32) join_windows(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(32)
+    join_windows(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     __shared__ Piece piece;

@@ -53,7 +53,9 @@ struct Found {
     bool is_new;
 };
 
-__device__ inline Found find(const Engine& engine, const Chunk& chunk, u32 position, u32 length, u64 low, u64* shared, u32* count) {
+// `shared` and `count` are for the block: what its first thread has found, and how many threads see a difference.
+__device__ inline Found find(const Engine& engine, const Chunk& chunk, u32 position, u32 length, u64 low, u64* shared,
+                             u32* count) {
     u32 slot = (u32)(low >> 1) & engine.slot_mask;
     for (u32 probe = 0; probe < PROBES; probe++, slot = (slot + 1) & engine.slot_mask) {
         if (threadIdx.x == 0) {
@@ -72,7 +74,8 @@ __device__ inline Found find(const Engine& engine, const Chunk& chunk, u32 posit
     return Found{NOTHING, false};
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) look_up_long_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    look_up_long_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     __shared__ u64 shared;

@@ -65,7 +65,8 @@ __device__ inline u32 end_of_last_word(const Engine& engine, const Chunk& chunk,
     return TILE + first * GROUP + __ffs(__shfl_sync(ALL, starts, first)) - 1;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) look_up_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    look_up_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is

@@ -70,7 +70,8 @@ __device__ inline void merge_short(const Engine& engine, ShortWords& words, u32 
     entry->value = value;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32) merge_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(WARPS * 32)
+    merge_words(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     __shared__ ShortWords words[WARPS];

@@ -45,7 +45,9 @@ __device__ inline u64 lowest_bit(u64 mask) { return mask & (0 - mask); }
 __device__ inline u64 bits_above(u64 mask, u32 at) { return at >= 63 ? 0 : mask & ~0ull << (at + 1); }
 __device__ inline bool has_bit(u64 mask, u32 at) { return mask >> at & 1; }
 
-__device__ inline Merge looked_up(const MergeTable& table, u64 alive, u64 heads, u32 at, u64 above, u32 mine, u32 right, Merge known) {
+// The merge of the token at `at` and the next one, the first of those `above`; `known`: what it was a round before.
+__device__ inline Merge looked_up(const MergeTable& table, u64 alive, u64 heads, u32 at, u64 above, u32 mine, u32 right,
+                                  Merge known) {
     if (!has_bit(alive, at)) return Merge{NOTHING, 0};
     if (!has_bit(heads, at) && !(lowest_bit(above) & heads)) return known;
     return above ? merge_of(table, mine, right) : Merge{NOTHING, 0};
@@ -62,9 +64,11 @@ __device__ inline Tokens merged_window(const Engine& engine, const u8* text, u32
     while (true) {
         u64 above_low = bits_above(tokens.alive, lane), above_high = bits_above(tokens.alive, lane + 32);
         u32 next_low = (u32)__ffsll(above_low) - 1, next_high = (u32)__ffsll(above_high) - 1;
-        u32 right_low = __shfl_sync(ALL, tokens.low, next_low % 32), right_far = __shfl_sync(ALL, tokens.high, next_low % 32);
+        u32 right_low = __shfl_sync(ALL, tokens.low, next_low % 32);
+        u32 right_far = __shfl_sync(ALL, tokens.high, next_low % 32);
         u32 right_high = __shfl_sync(ALL, tokens.high, next_high % 32);
-        low = looked_up(table, tokens.alive, heads, lane, above_low, tokens.low, next_low < 32 ? right_low : right_far, low);
+        u32 right = next_low < 32 ? right_low : right_far;
+        low = looked_up(table, tokens.alive, heads, lane, above_low, tokens.low, right, low);
         high = looked_up(table, tokens.alive, heads, lane + 32, above_high, tokens.high, right_high, high);
 
         u32 lowest = __reduce_min_sync(ALL, min(low.rank, high.rank));
@@ -88,8 +92,8 @@ __device__ inline void write_tokens(const Tokens& tokens, token_t* out) {
     if (has_bit(tokens.alive, lane + 32)) out[before] = (token_t)tokens.high;
 }
 
-// More of them. Tokens stand where their first byte was. ranks[i], products[i]: of the merge of token i and the next one, which stands
-// at next[i] (STEP: there is none). merged_in[i]: the round in which it last took its next one in.
+// Up to STEP tokens, each at the place of its first byte. ranks[i], products[i]: of the merge of token i and the next
+// one, which stands at next[i] (STEP: there is none). merged_in[i]: the round in which it last took its next one in.
 struct Piece {
     u32 ids[STEP], ranks[STEP], products[STEP];
     u16 next[STEP], merged_in[STEP];
@@ -141,8 +145,8 @@ __device__ inline void merge_piece(const Engine& engine, Piece& piece, const u8*
         lowest = __reduce_min_sync(ALL, lowest);
         if (lowest == NOTHING) return;
 
-        // Pairs of this rank, from left to right. Two may share a token only if all three are the same ("a a a"): then the
-        // left one takes it, and the other is gone.
+        // Pairs of this rank, from left to right. Two may share a token only if all three are the same ("a a a"): then
+        // the left one takes it, and the other is gone.
         u32 taken = NOTHING;  // what the last of them takes in
         for (u32 at = lane; at < end; at += 32) {
             u32 right = piece.next[at];

@@ -6,10 +6,6 @@
 #pragma once
 #include "characters.cuh"
 
-// How far a rule looks for the end of a run of newlines, whitespace or digits. A document with a longer one is left to
-// the CPU: a search of every thread through the same run would take quadratic time.
-constexpr u32 FARTHEST = 4096;
-
 // A thread's 32 bytes and those on either side.
 struct Group {
     Masks earlier, here, later;
@@ -19,7 +15,7 @@ struct Group {
 
 __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& group);  // one family's
 
-// 'S of a byte that may be a contraction's second, in both cases where the pattern says so.
+// A byte of a contraction as it is compared: S and s are the same to a pattern that ignores case.
 __device__ inline u32 lower(u32 byte) { return IGNORES_CASE && byte - 'A' < 26u ? byte | 32 : byte; }
 
 // How many bytes a contraction has whose apostrophe is here; 0 if there is none. `documents`: bit n, the n-th byte
@@ -66,7 +62,8 @@ __device__ inline u32 last_before_something(const Group& group) {
     return (u32)last;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 5) word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS, 5)
+    word_starts(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     if (blockIdx.x >= chunk.num_tiles) return;  // the launch is for the largest chunk there is

@@ -16,6 +16,10 @@
 //   f(x);⏎⏎  (y12345)     f|(x|);⏎⏎|·|·(|y|123|45|)
 #include "word_starts.cuh"
 
+// How far a rule looks for the end of a run of newlines, whitespace or digits. A document with a longer one is left to
+// the CPU: a search of every thread through the same run would take quadratic time.
+constexpr u32 FARTHEST = 4096;
+
 // The class of a byte far from the group, for runs that reach there. Only whitespace, newline, number and other count.
 __device__ inline Masks masks_of_one(const Engine& engine, const Chunk& chunk, u32 position) {
     return masks_of(engine, chunk, (long long)(position / GROUP * GROUP), false);
@@ -116,11 +120,13 @@ __device__ u32 starts_in(const Engine& engine, const Chunk& chunk, const Group& 
     // A lone other, on all of its bytes; those of the group before too, as it may end there.
     u32 free_other = other & ~here.inner & ((~other_before & ~space_before) | here.document);
     u32 earlier_other = earlier.other();
-    u32 earlier_free = earlier_other & ~earlier.inner & ((~before(0, earlier_other) & ~before(0, earlier.space)) | earlier.document);
+    u32 earlier_alone = (~before(0, earlier_other) & ~before(0, earlier.space)) | earlier.document;
+    u32 earlier_free = earlier_other & ~earlier.inner & earlier_alone;
     u64 lone = both(earlier_free, free_other), inner = both(earlier.inner, here.inner);
     for (u32 more = 1; more < 4; more++) lone |= lone << 1 & inner;
     u32 lone_before = (u32)(lone >> 31);
     starts |= here.letter & ~here.inner & ~letter_before & ~(white_before & ~newline_before) & ~lone_before;
     starts |= free_other | number_starts(engine, chunk, group);
-    return with_contractions(starts & ~here.inner, here.apostrophe & free_other, earlier.apostrophe & earlier_free, group);
+    u32 apostrophes = here.apostrophe & free_other, earlier_apostrophes = earlier.apostrophe & earlier_free;
+    return with_contractions(starts & ~here.inner, apostrophes, earlier_apostrophes, group);
 }

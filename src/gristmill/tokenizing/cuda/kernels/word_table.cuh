@@ -56,12 +56,16 @@ __device__ inline u64 hashed(const u8* word, u32 length) {  // exceptions.py com
 __device__ inline u64 short_low(u64 bytes) { return ~bytes ? ~bytes : 1; }
 __device__ inline u64 long_key(u64 kind, u32 length, u64 where) { return kind << 56 | (u64)length << 32 | where; }
 __device__ inline bool is_long_key(u64 high) { return high >> 56 >= IN_ARENA; }
-__device__ inline u32 length_of(u64 high) { return is_long_key(high) ? (u32)(high >> 32) & 0xFFFFFF : (u32)(high >> 56); }
+__device__ inline u32 length_of(u64 high) {
+    return is_long_key(high) ? (u32)(high >> 32) & 0xFFFFFF : (u32)(high >> 56);
+}
 __device__ inline const u8* bytes_of(const Engine& engine, const Chunk& chunk, u64 high) {
     return (high >> 56 == IN_TEXT ? chunk.text : engine.arena) + (u32)high;
 }
 
-__device__ inline u32 windows_of(u32 length) { return length <= WINDOW ? 1 : (length - WINDOW + STRIDE - 1) / STRIDE + 1; }
+__device__ inline u32 windows_of(u32 length) {
+    return length <= WINDOW ? 1 : (length - WINDOW + STRIDE - 1) / STRIDE + 1;
+}
 
 // A code that needs no further look at the table, where the ids are known and one.
 __device__ inline u32 code_of(u32 slot, const Value& value) {
