@@ -1,4 +1,4 @@
-// GPT-2's pattern (CodeBERT, RoBERTa, StarCoder):
+// GPT-2's pattern (CodeBERT, RoBERTa):
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
