@@ -33,7 +33,11 @@ class ReferenceTokenizer:
             raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
 
     def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
-        characters = text.decode("utf-8")
+        try:
+            characters = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            name = self.definition.name
+            raise TokenizerError(f"the tokenizer {name!r} takes UTF-8 only, and a text is not: {error}.") from None
         encoding = self._engine.encode(characters, add_special_tokens=False)
         ids = np.array(encoding.ids, np.uint32)
         starts = _byte_starts(characters, len(text), encoding.offsets)

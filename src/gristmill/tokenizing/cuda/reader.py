@@ -2,7 +2,7 @@
 
     python -I -S reader.py DESCRIPTOR NUM_BYTES
 
-Started as a script, with nothing but the standard library: it is there in 15 ms. Messages are marshal's, each behind
+Started as a script, with nothing but the standard library: it is there at once. Messages are marshal's, each behind
 its length in four bytes.
 
     in    (begin, end, [path, …])        read into memory[begin:end], one behind the other

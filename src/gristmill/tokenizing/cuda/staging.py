@@ -1,6 +1,6 @@
 """Text that lies anywhere in memory -> pinned memory, ahead of the card.
 
-From memory that is not pinned a copy goes at a seventh of the wire's speed (benchmarks/gpu).
+From memory that is not pinned, the driver would copy it itself before it goes over the wire, and make us wait.
 """
 
 from collections import deque

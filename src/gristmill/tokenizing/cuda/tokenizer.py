@@ -42,7 +42,7 @@ MakeCard = Callable[[tuple[str, ...]], Card]
 """From what its kernels are to be compiled with."""
 
 USUAL_CHUNK = LONGEST_CHUNK
-"""Smaller ones fill the card worse; with larger ones all waits longer for the first and the last (benchmarks/gpu)."""
+"""Smaller ones fill the card worse; with larger ones all waits longer for the first and the last."""
 SMALLEST_CHUNK = 1 << 20
 IDS_PER_FILE = 8192
 IDS_PER_BYTE = 0.6

@@ -10,8 +10,8 @@ __device__ inline u32 exception_of(const Engine& engine, const u8* word, u32 len
     for (u32 slot = (u32)(hash >> 32);; slot++) {
         Exception there = engine.exceptions[slot & engine.exceptions_mask];
         if (there.num_bytes == 0) return NOTHING;
-        if (there.hash == (u32)hash && there.num_bytes == length && are_same(word, engine.exception_bytes + there.begin, length))
-            return there.id;
+        if (there.hash != (u32)hash || there.num_bytes != length) continue;
+        if (are_same(word, engine.exception_bytes + there.begin, length)) return there.id;
     }
 }
 
@@ -22,7 +22,8 @@ __device__ inline u32 slot_of_new_word(const Engine& engine, u32 number) {
     return number < num_medium ? engine.medium_words[number] : engine.joins[number - num_medium].slot;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) apply_exceptions(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    apply_exceptions(const Engine* __restrict__ the_engine, const Chunk* __restrict__ the_chunk) {
     const Engine& engine = *the_engine;
     const Chunk& chunk = *the_chunk;
     const Counters& counters = *engine.counters;

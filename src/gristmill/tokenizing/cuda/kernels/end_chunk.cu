@@ -24,7 +24,8 @@ extern "C" __global__ void end_chunk(const Engine* __restrict__ the_engine, cons
         u32 num_new = counters.num_short + counters.num_medium + counters.num_joins;
         engine.state->num_words += num_new;
         // A chunk takes no more than half of the pool, nor of the arena: with this the next one finds room.
-        bool is_half_full = engine.state->pool_used > engine.pool_ids / 2 || engine.state->arena_used > engine.arena_bytes / 2;
+        const TableState& state = *engine.state;
+        bool is_half_full = state.pool_used > engine.pool_ids / 2 || state.arena_used > engine.arena_bytes / 2;
         if (engine.state->num_words > engine.max_words || is_half_full) engine.state->must_clear = 1;
         *chunk.result = Result{ids_up_to(engine, chunk.num_tiles), num_new, engine.state->num_clears};
     }

@@ -132,7 +132,7 @@ struct Engine {
 struct Chunk {
     const u8* text;         // with room to read before and behind
     const u32* documents;   // where each begins; ascending
-    u8* flags;              // for each: 1 if the CPU must do it; in the machine's memory, like the two below, zeros before
+    u8* flags;              // for each: 1 if the CPU must do it; in the machine's memory, like the two below
     token_t* ids;
     u32* id_offsets;        // for each
     Result* result;

@@ -1,7 +1,7 @@
 // Words of more than 512 bytes, a block each: where they end, their hash, and their entry in the table.
 //
-// Runs of blanks and dashes, embedded data, text without spaces. They are few, and come again like all others: with
-// them in the table, text that was seen before takes half as long (benchmarks/gpu).
+// Runs of blanks and dashes, embedded data, text without spaces. They are few, and come again like all others: so
+// they are in the table too.
 #include "word_table.cuh"
 
 __device__ inline u32 end_of(const Engine& engine, const Chunk& chunk, u32 position, u32* first_start) {

@@ -1,7 +1,7 @@
 // New words of up to 64 bytes -> ids: by a warp each, those of up to 15 bytes by a thread each.
 //
-// A warp for every word would be less to read, and takes a quarter longer: most new words are short, and then most of
-// its lanes have nothing to do (benchmarks/gpu).
+// A warp for every word would be less to read, and was slower: most new words are short, and then most of its lanes
+// have nothing to do.
 #include "merging.cuh"
 
 constexpr u32 WARPS = 4;
