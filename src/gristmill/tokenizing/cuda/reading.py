@@ -9,8 +9,10 @@ import mmap
 import os
 import subprocess
 import sys
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -49,19 +51,12 @@ class FileReader:
             os.ftruncate(descriptor, num_bytes)
             self._memory: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
             card.pin(self._memory)
-            self._processes = [_started(descriptor, num_bytes) for _ in range(num_processes)]
+            self._processes: list[subprocess.Popen[bytes]] = []
+            self.close = weakref.finalize(self, _end, self._processes, card, self._memory)
+            """Also when nobody has it any more, and at Python's end."""
+            self._processes += (_started(descriptor, num_bytes) for _ in range(num_processes))
         finally:
             os.close(descriptor)
-        self._card = card
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
-        self._card.unpin(self._memory)
 
     def texts(self, paths: Sequence[str], sizes: list[int]) -> Iterator[Text]:
         """In order; `sizes` gets each file's. FileTooLargeError for one that is larger than a buffer.
@@ -98,12 +93,14 @@ class FileReader:
                     free.append(in_use.popleft())
         finally:
             for task in under_way:  # what was asked for is taken, so that nobody gets it the next time
-                self._answer(task)
+                with suppress(InputError):
+                    self._answer(task)
 
     def _give(self, task: _Task) -> _Task:
         begin = task.buffer * self._buffer_bytes
         assert task.process.stdin is not None
-        reader.send(task.process.stdin, (begin, begin + self._buffer_bytes, task.paths))
+        with suppress(BrokenPipeError):  # it died, which its answer tells
+            reader.send(task.process.stdin, (begin, begin + self._buffer_bytes, task.paths))
         return task
 
     def _answer(self, task: _Task) -> reader.Answer:
@@ -118,6 +115,18 @@ class FileReader:
         edges = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         begin = buffer * self._buffer_bytes
         return Text(self._memory[begin : begin + int(edges[-1])], edges[:-1])
+
+
+def _end(processes: "list[subprocess.Popen[bytes]]", card: Card, memory: npt.NDArray[np.uint8]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):  # a message that it did not read any more
+                    stream.close()
+    with suppress(Exception):  # at Python's end the driver may be gone already
+        card.unpin(memory)
 
 
 def _started(descriptor: int, num_bytes: int) -> "subprocess.Popen[bytes]":

@@ -166,6 +166,10 @@ class CudaTokenizer:
                 self._engine.run(self._reader.texts(paths, sizes), gather)
             except FileTooLargeError:
                 sizes = []
+            except InputError:  # of a file, or a process that died: the next call has new ones
+                self._reader.close()
+                self._reader = None
+                raise
         if len(sizes) < len(paths):
             return self.encode_batch([_content(path) for path in paths], to=to)
         pieces = pieces_of(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
