@@ -30,6 +30,7 @@ from card_texts import (
     reference_for,
 )
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
+from gristmill.errors import InputError
 from gristmill.tokenizing.cuda import structs
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine
@@ -604,3 +605,17 @@ def test_ids_of_one_batch_outlive_the_next(loaded):
     kept = first.ids.copy()
     loaded("codebert").encode_batch([b"something else"] * 100)
     assert np.array_equal(first.ids, kept)
+
+
+@pytest.mark.parametrize(
+    "offsets", [[0, 9], [0, 5, 3], [-1, 3], [4, 2], []], ids=["beyond", "back and forth", "before", "back", "none"]
+)
+def test_offsets_that_are_not_within_the_text_are_refused(loaded, offsets):
+    with pytest.raises(InputError, match="encode_joined takes"):
+        loaded("codebert").encode_joined(np.frombuffer(b"x = 1", np.uint8), np.array(offsets, np.int64))
+
+
+def test_text_that_does_not_lie_in_one_piece_is_the_same(loaded):
+    spread = np.repeat(np.frombuffer(b"def f(): pass", np.uint8), 2)[::2]
+    batch = loaded("codebert").encode_joined(spread, np.array([0, 13]))
+    assert np.array_equal(batch.ids, loaded("codebert").encode(b"def f(): pass").ids)

@@ -1,115 +1,126 @@
-"""Files read by processes straight into memory that the card reads; the card's part is played by the CPU."""
-
-import gc
+import hashlib
 import os
-import shutil
-import signal
+import threading
 
-import numpy as np
-import psutil
 import pytest
 
-from card_texts import definition_named
-from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
-from gristmill.errors import InputError
-from gristmill.tokenizing.cuda import reading
-from gristmill.tokenizing.cuda.reader import read_files
-from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
-
-CHUNK_BYTES = 1 << 16
+from conftest import without_privileges, write_tree
+from gristmill.intake import reading
+from gristmill.intake.reading import read_document
+from gristmill.records import Document, Drop, DropReason, SourceFile
+from gristmill.sections import ScanConfig
 
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
-    pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files without a name"),
-]
+def file_at(path):
+    size = os.lstat(path).st_size if os.path.lexists(path) else 0
+    return SourceFile(repo="r", path=os.path.basename(path), location=str(path), size=size)
 
 
-@pytest.fixture(scope="module")
-def make_card(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    return lambda options: CardOnCpu(compiled(folder, options))
+def read(path, **config):
+    return read_document(file_at(path), ScanConfig(**config))
 
 
-@pytest.fixture
-def tokenizer(make_card):
-    made = CudaTokenizer.over(definition_named("codebert"), make_card, chunk_bytes=CHUNK_BYTES)
-    yield made
-    if made._reader is not None:
-        made._reader.close()
+def test_a_text_file_becomes_a_document(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_bytes(b"x = 1\r\n")
+    document = read(path)
+    assert isinstance(document, Document)
+    assert (document.text, document.language) == (b"x = 1\r\n", "python")
+    assert document.sha256 == hashlib.sha256(b"x = 1\r\n").hexdigest()
 
 
-@pytest.fixture
-def paths(tmp_path):
-    """Some empty, some odd, none larger than a chunk; together many chunks."""
-    generator = np.random.default_rng(0)
-    names = [f"{number:03d} é.py" for number in range(300)]
-    for number, name in enumerate(names):
-        size = int(generator.integers(0, 3000)) if number % 7 else 0
-        text = bytes(generator.choice(np.frombuffer(b"def x(): return y + 1\n", np.uint8), size))
-        (tmp_path / name).write_bytes(text if number % 50 else b"\xff\xfe" + text)
-    return [str(tmp_path / name) for name in names]
+@pytest.mark.parametrize(
+    ("content", "config", "reason"),
+    [
+        (b"", {}, DropReason.EMPTY),
+        (b"\xef\xbb\xbf", {}, DropReason.EMPTY),
+        (b"\0\1\2", {}, DropReason.BINARY),
+        (b"x" * 11, {"max_file_bytes": 10}, DropReason.TOO_LARGE),
+        (b"x = 1", {"languages": ["rust"]}, DropReason.LANGUAGE_NOT_WANTED),
+    ],
+)
+def test_what_cannot_be_used_is_a_drop_with_its_reason(tmp_path, content, config, reason):
+    path = tmp_path / "a.py"
+    path.write_bytes(content)
+    drop = read(path, **config)
+    assert isinstance(drop, Drop)
+    assert drop.reason is reason
+    assert drop.detail
 
 
-def contents(paths):
-    texts = []
-    for path in paths:
-        with open(path, "rb") as stream:
-            texts.append(stream.read())
-    return texts
+def test_a_file_of_just_the_limit_is_read(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_bytes(b"x" * 10)
+    assert isinstance(read(path, max_file_bytes=10), Document)
 
 
-def assert_read(tokenizer, paths):
-    batch, expected = tokenizer.encode_files(paths), tokenizer.encode_batch(contents(paths))
-    assert np.array_equal(batch.ids, expected.ids)
-    assert np.array_equal(batch.offsets, expected.offsets)
-    assert batch.num_on_cpu == expected.num_on_cpu
+def test_vanished_linked_and_special_files_are_drops(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    assert read(tmp_path / "none").reason is DropReason.VANISHED
+    assert read(tmp_path / "fifo").reason is DropReason.NOT_A_FILE
+    assert read(tmp_path / "link").reason is DropReason.SYMLINK
+    assert read(tmp_path).reason is DropReason.NOT_A_FILE
 
 
-def test_files_give_the_ids_of_what_is_in_them(tokenizer, paths):
-    assert_read(tokenizer, paths)
-    assert_read(tokenizer, paths[::-1])
-    assert_read(tokenizer, [])
+def test_a_permission_error_is_a_drop(open_folder):
+    write_tree(open_folder, {"a.py": "x"})
+    (open_folder / "a.py").chmod(0)
+    with without_privileges():
+        drop = read(open_folder / "a.py")
+    assert drop.reason is DropReason.UNREADABLE
+    assert drop.detail == "Permission denied"
 
 
-def test_a_file_larger_than_a_buffer_is_read_with_the_others_too(tokenizer, paths, tmp_path):
-    large = tmp_path / "large.py"
-    large.write_bytes(b"x = 1\n" * CHUNK_BYTES)
-    assert_read(tokenizer, [*paths[:5], str(large), *paths[5:9]])
-    assert_read(tokenizer, paths[:20])
+def test_a_file_that_keeps_changing_is_a_drop(tmp_path, monkeypatch):
+    path = tmp_path / "a.log"
+    path.write_bytes(b"x")
+    plain_read = os.read
+
+    def read_while_it_grows(descriptor, count):
+        with path.open("ab") as stream:
+            stream.write(b"more")
+        return plain_read(descriptor, count)
+
+    monkeypatch.setattr(reading.os, "read", read_while_it_grows)
+    assert read(path).reason is DropReason.CHANGED_WHILE_READ
 
 
-def test_a_file_that_is_not_there_is_named_and_the_next_call_works(tokenizer, paths, tmp_path):
-    with pytest.raises(InputError, match=r"cannot read .*nowhere\.py.*No such file"):
-        tokenizer.encode_files([*paths, str(tmp_path / "nowhere.py")])
-    assert_read(tokenizer, paths)
+def test_a_file_that_changes_once_is_read_as_it_is_afterwards(tmp_path, monkeypatch):
+    path = tmp_path / "a.log"
+    path.write_bytes(b"before")
+    plain_read = os.read
+    changes = [b"afterwards"]
+
+    def read_with_one_change(descriptor, count):
+        if changes:
+            path.write_bytes(changes.pop())
+        return plain_read(descriptor, count)
+
+    monkeypatch.setattr(reading.os, "read", read_with_one_change)
+    assert read(path).text == b"afterwards"
 
 
-def test_a_reader_that_dies_is_told_and_the_next_call_works(tokenizer, paths):
-    assert_read(tokenizer, paths[:3])
-    for process in tokenizer._reader._processes:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    with pytest.raises(InputError, match="died"):
-        tokenizer.encode_files(paths)
-    assert_read(tokenizer, paths)
+def test_under_a_real_writer_a_document_is_never_torn(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a" * 5000)
+    stop = threading.Event()
 
+    def replace_over_and_over():
+        turn = 0
+        while not stop.is_set() and turn < 100_000:
+            turn += 1
+            beside = tmp_path / "beside"
+            beside.write_bytes(b"ab"[turn % 2 : turn % 2 + 1] * 5000)
+            beside.replace(path)
 
-def test_nothing_is_left_of_readers_that_nobody_has_any_more(tokenizer):
-    files = reading.FileReader(tokenizer._card, CHUNK_BYTES, num_cores=4)
-    numbers = [process.pid for process in files._processes]
-    assert all(map(psutil.pid_exists, numbers))
-    del files
-    gc.collect()
-    assert not any(map(psutil.pid_exists, numbers))
-
-
-def test_a_file_fits_if_it_leaves_a_byte(tmp_path):
-    for name, size in (("a", 3), ("b", 0), ("c", 4)):
-        (tmp_path / name).write_bytes(name.encode() * size)
-    memory = memoryview(bytearray(8))
-    paths = [str(tmp_path / name) for name in "abc"]
-    assert read_files(memory, paths) == ([3, 0, 4], None)
-    assert bytes(memory[:7]) == b"aaacccc"
-    assert read_files(memory[:7], paths) == ([3, 0], None)
-    assert read_files(memory, [paths[0], str(tmp_path)]) == ([3], "Is a directory")
+    writer = threading.Thread(target=replace_over_and_over)
+    writer.start()
+    try:
+        for _ in range(200):
+            document = read(path)
+            assert isinstance(document, Document)
+            assert len(set(document.text)) == 1
+    finally:
+        stop.set()
+        writer.join()

@@ -174,7 +174,7 @@ def test_texts_of_windows_are_the_same(built, source, tmp_path):
         (stand_ins.Dying, "socket", r"its process died \(exit code -9\)"),
         (stand_ins.Failing, "socket", "RuntimeError: an illegal memory access was encountered"),
         (stand_ins.Wrong, "socket", "its answer makes no sense"),
-        (stand_ins.never_ready, "start", r"it was not ready when all was tokenized, after [\d.]+ s"),
+        (stand_ins.never_ready, "start", r"it was not ready when step 1 was over, after [\d.]+ s"),
         (stand_ins.refusing, "end", "this tokenizer has rules of its own"),
         (stand_ins.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
     ],

@@ -41,7 +41,8 @@ def main() -> None:
             runs[device].append(built(sources, given.work / f"dataset-{device}", device))
             print(f"turn {turn + 1}, {device}: {runs[device][-1]['seconds']['total']:.1f} s", flush=True)
     refuse_different(*(given.work / f"dataset-{device}" for device in DEVICES))
-    given.page.write_text(page(runs, given.copies), encoding="utf-8")
+    num_bytes = sum(path.stat().st_size for source in sources for path in source.rglob("*") if path.is_file())
+    given.page.write_text(page(runs, given.copies, num_bytes), encoding="utf-8")
 
 
 def copied(folder: Path, target: Path, number: int) -> Path:
@@ -73,25 +74,27 @@ def refuse_different(first: Path, second: Path) -> None:
         raise SystemExit(f"{first} and {second} differ")
 
 
-def page(runs: dict[str, list[dict[str, Any]]], copies: int) -> str:
+def page(runs: dict[str, list[dict[str, Any]]], copies: int, num_bytes: int) -> str:
     machine, one, gpu = this_machine(), runs["cpu"][-1], runs["cuda"][-1]["gpu"]
     seconds = {
         device: {phase: median(run["seconds"].get(phase, 0.0) for run in runs[device]) for phase in PHASES}
         for device in DEVICES
     }
     rows = [[phase, *(f"{seconds[device][phase]:.2f}" for device in DEVICES)] for phase in PHASES]
-    corpus = f"{one['source_bytes'] / 1e9:.2f} GB of code in {copies} copies of a corpus"
+    kept = f"{one['source_bytes'] / 1e9:.2f} GB of code (kept of {num_bytes / 1e9:.2f} GB)"
     workers = f"{one['workers']} workers on {machine.cores} cores"
+    busy = f"was busy for {gpu['seconds_busy']:.2f} of {gpu['seconds_ready']:.2f} s"
     card = f"The card tokenized {gpu['bytes'] / 1e9:.2f} GB in {gpu['documents']:,} documents"
     return f"""# A build with and without --device cuda
 
-{corpus}, {workers}; medians of {len(runs["cpu"])} builds each, in turn. The datasets are equal byte by byte. Written by
-`benchmarks/gpu/build.py`.
+`python benchmarks/gpu/build.py files work build.md --copies {copies} --runs {len(runs["cpu"])}`
+
+{kept} in {copies} copies of a corpus, {workers}; medians of {len(runs["cpu"])} builds each, in turn. The
+datasets are equal byte by byte.
 
 {markdown_table(Table("builds", ["seconds", *DEVICES], rows))}
 
-{card} ({gpu["documents_on_cpu"]:,} of them on the CPU) and was busy for {gpu["seconds_busy"]:.2f} of
-{gpu["seconds_ready"]:.2f} s.
+{card} ({gpu["documents_on_cpu"]:,} of them on the CPU) and {busy}.
 """
 
 

@@ -5,6 +5,7 @@ marks how far a stream has come, for another stream or for us to wait for.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -38,8 +39,12 @@ class Card(Protocol):
         """All that was allocated."""
         ...
 
+    def in_use(self) -> AbstractContextManager[Any]:
+        """What a thread does inside is done on this card: each thread has one that it uses otherwise."""
+        ...
+
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
-        """Memory of the machine that the card reads and writes by itself."""
+        """Memory of the machine that the card reads and writes by itself. MemoryError if there is no room."""
         ...
 
     def is_pinned(self, array: Array) -> bool: ...

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from importlib import resources
 from typing import Any
 
@@ -32,7 +33,8 @@ IS_PINNED = 1
 class CupyCard:
     def __init__(self, options: tuple[str, ...], *, architecture: str | None = None) -> None:
         """`architecture`: "80" compiles for an older card than there is."""
-        properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+        self._device = cupy.cuda.Device()
+        properties = runtime.getDeviceProperties(self._device.id)
         self.name: str = properties["name"].decode()
         self.num_processors: int = properties["multiProcessorCount"]
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(NUM_STREAMS)]
@@ -50,6 +52,10 @@ class CupyCard:
         self._memory.append(memory)
         return int(memory.ptr)
 
+    def in_use(self) -> AbstractContextManager[Any]:
+        device: AbstractContextManager[Any] = cupy.cuda.Device(self._device.id)
+        return device
+
     def free(self) -> None:
         for stream in self._streams:
             stream.synchronize()
@@ -58,7 +64,11 @@ class CupyCard:
 
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
         """From a pool, to which it goes back once nobody holds the array."""
-        return np.frombuffer(cupy.cuda.alloc_pinned_memory(max(num_bytes, 1)), np.uint8, num_bytes)
+        try:
+            memory = cupy.cuda.alloc_pinned_memory(max(num_bytes, 1))
+        except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
+            raise MemoryError(f"{num_bytes:,} bytes of memory cannot be pinned for {self.name}") from None
+        return np.frombuffer(memory, np.uint8, num_bytes)
 
     def is_pinned(self, array: Array) -> bool:
         return not array.nbytes or runtime.pointerGetAttributes(array.ctypes.data).type == IS_PINNED

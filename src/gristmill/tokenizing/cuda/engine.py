@@ -8,7 +8,8 @@ A slot holds what belongs to one chunk from the first copy to the last; there ar
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,7 +143,10 @@ class Engine:
     def run(self, texts: Iterable[Text], receive: Callable[[Done], None]) -> None:
         """`receive` is called for each chunk in turn; it may copy from the card in the stream COPY_OUT."""
         under_way: deque[_Slot] = deque()
-        try:
+        with ExitStack() as stack:
+            if isinstance(texts, Generator):  # whoever fills memory for it is done before the next run
+                stack.callback(texts.close)
+            stack.callback(self._wait_for_all)  # what is under way reads memory that the next run writes
             for number, text in enumerate(texts):
                 if len(under_way) == NUM_SLOTS - 1:
                     self._take(under_way.popleft(), receive)
@@ -151,9 +155,10 @@ class Engine:
                 under_way.append(slot)
             while under_way:
                 self._take(under_way.popleft(), receive)
-        finally:  # where something went wrong too: what is under way reads memory that the next run writes
-            for stream in (COPY_IN, COMPUTE, COPY_OUT):
-                self.card.wait(self.card.record(stream))
+
+    def _wait_for_all(self) -> None:
+        for stream in (COPY_IN, COMPUTE, COPY_OUT):
+            self.card.wait(self.card.record(stream))
 
     def forget(self) -> None:
         """Empties the word table."""

@@ -72,7 +72,7 @@ class Server:
     def _asked(self) -> GpuFacts:
         if not self._control.poll(0):
             seconds = time.monotonic() - self._started_at
-            return GpuFacts(trouble=f"it was not ready when all was tokenized, after {seconds:.1f} s")
+            return GpuFacts(trouble=f"it was not ready when step 1 was over, after {seconds:.1f} s")
         try:
             first = self._control.recv()
             if isinstance(first, GpuFacts):  # it refused, or could not load

@@ -12,6 +12,7 @@ its length in four bytes.
 import marshal
 import mmap
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import IO, Any
@@ -31,7 +32,7 @@ def receive(stream: IO[bytes]) -> bytes | None:
     return stream.read(int.from_bytes(head, "little")) if head else None
 
 
-def read_files(memory: memoryview, paths: Sequence[str]) -> Answer:
+def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
     """A file fits if it leaves a byte: a read that fills everything may not have met its end."""
     sizes: list[int] = []
     at = 0
@@ -42,8 +43,8 @@ def read_files(memory: memoryview, paths: Sequence[str]) -> Answer:
                 size = _read_whole(descriptor, memory[at:])
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            return sizes, error.strerror or str(error)
+        except (OSError, ValueError) as error:
+            return sizes, getattr(error, "strerror", None) or str(error)
         if size is None:
             break
         sizes.append(size)
@@ -62,6 +63,7 @@ def _read_whole(descriptor: int, room: memoryview) -> int | None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     descriptor, num_bytes = map(int, sys.argv[1:])
     memory = memoryview(mmap.mmap(descriptor, num_bytes))
     while (message := receive(sys.stdin.buffer)) is not None:

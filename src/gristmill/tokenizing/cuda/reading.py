@@ -35,7 +35,7 @@ class FileTooLargeError(Exception):
 class _Task(NamedTuple):
     process: "subprocess.Popen[bytes]"
     buffer: int
-    paths: list[str]
+    paths: list[bytes]
 
 
 class FileReader:
@@ -58,7 +58,7 @@ class FileReader:
         finally:
             os.close(descriptor)
 
-    def texts(self, paths: Sequence[str], sizes: list[int]) -> Iterator[Text]:
+    def texts(self, paths: Sequence[bytes], sizes: list[int]) -> Iterator[Text]:
         """In order; `sizes` gets each file's. FileTooLargeError for one that is larger than a buffer.
 
         When the engine asks for the next text, it has read all but the last NUM_SLOTS - 1.
@@ -76,16 +76,14 @@ class FileReader:
                 rest = task.paths[len(found) :]
                 if trouble is not None:
                     idle.append(task.process)
-                    raise InputError(f"cannot read {rest[0]!r}: {trouble}.")
+                    raise InputError(f"cannot read {os.fsdecode(rest[0])!r}: {trouble}.")
                 if rest and not found:
                     idle.append(task.process)
                     raise FileTooLargeError(rest[0])
-                if rest and free:
+                if rest:  # there is always a buffer for it: there are more than processes and slots together
                     under_way.appendleft(self._give(_Task(task.process, free.popleft(), rest)))
                 else:
                     idle.append(task.process)
-                    if rest:
-                        left.appendleft(rest)
                 sizes += found
                 yield self._text(task.buffer, found)
                 in_use.append(task.buffer)
@@ -107,7 +105,9 @@ class FileReader:
         assert task.process.stdout is not None
         message = reader.receive(task.process.stdout)
         if message is None:
-            raise InputError(f"the process that read {task.paths[0]!r} died (exit code {task.process.wait()}).")
+            raise InputError(
+                f"the process that read {os.fsdecode(task.paths[0])!r} died (exit code {task.process.wait()})."
+            )
         answer: reader.Answer = marshal.loads(message)  # noqa: S302 - from a process of ours
         return answer
 

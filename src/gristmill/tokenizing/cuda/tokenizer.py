@@ -10,12 +10,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.errors import DeviceError, InputError
+from gristmill.errors import DeviceError, InputError, TokenizerError
 from gristmill.tokenizing.cuda.batch import Batch, Gathered, GatheredOnCard
 from gristmill.tokenizing.cuda.card import Card
 from gristmill.tokenizing.cuda.chunking import Pieces, Span, pieces_of, spans_of
@@ -30,7 +31,7 @@ from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
 from gristmill.tokenizing.cuda.structs import LONGEST_CHUNK, Sizes
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.fast import FastTokenizer
-from gristmill.tokenizing.tokenizer import Encoded, Tokenizer, tokenizer_for
+from gristmill.tokenizing.tokenizer import Encoded, Ids, Tokenizer, tokenizer_for
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -114,7 +115,7 @@ class CudaTokenizer:
         if np.diff(offsets).max(initial=0) > self._engine.sizes.chunk_bytes:
             return self.encode_joined(np.frombuffer(b"".join(texts), np.uint8), offsets, to=to)
         pieces = pieces_of(NO_BYTES, offsets, self._engine.sizes.chunk_bytes)
-        with self._lock:
+        with self._turn():
             staged = self._stage().filled(self._spans(pieces), Listed(list(texts), offsets).fill)
             return self._encode(staged, pieces, lambda number: texts[number], to)
 
@@ -123,9 +124,10 @@ class CudaTokenizer:
 
         From memory of `pinned()` it goes at the wire's speed.
         """
+        _refuse_nonsense(text, offsets)
         pieces = pieces_of(text, offsets, self._engine.sizes.chunk_bytes)
-        with self._lock:
-            if self._card.is_pinned(text):
+        with self._turn():
+            if text.flags.c_contiguous and self._card.is_pinned(text):
                 texts: Iterable[Text] = self._in_place(text, pieces)
             else:
                 texts = self._stage().filled_ahead(self._spans(pieces), Joined(text, pieces.offsets).fill)
@@ -145,12 +147,12 @@ class CudaTokenizer:
 
     def forget(self) -> None:
         """Words that were seen: the next call is as the first."""
-        with self._lock:
+        with self._turn():
             self._engine.forget()
 
     def stage_seconds(self, text: Bytes, offsets: Offsets) -> dict[str, float]:
         pieces = pieces_of(text, offsets, self._engine.sizes.chunk_bytes)
-        with self._lock:
+        with self._turn():
             return self._engine.stage_seconds(self._in_place(text, pieces))
 
     def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
@@ -159,14 +161,14 @@ class CudaTokenizer:
     def encode_files(self, paths: Sequence[str], *, to: Place = "machine") -> Batch:
         """One document a file, read by a few processes straight into memory that the card reads."""
         sizes: list[int] = []
-        with self._lock:
+        with self._turn():
             self._reader = self._reader or FileReader(self._card, self._engine.sizes.chunk_bytes, os.cpu_count() or 1)
             gather = self._gather(len(paths) * IDS_PER_FILE, to)
             try:
-                self._engine.run(self._reader.texts(paths, sizes), gather)
+                self._engine.run(self._reader.texts([os.fsencode(path) for path in paths], sizes), gather)
             except FileTooLargeError:
                 sizes = []
-            except InputError:  # of a file, or a process that died: the next call has new ones
+            except BaseException:  # whatever its processes are at: the next call has new ones
                 self._reader.close()
                 self._reader = None
                 raise
@@ -174,6 +176,12 @@ class CudaTokenizer:
             return self.encode_batch([_content(path) for path in paths], to=to)
         pieces = pieces_of(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
         return self._spliced(gather, pieces, lambda number: _content(paths[number]), to)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One call at a time, whichever thread it comes from."""
+        with self._lock, self._card.in_use():
+            yield
 
     def _spans(self, pieces: Pieces) -> Iterator[Span]:
         return spans_of(pieces, self._engine.sizes.chunk_bytes, self._engine.sizes.max_documents)
@@ -195,6 +203,12 @@ class CudaTokenizer:
         self._engine.run(texts, gather)
         return self._spliced(gather, pieces, text_of, to)
 
+    def _on_cpu(self, number: int, text_of: TextOf) -> Ids:
+        try:
+            return self._cpu.encode(text_of(number)).ids
+        except TokenizerError as error:
+            raise TokenizerError(f"document {number}: {error}") from None
+
     def _spliced(self, gather: Gathered, pieces: Pieces, text_of: TextOf, to: Place) -> Batch:
         counts = np.zeros(len(pieces.too_long), np.int64)
         missing = pieces.too_long.copy()
@@ -204,8 +218,19 @@ class CudaTokenizer:
         offsets = np.concatenate(([0], np.cumsum(counts)))
         left = np.flatnonzero(missing).tolist()
         there = self._card.array_of if to == "card" else np.asarray
-        ids, offsets = splice(gather.ids, offsets, left, lambda number: there(self._cpu.encode(text_of(number)).ids))
+        ids, offsets = splice(gather.ids, offsets, left, lambda number: there(self._on_cpu(number, text_of)))
         return Batch(ids, there(offsets[pieces.first_pieces]), len(left))
+
+
+def _refuse_nonsense(text: Bytes, offsets: Offsets) -> None:
+    """The card goes by them without a look."""
+    is_sound = text.dtype == np.uint8 and text.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
+    if not is_sound or offsets[0] < 0 or offsets[-1] > len(text) or bool((offsets[1:] < offsets[:-1]).any()):
+        raise InputError(
+            "encode_joined takes a text of uint8 and offsets of int64 that ascend from where the first document begins "
+            f"to the end of the last, within the text; got {text.dtype} and {offsets.dtype}, {len(offsets):,} offsets "
+            f"for {len(text):,} bytes."
+        )
 
 
 def _content(path: str) -> bytes:
