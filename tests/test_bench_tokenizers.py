@@ -304,7 +304,7 @@ def test_a_build_on_the_card_is_a_method_where_one_is_asked_for(codebert, monkey
     assert method in chosen([], "cuda")
     assert chosen([method.name]) == [method]
     monkeypatch.setattr("gristmill.tokenizing.cuda.requiring.find_spec", lambda name: None)
-    assert str(why_skipped(method, codebert)).endswith("pip install 'gristmill[gpu]'")
+    assert "pip install 'gristmill[gpu]'" in str(why_skipped(method, codebert))
 
 
 def test_a_packed_corpus_is_the_same_documents_elsewhere(source, tmp_path):

@@ -44,6 +44,10 @@ def test_each_row_has_its_share_rounded_down_or_up(weights, offset):
     assert (counts <= np.ceil(shares + 1e-9)).all()
 
 
+def test_an_offset_next_to_one_gives_no_draw_more():
+    assert draw_counts(np.array([1.0, 2.0]), np.nextafter(1.0, 0.0)).tolist() == [1, 1]
+
+
 def test_over_epochs_rows_come_as_often_as_they_weigh():
     weights = np.array([0.25, 0.25, 0.5, 1.0, 3.0] * 20)
     order = Order(100, weights=weights, seed=1)

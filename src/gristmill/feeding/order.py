@@ -85,7 +85,7 @@ def draw_counts(weights: Weights, offset: float) -> RowNumbers:
         return counts
     ends *= num_left / ends[-1]
     ends[-1] = num_left  # a rounding error must not cost a draw
-    steps = np.floor(ends + offset)
+    steps = np.minimum(np.floor(ends + offset), num_left)  # nor give one more, with an offset next to 1
     counts += np.diff(steps, prepend=0.0).astype(np.int64)
     return counts
 
