@@ -140,6 +140,12 @@ def test_no_panels_are_a_picture_too():
     assert texts(drawn()) == ["Curves", "of a run"]
 
 
+def test_values_next_to_what_can_be_drawn_make_a_picture():
+    line = Line("a", [Point(0.0, 1.0), Point(1.0, 3.175346365835159e-149)])
+    text = curves_svg("t", "", [Panel("p", "x", "y", [line], log_y=True)])
+    assert "nan" not in text
+
+
 @given(st.lists(st.tuples(anything, anything, anything, anything), max_size=6), st.booleans(), st.booleans(), anything)
 def test_any_numbers_make_a_picture(rows, log_x, log_y, at):
     one = Line("a", [Point(x, y) for x, y, _, _ in rows], [low for *_, low, _ in rows], [high for *_, high in rows])

@@ -89,7 +89,9 @@ def _x_axis(values: tuple[float, float], left: float, right: float, *, log: bool
 
 def _ticks(scale: Scale, most: int, *, whole: bool) -> list[tuple[float, str]]:
     if scale.log:
-        return [(tick, log_tick_text(tick)) for tick in log_ticks(scale.low, scale.high, most)]
+        # The room around the values may reach beyond what can be drawn.
+        found = (tick for tick in log_ticks(scale.low, scale.high, most) if is_drawable(tick, log=True))
+        return [(tick, log_tick_text(tick)) for tick in found]
     ticks = linear_ticks(scale.low, scale.high, most, whole=whole)
     step = tick_step(scale.low, scale.high, most, whole=whole)
     return list(zip(ticks, tick_texts(ticks, step), strict=True))
