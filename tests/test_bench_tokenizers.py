@@ -6,7 +6,6 @@ import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import gigatoken
 import msgspec
@@ -24,6 +23,7 @@ from gristmill.bench.speed_page import HEADING, tokenizers_markdown
 from gristmill.bench.speed_telling import ratio_of, speed_of, tokenizers_json, tokenizers_text
 from gristmill.bench.speeds import Case, State
 from gristmill.bench.tokenizers import AskedOfTokenizers, bench_tokenizers
+from gristmill.tokenizing.cuda.batch import Batch
 from gristmill.tokenizing.locating import locate
 from tokenizers_made_here import word_piece
 
@@ -40,12 +40,6 @@ TREE = {
 }
 NUM_FILES = 9
 """All but the last: no method is given what is not UTF-8."""
-
-
-class StandInBatch(NamedTuple):
-    ids: np.ndarray
-    offsets: np.ndarray
-    num_on_cpu: int
 
 
 class StandIn:
@@ -73,7 +67,7 @@ class StandIn:
         self.seen_bytes.append(self._seen)
         self._seen += sum(map(len, texts))
         ids = [self._tokenizer.encode(text).astype(np.uint16) for text in texts]
-        return StandInBatch(np.concatenate(ids), np.cumsum([0, *map(len, ids)]), num_on_cpu=1)
+        return Batch(np.concatenate(ids), np.cumsum([0, *map(len, ids)]), num_on_cpu=1)
 
     def encode_files(self, paths):
         return self.encode_batch([Path(path).read_bytes() for path in paths])
@@ -102,7 +96,7 @@ class WrongOnce(StandIn):
 class OneTokenShort(StandIn):
     def encode_batch(self, texts):
         batch = super().encode_batch(texts)
-        return StandInBatch(batch.ids[:-1], np.append(batch.offsets[:-1], batch.offsets[-1] - 1), 0)
+        return Batch(batch.ids[:-1], np.append(batch.offsets[:-1], batch.offsets[-1] - 1), 0)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ text itself (`tokenizers` decodes it, and its ids come as objects) is inside.
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,32 +15,12 @@ import numpy.typing as npt
 from gristmill.bench.documents import Documents
 from gristmill.bench.methods import FAST_ENGINE
 from gristmill.bench.speeds import Case
+from gristmill.tokenizing.cuda.batch import Batch
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Ids, Offsets, Tokenizer, load_tokenizer
 
 SLICE_BYTES = 1 << 24
 """`tokenizers` is given so many at a time: what it returns has over 100 bytes a token beside the id."""
-
-AnyIds = npt.NDArray[np.unsignedinteger[Any]]
-
-
-class Batch(NamedTuple):
-    ids: AnyIds
-    """Of all documents, one after the other."""
-    offsets: Offsets
-    """Where each document's ids begin, and at the end their number."""
-    num_on_cpu: int = 0
-
-
-class CardBatch(Protocol):
-    """What comes from a GPU; it may lie in memory that the next call uses again."""
-
-    @property
-    def ids(self) -> AnyIds: ...
-    @property
-    def offsets(self) -> Offsets: ...
-    @property
-    def num_on_cpu(self) -> int: ...
 
 
 class CardTokenizer(Protocol):
@@ -51,14 +31,14 @@ class CardTokenizer(Protocol):
     @property
     def device_name(self) -> str: ...
     def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]: ...
-    def encode_joined(self, text: npt.NDArray[np.uint8], offsets: Offsets) -> CardBatch: ...
-    def encode_batch(self, texts: Sequence[bytes]) -> CardBatch: ...
-    def encode_files(self, paths: Sequence[str]) -> CardBatch: ...
+    def encode_joined(self, text: npt.NDArray[np.uint8], offsets: Offsets) -> Batch: ...
+    def encode_batch(self, texts: Sequence[bytes]) -> Batch: ...
+    def encode_files(self, paths: Sequence[str]) -> Batch: ...
     def forget(self) -> None: ...
     def stage_seconds(self, text: npt.NDArray[np.uint8], offsets: Offsets) -> dict[str, float]: ...
 
 
-Encode = Callable[[], CardBatch]
+Encode = Callable[[], Batch]
 
 
 class Engine(Protocol):

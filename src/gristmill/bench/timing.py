@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gristmill.bench.documents import Documents
-from gristmill.bench.engines import Batch, CardBatch, CardEngine, Encode, Engine
+from gristmill.bench.engines import CardEngine, Encode, Engine
 from gristmill.bench.speeds import Case, Speed, Stage, State, Wire
 from gristmill.errors import GristmillError
 from gristmill.naming import printable
+from gristmill.tokenizing.cuda.batch import Batch
 
 
 class Expected(NamedTuple):
@@ -58,7 +59,7 @@ class Timed(NamedTuple):
         self._compare(found)
         return seconds, found.num_on_cpu
 
-    def _compare(self, found: CardBatch) -> None:
+    def _compare(self, found: Batch) -> None:
         expected = self.expected
         if np.array_equal(found.offsets, expected.offsets) and np.array_equal(found.ids, expected.ids):
             return
@@ -69,7 +70,7 @@ class Timed(NamedTuple):
         )
 
 
-def first_difference(found: CardBatch, expected: Batch, documents: Documents) -> str:
+def first_difference(found: Batch, expected: Batch, documents: Documents) -> str:
     """The first document that differs, and its first token that does."""
     if len(found.offsets) != len(expected.offsets):
         return f"{len(found.offsets) - 1:,} documents instead of {len(expected.offsets) - 1:,}"

@@ -17,7 +17,7 @@ class Batch(NamedTuple):
     ids: npt.NDArray[Any]
     """uint16 where every id fits, else uint32."""
     offsets: npt.NDArray[np.int64]
-    num_on_cpu: int
+    num_on_cpu: int = 0
     """Documents, or pieces of large ones, that the CPU did."""
 
 

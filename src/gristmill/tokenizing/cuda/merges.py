@@ -1,7 +1,7 @@
 """A BPE model's vocabulary and merges, as the arrays that the kernels look words up in.
 
-A merge is found by its two ids in one open-addressed table of 64-bit entries, so that one load answers whether two
-tokens merge and how early: `left << 43 | right << 22 | rank`. It is at most half full, and a search ends at EMPTY.
+A merge is found by its two ids in one open-addressed table: `left << 43 | right << 22 | rank`. It is at most half full,
+and a search ends at EMPTY. On the card each entry has the product beside it (engine.merge_entries).
 """
 
 from collections.abc import Iterable, Iterator

@@ -167,15 +167,15 @@ class CudaTokenizer:
             try:
                 self._engine.run(self._reader.texts([os.fsencode(path) for path in paths], sizes), gather)
             except FileTooLargeError:
-                sizes = []
+                pass
             except BaseException:  # whatever its processes are at: the next call has new ones
                 self._reader.close()
                 self._reader = None
                 raise
-        if len(sizes) < len(paths):
-            return self.encode_batch([_content(path) for path in paths], to=to)
-        pieces = pieces_of(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
-        return self._spliced(gather, pieces, lambda number: _content(paths[number]), to)
+            else:
+                pieces = pieces_of(NO_BYTES, np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))), sys.maxsize)
+                return self._spliced(gather, pieces, lambda number: _content(paths[number]), to)
+        return self.encode_batch([_content(path) for path in paths], to=to)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
