@@ -232,7 +232,7 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
                 _add(files, task, shaped[task.key])
                 step.advance(1)
         found = Scan([], [], decided.commits, decided.warnings, decided.num_rows)
-        manifest = seal(desk, found, decided.judged, files.facts, clock)
+        manifest = seal(desk, found, decided.judged, files.made, clock)
         shutil.rmtree(desk.folder)
         return manifest
 

@@ -84,6 +84,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
         settings["rewrite"] = {name: settings["rewrite"][name] for name in ("model", "way")}  # not where it ran
         settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order counts
+        del settings["output"]["formats"]  # the same windows, in whichever
         del settings["secrets"]["salt"]  # who knows it could try values
         return settings
 

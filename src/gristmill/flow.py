@@ -27,7 +27,6 @@ from gristmill.intake.licensing import read_license_files
 from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.intake.unpacking import num_rows
-from gristmill.manifest import FileFacts
 from gristmill.naming import is_address, path_text, printable
 from gristmill.progress import Progress
 from gristmill.records import Drop, PreparedDocument, SourceFile
@@ -41,7 +40,7 @@ from gristmill.steps.decide import decide, lay_out, read_previous_splits
 from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.draw import draw
 from gristmill.steps.finish import Judged
-from gristmill.steps.gather import DataFiles
+from gristmill.steps.gather import DataFiles, MadeFiles
 from gristmill.steps.license import LicenseFiles, license_documents
 from gristmill.steps.parts import PartReader
 from gristmill.steps.pieces import Task, tasks_of
@@ -272,12 +271,12 @@ def piece_tasks(context: Context, judged: Judged, work: Workspace) -> list[Task]
 
 def shape_all(
     context: Context, tasks: Sequence[Task], work: Workspace, runner: Runner, progress: Progress
-) -> dict[str, FileFacts]:
+) -> MadeFiles:
     """Step 3."""
     with DataFiles(context, work.log) as files:
         for task, shaped in shape_tasks(context, tasks, runner, progress):
             files.add(task, shaped)
-    return files.facts
+    return files.made
 
 
 def shape_tasks(

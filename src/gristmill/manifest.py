@@ -12,7 +12,7 @@ from gristmill.errors import DatasetError
 from gristmill.layout import MANIFEST, write_atomically
 from gristmill.records import DropReason, Split, VariantKind, WhyNoVariant
 
-FORMAT = 3
+FORMAT = 4
 BUILD = "gristmill build"
 
 
@@ -28,6 +28,8 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     suffix: tuple[int, ...]
     """The special ids around each window."""
     pad_id: int | None
+    end_id: int | None
+    """What ends a document in a stream of tokens."""
 
 
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +160,8 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     rows: int | None = None
     split: Split | None = None
+    format: str | None = None
+    """Of a file with rows, or that belongs to some: which of the manifest's formats."""
 
 
 class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +208,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     epochs: EpochFacts | None
     """None: nobody knows, of rows that no build has made."""
     columns: list[str]
+    formats: list[str]
+    """In which the rows are there, each all of them."""
+    content_sha256: str
+    """Of split, path, start and ids of every window: the same in every format."""
     counts: Counts
     splits: dict[Split, SplitFacts]
     tokens_by_language: dict[str, dict[Split, int]]

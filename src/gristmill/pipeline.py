@@ -9,7 +9,7 @@ there, and the next one does again only what has changed.
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,13 +34,14 @@ from gristmill.intake.addresses import last_part
 from gristmill.intake.remote import refuse_taken, upload_dataset
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES
-from gristmill.manifest import FileFacts, GpuFacts, Manifest, Run, write_manifest
+from gristmill.manifest import GpuFacts, Manifest, Run, write_manifest
 from gristmill.naming import is_address
 from gristmill.progress import Progress
 from gristmill.records import PreparedDocument
 from gristmill.steps.context import Context
 from gristmill.steps.decide import previous_file
 from gristmill.steps.finish import Judged, Outcome, describe, machine, write_files_table
+from gristmill.steps.gather import MadeFiles
 from gristmill.steps.pieces import clear_old
 from gristmill.steps.prepare import batches
 from gristmill.steps.remembering import remember
@@ -107,9 +108,9 @@ def build_without(
                 intake.found.files.clear()  # of no more use, and there may be many
                 judged = judge(job.context, intake, parts, runner, progress)
                 work.keep_previous(previous_file(config))
-                data_files = shape_all(job.context, piece_tasks(job.context, judged, work), work, runner, progress)
+                made = shape_all(job.context, piece_tasks(job.context, judged, work), work, runner, progress)
                 clock.workers, clock.gpu = runner.workers, server.end()
-        return seal(job, intake.found, judged, data_files, clock)
+        return seal(job, intake.found, judged, made, clock)
 
 
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:
@@ -133,15 +134,15 @@ def opened(config: Config) -> Workspace:
     return work
 
 
-def seal(job: Job, found: Scan, judged: Judged, data_files: Mapping[str, FileFacts], clock: "Clock") -> Manifest:
+def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock") -> Manifest:
     """Step 4: what is there is described, and takes its place."""
     tokenizer, context, work, progress = job
     with progress.phase("finish"):
-        clear_old(context, data_files)
+        clear_old(context, made.facts)
         tally = write_files_table(context.dataset / FILES, context, judged)
         tokenizer.write(context.dataset)
     run = clock.run(progress, judged.decision.kept)
-    manifest = describe(context, Outcome(tokenizer, found, judged, tally, data_files), run)
+    manifest = describe(context, Outcome(tokenizer, found, judged, tally, made), run)
     write_manifest(manifest, context.dataset)
     if is_address(context.config.out):
         stale = work.note_upload(context.config.out, manifest.files)

@@ -11,6 +11,8 @@ from gristmill.records import Split, VariantKind
 from gristmill.validating import at_least, between, check_types, text_list
 
 MIB = 1 << 20
+FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdata")
+"""Each can be read back, so all that reads a dataset takes the first of these that is there."""
 LONGEST_WINDOW = 1 << 20
 SEEDS = 1 << 63
 MOST_EPOCHS = 1000
@@ -46,6 +48,8 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
+    formats: Sequence[str] = ("jsonl",)
+    """jsonl, parquet, arrow, npy, bin, megatron, mds, litdata: one or several. All hold the same windows."""
     pad: bool = False
     """Pad input_ids to the window length and write an attention_mask."""
     with_text: bool = False
@@ -56,7 +60,13 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Past this size (before compression) a split is written as several files."""
 
     def __post_init__(self) -> None:
+        text_list(self, "output.", "formats")
         check_types(self, "output.")
+        unknown = [name for name in self.formats if name not in FORMATS]
+        if unknown or not self.formats:
+            raise ConfigError(f"output.formats must be of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
+        ordered = [name for name in FORMATS if name in self.formats]
+        msgspec.structs.force_setattr(self, "formats", ordered)
         at_least(1, "output.shard_bytes", self.shard_bytes)
 
 

@@ -12,6 +12,7 @@ from gristmill.bench.job import WINDOW_LENGTH, Job
 from gristmill.bench.quality import Shown
 from gristmill.bench.reading import Row
 from gristmill.config import Config, fingerprint
+from gristmill.formats.content import content_of, place_of, row_digest
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import (
     FORMAT,
@@ -53,8 +54,9 @@ class KeptRun(NamedTuple):
 class KeptSplit:
     """What was found in one split's rows."""
 
-    def __init__(self, num_special: int) -> None:
-        self._num_special = num_special
+    def __init__(self, split: Split, num_special: int) -> None:
+        self._split, self._num_special = split, num_special
+        self.digests: list[bytes] = []
         self.shown = Shown()
         self.columns: list[str] = []
         self.num_windows = self.num_emitted = 0
@@ -64,6 +66,7 @@ class KeptSplit:
         self.shown.add(row.key, row.start, max(0, row.num_ids - self._num_special))
         self.num_windows += 1
         self.num_emitted += len(row.input_ids)
+        self.digests.append(row_digest(self._split, place_of(row.repo, row.path, row.start), row.window().tobytes()))
 
     @property
     def num_files(self) -> int:
@@ -104,6 +107,8 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
             against=[],
         ),
         columns=columns,
+        formats=["jsonl"],
+        content_sha256=content_of({split: kept.digests for split, kept in splits.items()}),
         counts=_counts(splits, job),
         splits=_split_facts(splits),
         tokens_by_language=_tokens_by_language(splits, job),
@@ -165,6 +170,7 @@ def _tokenizer_facts(job: Job, method: str, definition: Definition) -> Tokenizer
         prefix=job.prefix,
         suffix=job.suffix,
         pad_id=definition.pad_id,
+        end_id=definition.end_id,
     )
 
 

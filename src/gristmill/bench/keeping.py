@@ -59,7 +59,7 @@ def _beside(target: Path) -> Iterator[Path]:
 
 def _take(split: Split, out: Path, folder: Path, job: Job) -> KeptSplit:
     """Brings over a split's rows; of one without rows, nothing."""
-    kept = KeptSplit(num_special=len(job.prefix) + len(job.suffix))
+    kept = KeptSplit(split, num_special=len(job.prefix) + len(job.suffix))
     paths = [path for path in data_files(out, split) if next(raw_rows(path), None) is not None]
     for index, path in enumerate(paths):
         name = data_file_name(split, index, len(paths), compressed=False)
@@ -92,4 +92,4 @@ def _measure(path: Path, split: Split, kept: KeptSplit) -> FileFacts:
     kept.columns = kept.columns or list(next(decoded(path, raw_rows(path), dict[str, Any])))
     for row in decoded(path, lines(), Row):
         kept.add(row)
-    return FileFacts(bytes=num_bytes, sha256=digest.hexdigest(), rows=num_rows, split=split)
+    return FileFacts(bytes=num_bytes, sha256=digest.hexdigest(), rows=num_rows, split=split, format="jsonl")

@@ -17,7 +17,8 @@ import orjson
 
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
-from gristmill.records import Variant, VariantKind
+from gristmill.formats.content import place_of, row_digest
+from gristmill.records import Split, Variant, VariantKind
 from gristmill.shaping.windows import Indices, Windows, lines_of
 from gristmill.tokenizing.definition import Definition
 
@@ -186,6 +187,17 @@ class RowFormat(NamedTuple):
             for at, to, first, last, start, fresh, pad, extra in zip(
                 *(column.tolist() for column in columns), pads, extras, strict=True
             )
+        ]
+
+    def row_digests(self, rows: DocumentRows, split: Split) -> list[bytes]:
+        """What each row is known by, in whichever format (see content)."""
+        ids = rows.ids.astype("<u4").tobytes()
+        prefix, suffix = (np.array(around, "<u4").tobytes() for around in (self.prefix, self.suffix))
+        windows, places = rows.windows, rows.told_windows.starts.tolist()
+        ranges = zip((4 * windows.starts).tolist(), (4 * windows.ends).tolist(), places, strict=True)
+        return [
+            row_digest(split, place_of(rows.repo, rows.path, place), b"".join((prefix, ids[start:end], suffix)))
+            for start, end, place in ranges
         ]
 
     def _constants(self, rows: DocumentRows) -> _Constants:

@@ -32,6 +32,7 @@ from gristmill.sections import SplitConfig
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.epochs import epoch_facts, variant_facts, variant_warnings
+from gristmill.steps.gather import MadeFiles
 from gristmill.steps.keys import grammar_versions, versions
 from gristmill.steps.parts import PartReader
 from gristmill.steps.shares import sampling_warnings
@@ -198,11 +199,11 @@ class Outcome(NamedTuple):
     scan: Scan
     judged: Judged
     tally: Tally
-    data_files: Mapping[str, FileFacts]
+    made: MadeFiles
 
 
 def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
-    located, scan, judged, tally, data_files = outcome
+    located, scan, judged, tally, made = outcome
     decision, decontamination = judged.decision, judged.decontamination
     definition = context.tokenizer.definition
     splits = split_facts(decision)
@@ -223,6 +224,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             prefix=definition.template.prefix,
             suffix=definition.template.suffix,
             pad_id=definition.pad_id,
+            end_id=definition.end_id,
         ),
         sources=[
             SourceFacts(repo=repo, commit=commit, found=scan.num_rows.get(repo, tally.found[repo]))
@@ -235,6 +237,8 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         variants=variants,
         epochs=epoch_facts(decision, context.window_shape),
         columns=context.row_format.columns,
+        formats=list(context.config.output.formats),
+        content_sha256=made.content_sha256,
         counts=Counts(
             found=tally.found.total(),
             kept=len(decision.kept),
@@ -246,7 +250,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         ),
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
-        files={**data_files, **own_files},
+        files={**made.facts, **own_files},
         warnings=[
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *variant_warnings(variants, context.config.rewrite),

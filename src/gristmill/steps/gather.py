@@ -9,17 +9,25 @@ import os
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from gristmill.errors import OutputError
+from gristmill.formats.content import content_of
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.manifest import FileFacts
+from gristmill.records import Split
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
 from gristmill.steps.pieces import KnownPiece, PieceLog, Task
 from gristmill.steps.shape import ShapedPiece, compressed_content, forget_compressed
 
 BYTES_AT_ONCE = 1 << 22
+
+
+class MadeFiles(NamedTuple):
+    facts: dict[str, FileFacts]
+    content_sha256: str
+    """Of all rows in them."""
 
 
 class DataFiles:
@@ -31,6 +39,11 @@ class DataFiles:
         self._log = PieceLog(log)
         self._open: _DataFile | None = None
         self.facts: dict[str, FileFacts] = {}
+        self._content: dict[Split, list[bytes]] = {split: [] for split in Split}
+
+    @property
+    def made(self) -> "MadeFiles":
+        return MadeFiles(self.facts, content_of(self._content))
 
     def __enter__(self) -> Self:
         self._log.__enter__()
@@ -48,6 +61,7 @@ class DataFiles:
         if self._open is None or self._open.name != piece.file:
             self._close_file()
             self._open = _DataFile(self._context.dataset, piece)
+        self._content[piece.split].append(shaped.content)
         compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._open.add(shaped, compressed)
         if compressed is not None and not self._keeps_compressed:
@@ -60,6 +74,7 @@ class DataFiles:
                 num_bytes=shaped.num_bytes,
                 num_rows=shaped.num_rows,
                 sha256=shaped.sha256,
+                content=shaped.content,
                 frames=shaped.frames,
             )
         )
@@ -102,7 +117,13 @@ class _DataFile:
             self._stream.close()
         else:
             os.truncate(self._path, self._num_bytes)  # an earlier attempt may have had more in it
-        return FileFacts(bytes=self._num_bytes, sha256=self._digest.hexdigest(), rows=self._num_rows, split=self._split)
+        return FileFacts(
+            bytes=self._num_bytes,
+            sha256=self._digest.hexdigest(),
+            rows=self._num_rows,
+            split=self._split,
+            format="jsonl",
+        )
 
     def _append(self, content: bytes) -> None:
         if self._stream is None:

@@ -36,6 +36,8 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     num_bytes: int
     num_rows: int
     sha256: bytes
+    content: bytes
+    """The digest of each row."""
     frames: list[Frame] | None
 
     def read(self) -> bytes | None:

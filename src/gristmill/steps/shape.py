@@ -22,6 +22,8 @@ class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     sha256: bytes
     crc32: int
     """Of the same bytes, quick to take again when they are read back."""
+    content: bytes
+    """The digest of each row: what is in it, however it is written."""
     frames: list[Frame] | None = None
     """Of a compressed piece: where it goes is known only once those before it are, so it is copied there later."""
     is_taken_over: bool = False
@@ -59,6 +61,7 @@ def _take_over(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
         num_bytes=known.num_bytes,
         sha256=known.sha256,
         crc32=zlib.crc32(content),
+        content=known.content,
         frames=known.frames,
         is_taken_over=True,
     )
@@ -85,8 +88,11 @@ def _compressed_file(context: Context, task: Task) -> Path:
 def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
     row_format, window_shape = context.row_format, context.window_shape
     rows: list[bytes] = []
+    digests: list[bytes] = []
     for document, block in read_blocks(context.prepared, task.piece.documents, context.tokenizer.vocab_size):
-        rows += row_format.format_rows(rows_of(document, block, window_shape))
+        documents_rows = rows_of(document, block, window_shape)
+        rows += row_format.format_rows(documents_rows)
+        digests += row_format.row_digests(documents_rows, task.piece.split)
     frames: list[Frame] | None = None
     if context.config.output.compress == "zstd":
         content, frames = compress_rows(rows)
@@ -98,6 +104,7 @@ def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
         num_bytes=len(content),
         sha256=digest,
         crc32=zlib.crc32(content),
+        content=b"".join(digests),
         frames=frames,
     )
     return content, shaped

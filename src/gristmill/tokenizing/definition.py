@@ -23,6 +23,7 @@ import msgspec
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
 
+END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[SEP]")
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 # Sixteen code points that Unicode says are never characters, in front of a renamed control token.
 UNSPELLABLE = "".join(map(chr, range(0xFDD0, 0xFDE0)))
@@ -155,6 +156,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         by_name = {token.content: token.id for token in self.added_tokens}
         ids = [by_name[name] for name in names if name in by_name]
         return next(iter(ids), None) if ids or named is None else self._ids_by_token.get(named)
+
+    @cached_property
+    def end_id(self) -> int | None:
+        """What ends a document in a stream of tokens."""
+        return self.named_id("eos_token", END_NAMES)
 
     @cached_property
     def ids_by_token(self) -> dict[str, int]:

@@ -1,0 +1,231 @@
+"""Windows by column: what every format is written from, and read back into.
+
+Ids are flat, end to end, special tokens in and padding out, with an offset where each window begins. So are the other
+columns with several numbers a row. Formats whose rows are padded (--pad) write `stored(batch)` and read it back with
+`natural(batch)`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.errors import OutputError
+from gristmill.manifest import Manifest
+from gristmill.shaping.windows import Indices
+
+IDS = "input_ids"
+MASK = "attention_mask"
+LABELS = "labels"
+IGNORED_LABEL = -100
+"""In the place of padding among labels: what loss functions leave out."""
+
+
+class Kind(Enum):
+    """What a column holds in each row, and as what a batch holds it."""
+
+    TEXT = auto()
+    """One text: list[str]."""
+    NUMBER = auto()
+    """One whole number: int64."""
+    FRACTION = auto()
+    """One number: float64."""
+    NUMBERS = auto()
+    """Several whole numbers: Ragged of int64."""
+    OBJECTS = auto()
+    """Several JSON objects: list[list[dict]]."""
+
+
+KINDS = {
+    **dict.fromkeys(("path", "repo", "language", "text", "variant"), Kind.TEXT),
+    **dict.fromkeys(("start", "fresh", "repeat", "variant_seed"), Kind.NUMBER),
+    **dict.fromkeys(("lines", LABELS, MASK, "segment_ids", "position_ids"), Kind.NUMBERS),
+    "weight": Kind.FRACTION,
+    "segments": Kind.OBJECTS,
+}
+"""Of every column but the ids."""
+
+
+class Ragged(NamedTuple):
+    """Row `n` has `values[offsets[n]:offsets[n + 1]]`."""
+
+    values: npt.NDArray[Any]
+    offsets: Indices
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], kind: npt.DTypeLike = np.int64) -> "Ragged":
+        offsets = np.cumsum([0, *map(len, rows)])
+        return cls(np.fromiter(chain.from_iterable(rows), kind, int(offsets[-1])), offsets)
+
+    @property
+    def sizes(self) -> Indices:
+        return np.diff(self.offsets)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def rows(self) -> Iterator[npt.NDArray[Any]]:
+        return (self.values[start:end] for start, end in pairwise(self.offsets.tolist()))
+
+
+Column = Any
+"""As its Kind says."""
+
+
+class WindowBatch(NamedTuple):
+    """Rows that follow each other in one split."""
+
+    ids: Ragged
+    """Of the schema's `id_type`."""
+    columns: dict[str, Column]
+    """All others, in the order of the schema."""
+
+    def __len__(self) -> int:
+        return len(self.ids.offsets) - 1
+
+
+class Schema(NamedTuple):
+    """What there is to know of rows before one is read."""
+
+    columns: tuple[str, ...]
+    """As rows have them, `input_ids` first."""
+    length: int
+    """Ids in a window, at most."""
+    vocab_size: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    """The special ids around each window."""
+    pad_id: int | None
+    """With which rows are padded to the full length; None: they are not."""
+    end_id: int | None
+    """What ends a document in a stream of tokens; None: the tokenizer has no such token."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Schema":
+        facts = manifest.tokenizer
+        return cls(
+            columns=tuple(manifest.columns),
+            length=manifest.window_length,
+            vocab_size=facts.vocab_size,
+            prefix=facts.prefix,
+            suffix=facts.suffix,
+            pad_id=facts.pad_id if MASK in manifest.columns else None,
+            end_id=facts.end_id,
+        )
+
+    @property
+    def id_type(self) -> type[np.uint16] | type[np.uint32]:
+        return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """All columns but the ids."""
+        return self.columns[1:]
+
+    @property
+    def natural(self) -> tuple[str, ...]:
+        """Those that a batch has beside the ids."""
+        return tuple(name for name in self.others if name != MASK)
+
+
+def require_fitting(ids: npt.NDArray[Any], kind: npt.DTypeLike) -> None:
+    """An id that the type cannot hold would come back as another one."""
+    if len(ids) and (int(ids.max()) > np.iinfo(kind).max or int(ids.min()) < 0):
+        wrong = int(ids.max()) if int(ids.min()) >= 0 else int(ids.min())
+        raise OutputError(
+            f"the id {wrong} does not fit {np.dtype(kind).name}: it is not of the tokenizer's vocabulary. "
+            "Check the dataset with gristmill check."
+        )
+
+
+def stored(batch: WindowBatch, schema: Schema) -> WindowBatch:
+    """With the padding that rows have, and their attention_mask; the same batch where they have none."""
+    if schema.pad_id is None:
+        return batch
+    sizes = batch.ids.sizes
+    is_content = np.arange(schema.length) < sizes[:, None]
+    offsets = np.arange(len(batch) + 1) * schema.length
+    columns = dict(batch.columns)
+    if LABELS in columns:
+        is_label = np.arange(schema.length) < columns[LABELS].sizes[:, None]
+        columns[LABELS] = Ragged(_spread(columns[LABELS].values, is_label, IGNORED_LABEL), offsets)
+    columns[MASK] = Ragged(is_content.ravel().astype(np.int64), offsets)
+    ids = Ragged(_spread(batch.ids.values, is_content, schema.pad_id), offsets)
+    return WindowBatch(ids, {name: columns[name] for name in schema.others})
+
+
+def _spread(values: npt.NDArray[Any], places: npt.NDArray[np.bool_], padding: int) -> npt.NDArray[Any]:
+    spread = np.full(places.shape, padding, values.dtype)
+    spread[places] = values
+    return spread.ravel()
+
+
+def natural(batch: WindowBatch, schema: Schema) -> WindowBatch:
+    """Without padding and attention_mask."""
+    if schema.pad_id is None:
+        return batch
+    columns = {name: column for name, column in batch.columns.items() if name != MASK}
+    mask = batch.columns[MASK]
+    ids = _masked(batch.ids, mask.values.astype(np.bool_))
+    if LABELS in columns:
+        columns[LABELS] = _masked(columns[LABELS], columns[LABELS].values != IGNORED_LABEL)
+    return WindowBatch(ids, columns)
+
+
+def _masked(column: Ragged, mask: npt.NDArray[np.bool_]) -> Ragged:
+    return Ragged(column.values[mask], np.concatenate(([0], np.cumsum(mask)))[column.offsets])
+
+
+def joined(batches: Sequence[WindowBatch]) -> WindowBatch:
+    """One behind the other."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    columns = {name: _joined_column([batch.columns[name] for batch in batches]) for name in first.columns}
+    return WindowBatch(_joined_column([batch.ids for batch in batches]), columns)
+
+
+def _joined_column(parts: Sequence[Column]) -> Column:
+    if isinstance(parts[0], Ragged):
+        firsts = np.cumsum([0, *(len(part.values) for part in parts)])
+        offsets = [part.offsets[1:] - part.offsets[0] + first for part, first in zip(parts, firsts, strict=False)]
+        values = [part.values[part.offsets[0] : part.offsets[-1]] for part in parts]
+        return Ragged(np.concatenate(values), np.concatenate([np.zeros(1, np.int64), *offsets]))
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return list(chain.from_iterable(parts))
+
+
+def between(batch: WindowBatch, start: int, stop: int) -> WindowBatch:
+    """Some of its rows."""
+    columns = {name: _some_of(column, start, stop) for name, column in batch.columns.items()}
+    return WindowBatch(_some_of(batch.ids, start, stop), columns)
+
+
+def _some_of(column: Column, start: int, stop: int) -> Column:
+    if not isinstance(column, Ragged):
+        return column[start:stop]
+    offsets = column.offsets[start : stop + 1]
+    return Ragged(column.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+def rebatched(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowBatch]:
+    """The same rows in batches of so many; the last has what is left."""
+    waiting: list[WindowBatch] = []
+    num_waiting = 0
+    for batch in batches:
+        waiting.append(batch)
+        num_waiting += len(batch)
+        if num_waiting < num_rows:
+            continue
+        whole = joined(waiting)
+        full = num_waiting - num_waiting % num_rows
+        for start in range(0, full, num_rows):
+            yield between(whole, start, start + num_rows)
+        num_waiting -= full
+        waiting = [between(whole, full, len(whole))] if num_waiting else []
+    if waiting:
+        yield joined(waiting)
