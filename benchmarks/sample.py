@@ -15,7 +15,7 @@ import numpy as np
 
 from gristmill.cleaning.licenses import identify_license, is_license_name
 from gristmill.config import Config
-from gristmill.flow import Intake, in_order, judge, piece_tasks, prepare_all, shape_all, take_in
+from gristmill.flow import Intake, in_order, judge, piece_tasks, pieces_of, prepare_all, shape_all, take_in
 from gristmill.grouping.leakage import anchors_of
 from gristmill.grouping.signatures import NUM_BANDS
 from gristmill.intake.licensing import read_license_files
@@ -102,8 +102,8 @@ def measure(folder: str) -> Sample:
             parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
             judged = judge(context, intake, parts, runner, progress)
             scratch_bytes = size_of(context.scratch)
-            pieces = piece_tasks(context, judged, work)
-            shape_all(context, pieces, work, runner, progress)
+            pieces = pieces_of(context, judged.decision)
+            shape_all(context, judged, work, runner, progress)
         kept = judged.decision.kept
         readers = [PartReader(context.prepared, part) for part in parts]
         return Sample(
@@ -117,7 +117,7 @@ def measure(folder: str) -> Sample:
             / sum(one.num_tokens for one in kept),
             num_anchors=sum(int(reader.anchors().counts.sum()) for reader in readers),
             num_spans=runner.num_spans,
-            row_bytes=sum(task.piece.num_bytes for task in pieces),
+            row_bytes=sum(piece.num_bytes for piece in pieces),
             part_bytes=size_of(context.prepared),
             scratch_bytes=scratch_bytes,
             task_seconds={name: round(sum(took), 3) for name, took in runner.seconds.items()},
@@ -178,7 +178,7 @@ def decide_peak(num: int) -> int:
         tracemalloc.start()
         with LocalRunner(1) as runner:
             judged = judge(context, intake, parts, runner, Progress(quiet=True))
-            tasks = piece_tasks(context, judged, work)
+            tasks = piece_tasks(context, pieces_of(context, judged.decision), work)
         assert tasks
         return stop_tracing()
 

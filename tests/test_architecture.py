@@ -49,6 +49,7 @@ LAYERS = {
     "explaining": 10,
     "planning": 10,
     "training": 10,
+    "exporting": 10,
     "comparing": 11,
     "bench": 12,
     "commands": 13,

@@ -55,7 +55,7 @@ def test_a_build_ends_with_a_table(repo, tmp_path):
         "validation",
         "40 found, 40 kept, 0 dropped",
         "tokens",
-        "KB in 3 data files",
+        "KB of jsonl in 3 files",
         "seconds",
         "prepare",
     ):

@@ -27,6 +27,7 @@ MANIFEST = {
         "prefix": [],
         "suffix": [],
         "pad_id": None,
+        "end_id": None,
     },
     "sources": [],
     "previous_splits": None,
@@ -36,6 +37,9 @@ MANIFEST = {
     "variants": {},
     "epochs": None,
     "columns": [],
+    "formats": ["jsonl"],
+    "content_sha256": "",
+    "shards": {},
     "counts": {
         "found": 0,
         "kept": 0,
@@ -307,3 +311,16 @@ def test_ctrl_c_waits_while_the_work_folder_is_made(tmp_path, interrupted_in, st
     with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out"):
         raise AssertionError
     assert not any(tmp_path.iterdir())
+
+
+def test_a_format_in_a_folder_of_its_own_is_replaced_and_what_is_the_users_there_stays(tmp_path):
+    files = {"files": {"parquet/train.parquet": {"bytes": 0, "sha256": ""}}}
+    for text in ("old", "new"):
+        with Workspace(str(tmp_path / "out")) as work:
+            (work.dataset / "parquet").mkdir(exist_ok=True)
+            (work.dataset / "parquet/train.parquet").write_text(text)
+            (work.dataset / "manifest.json").write_text(json.dumps({**MANIFEST, **files}))
+            work.publish()
+        assert (tmp_path / "out/parquet/train.parquet").read_text() == text
+        (tmp_path / "out/parquet/notes.txt").write_text("mine")
+    assert (tmp_path / "out/parquet/notes.txt").read_text() == "mine"

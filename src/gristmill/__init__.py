@@ -106,6 +106,19 @@ def check(
     return check(folder, sources, progress=progress, workers=workers)
 
 
+def export(
+    folder: "str | os.PathLike[str]",
+    formats: "str | Sequence[str]",
+    *,
+    progress: "Progress | None" = None,
+    workers: int | Literal["auto"] = "auto",
+) -> "Manifest":
+    """The same windows in further formats, beside those that are there: `parquet`, `arrow`, `bin`, `mds`, …"""
+    from gristmill.exporting import export  # noqa: PLC0415
+
+    return export(folder, formats, progress=progress, workers=workers)
+
+
 def train(
     folder: "str | os.PathLike[str]",
     out: "str | os.PathLike[str]",
@@ -217,6 +230,7 @@ __all__ = [
     "check",
     "compare",
     "explain",
+    "export",
     "load_tokenizer",
     "open_dataset",
     "plan",

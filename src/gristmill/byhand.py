@@ -25,10 +25,12 @@ from gristmill.flow import (
     in_order,
     judge,
     piece_tasks,
+    pieces_of,
     prepare_all,
     runner_for,
     shape_tasks,
     take_in,
+    with_other_formats,
 )
 from gristmill.intake.trees import Scan
 from gristmill.layout import UNFINISHED
@@ -37,7 +39,7 @@ from gristmill.pipeline import Clock, Job, load, opened, seal
 from gristmill.progress import Progress
 from gristmill.records import Drop
 from gristmill.runners.runner import Runner
-from gristmill.steps.decide import Decision, lay_out, previous_file
+from gristmill.steps.decide import Decision, previous_file
 from gristmill.steps.finish import Judged
 from gristmill.steps.gather import DataFiles
 from gristmill.steps.keys import key_of
@@ -186,7 +188,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
         with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
             desk.refuse_damaged(parts, runner)
             judged = judge(desk.context, intake, parts, runner, desk.progress)
-        tasks = piece_tasks(desk.context, judged, desk.work)
+        tasks = piece_tasks(desk.context, pieces_of(desk.context, judged.decision), desk.work)
         decided = Decided(
             parts=parts,
             decision=judged.decision,
@@ -224,15 +226,17 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
         tasks = _tasks(desk, decided)
         shards = desk.all_shards("shaped", "shape", _layout_key(tasks), dict[str, ShapedPiece])
         shaped = {key: one for shard in shards for key, one in shard.items()}
-        with runner_for(desk.context, (), sum(task.piece.num_bytes for task in tasks)) as runner:
+        with runner_for(desk.context, (), sum(one.num_row_bytes for one in decided.decision.shown())) as runner:
             desk.refuse_damaged(decided.parts, runner)
-        gather = desk.progress.phase("gather", total=len(tasks), unit="pieces")
-        with gather as step, DataFiles(desk.context, desk.work.log, keeps_compressed=True) as files:
-            for task in tasks:
-                _add(files, task, shaped[task.key])
-                step.advance(1)
+            gather = desk.progress.phase("gather", total=len(tasks), unit="pieces")
+            with gather as step, DataFiles(desk.context, desk.work.log, keeps_compressed=True) as files:
+                for task in tasks:
+                    _add(files, task, shaped[task.key])
+                    step.advance(1)
+            pieces = pieces_of(desk.context, decided.decision)
+            made = with_other_formats(desk.context, pieces, files, runner, desk.progress)
         found = Scan([], [], decided.commits, decided.warnings, decided.num_rows)
-        manifest = seal(desk, found, decided.judged, files.made, clock)
+        manifest = seal(desk, found, decided.judged, made, clock)
         shutil.rmtree(desk.folder)
         return manifest
 
@@ -265,7 +269,7 @@ def _decided(desk: Desk) -> Decided:
 
 
 def _tasks(desk: Desk, decided: Decided) -> list[Task]:
-    pieces = list(lay_out(decided.decision.shown(), desk.context.config.output))
+    pieces = pieces_of(desk.context, decided.decision) if desk.context.writes_jsonl else []
     if len(pieces) != len(decided.known):
         raise DatasetError("what was decided was for another layout. Run gristmill decide again.")
     return [

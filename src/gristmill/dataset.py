@@ -18,7 +18,9 @@ import orjson
 from gristmill.errors import DatasetError
 from gristmill.feeding.extra import require_torch
 from gristmill.feeding.frame import IGNORED_LABEL
+from gristmill.formats.batch import Schema
 from gristmill.formats.jsonl import JsonlFile
+from gristmill.formats.stored import StoredSplit
 from gristmill.formats.unpacking import UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.manifest import Manifest, read_manifest
@@ -104,10 +106,24 @@ class Dataset(Mapping[str, "Rows"]):
             return WindowStream(self[split].opened(), self.manifest, self.folder, **options)
         return WindowDataset(self[split].unpacked(), self.manifest, self.folder, **options)
 
+    def stored(self, name: str, split: str) -> StoredSplit:
+        """A split's rows in one of its formats."""
+        if name not in self.manifest.formats:
+            there = ", ".join(self.manifest.formats)
+            raise DatasetError(
+                f"{str(self.folder)!r} has no {name}, but {there}. Try gristmill export --format {name}."
+            )
+        num_rows = self.manifest.splits[Split(split)].windows
+        return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows)
+
     def _open(self, split: str) -> "Rows":
+        if "jsonl" not in self.manifest.formats:
+            return Rows([self.stored(self.manifest.formats[0], split)], self.manifest)
         files = {name: facts for name, facts in self.manifest.files.items() if facts.split == split}
         opened: list[_RowFile] = []
         for name, facts in files.items():
+            if facts.format != "jsonl":
+                continue
             path = self.folder / name
             if not path.is_file():
                 raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
@@ -143,7 +159,7 @@ class Rows:
     def unpacked(self) -> "Rows":
         """The same rows, each within microseconds: what is compressed is unpacked into a file without a name."""
         files = [
-            UnpackedJsonlFile(file.path, len(file)) if isinstance(file, ZstdJsonlFile) else file for file in self._files
+            UnpackedJsonlFile(file) if isinstance(file, ZstdJsonlFile | StoredSplit) else file for file in self._files
         ]
         return Rows(files, self._manifest, pad=self._pad).opened()
 

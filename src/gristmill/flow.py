@@ -36,11 +36,12 @@ from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.shaping.weighting import check_weights, weighted_languages, weighted_patterns
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
-from gristmill.steps.decide import decide, lay_out, read_previous_splits
+from gristmill.steps.convert import format_tasks, num_rows_by_file, write_format
+from gristmill.steps.decide import Decision, Piece, decide, lay_out, read_previous_splits
 from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.draw import draw
-from gristmill.steps.finish import Judged
-from gristmill.steps.gather import DataFiles, MadeFiles
+from gristmill.steps.finish import Judged, MadeFiles
+from gristmill.steps.gather import DataFiles
 from gristmill.steps.license import LicenseFiles, license_documents
 from gristmill.steps.parts import PartReader
 from gristmill.steps.pieces import Task, tasks_of
@@ -262,21 +263,26 @@ def _require(
         raise nothing_to_build(context.config, [*drops, *part_drops(context, parts)])
 
 
-def piece_tasks(context: Context, judged: Judged, work: Workspace) -> list[Task]:
-    pieces = list(lay_out(judged.decision.shown(), context.config.output))
+def pieces_of(context: Context, decision: Decision) -> list[Piece]:
+    return list(lay_out(decision.shown(), context.config.output))
+
+
+def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
+    """Of JSONL rows; none where they are not wanted."""
+    if not context.writes_jsonl:
+        return []
     if context.config.output.compress == "none":  # compressed they take less, nobody knows how much
         work.require_space(sum(piece.num_bytes for piece in pieces))
     return tasks_of(context, pieces, work)
 
 
-def shape_all(
-    context: Context, tasks: Sequence[Task], work: Workspace, runner: Runner, progress: Progress
-) -> MadeFiles:
+def shape_all(context: Context, judged: Judged, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
     """Step 3."""
+    pieces = pieces_of(context, judged.decision)
     with DataFiles(context, work.log) as files:
-        for task, shaped in shape_tasks(context, tasks, runner, progress):
+        for task, shaped in shape_tasks(context, piece_tasks(context, pieces, work), runner, progress):
             files.add(task, shaped)
-    return files.made
+    return with_other_formats(context, pieces, files, runner, progress)
 
 
 def shape_tasks(
@@ -291,3 +297,18 @@ def shape_tasks(
             shaped = next(made) if from_worker else shape(context, task)
             yield task, shaped
             step.advance(shaped.num_rows)
+
+
+def with_other_formats(
+    context: Context, pieces: Sequence[Piece], jsonl: DataFiles, runner: Runner, progress: Progress
+) -> MadeFiles:
+    """What is there of JSONL, and the same rows in all other formats."""
+    facts, contents = dict(jsonl.facts), jsonl.contents
+    if context.other_formats:
+        tasks = format_tasks(context, pieces)
+        with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
+            for task, written in zip(tasks, runner.map(partial(write_format, context), tasks), strict=True):
+                facts |= written.facts
+                contents.add(task.share.format, task.share.split, written.content)
+                step.advance(task.share.num_rows)
+    return MadeFiles(facts, contents.digest(), num_rows_by_file(pieces))

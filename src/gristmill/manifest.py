@@ -3,6 +3,7 @@
 Everything but `run` is the same for the same input: two builds can be compared by their manifests.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from gristmill.errors import DatasetError
 from gristmill.layout import MANIFEST, write_atomically
-from gristmill.records import DropReason, Split, VariantKind, WhyNoVariant
+from gristmill.records import FORMATS, DropReason, Split, VariantKind, WhyNoVariant
 
 FORMAT = 4
 BUILD = "gristmill build"
@@ -164,6 +165,12 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of a file with rows, or that belongs to some: which of the manifest's formats."""
 
 
+def facts_of(path: Path) -> FileFacts:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256")
+        return FileFacts(bytes=stream.tell(), sha256=digest.hexdigest())
+
+
 class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of step 1 with `--device cuda`: what the GPU was given, and how long it was at it."""
 
@@ -212,6 +219,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """In which the rows are there, each all of them."""
     content_sha256: str
     """Of split, path, start and ids of every window: the same in every format."""
+    shards: dict[Split, list[int]]
+    """Rows in each of a split's files, in every format that has several."""
     counts: Counts
     splits: dict[Split, SplitFacts]
     tokens_by_language: dict[str, dict[Split, int]]
@@ -264,7 +273,9 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = msgspec.convert(head, Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
+    if not manifest.formats or set(manifest.formats) - set(FORMATS):
+        raise DatasetError(f"{str(path)!r} is damaged: formats {manifest.formats!r}.")
     for name, facts in manifest.files.items():
-        if name in {"", ".", ".."} or "/" in name or (facts.rows or 0) < 0:
+        if any(part in {"", ".", ".."} for part in name.split("/")) or (facts.rows or 0) < 0:
             raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")
     return manifest

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from gristmill.config import choices_of, default_of
 from gristmill.naming import shell_word
+from gristmill.records import FORMATS
 
 
 class Option(NamedTuple):
@@ -49,6 +50,13 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "keep|shift|drop",
             "a file's last window: keep it short, shift it back to full length, or drop it if it brings fewer than 32 "
             "new tokens",
+        ),
+        Option(
+            "--format",
+            "output.formats",
+            "NAME",
+            f"one or several of {', '.join(FORMATS)}: the same windows in each (default: jsonl)",
+            repeats=True,
         ),
         Option("--pad", "output.pad", None, "pad rows to the window length and add attention_mask"),
         Option("--with-text", "output.with_text", None, "add each window's text to its row"),

@@ -24,7 +24,6 @@ from gristmill.flow import (
     in_order,
     judge,
     local_sources,
-    piece_tasks,
     prepare_all,
     runner_for,
     shape_all,
@@ -40,8 +39,7 @@ from gristmill.progress import Progress
 from gristmill.records import PreparedDocument
 from gristmill.steps.context import Context
 from gristmill.steps.decide import previous_file
-from gristmill.steps.finish import Judged, Outcome, describe, machine, write_files_table
-from gristmill.steps.gather import MadeFiles
+from gristmill.steps.finish import Judged, MadeFiles, Outcome, describe, machine, write_files_table
 from gristmill.steps.pieces import clear_old
 from gristmill.steps.prepare import batches
 from gristmill.steps.remembering import remember
@@ -108,7 +106,7 @@ def build_without(
                 intake.found.files.clear()  # of no more use, and there may be many
                 judged = judge(job.context, intake, parts, runner, progress)
                 work.keep_previous(previous_file(config))
-                made = shape_all(job.context, piece_tasks(job.context, judged, work), work, runner, progress)
+                made = shape_all(job.context, judged, work, runner, progress)
                 clock.workers, clock.gpu = runner.workers, server.end()
         return seal(job, intake.found, judged, made, clock)
 

@@ -10,10 +10,9 @@ import msgspec
 
 from gristmill.config import Config
 from gristmill.errors import DatasetError, InputError
-from gristmill.manifest import Manifest, read_manifest
+from gristmill.manifest import Manifest, facts_of, read_manifest
 from gristmill.pipeline import BUILT, Built, build_without
 from gristmill.progress import Progress
-from gristmill.steps.finish import digest_of
 from gristmill.steps.remembering import recall
 from gristmill.workspace import Workspace
 
@@ -57,7 +56,7 @@ def _clean(built: Built, work: Workspace, beside: Path) -> Config:
 
 def _found(manifest: Manifest, folder: Path) -> dict[str, str]:
     """The digests of its files as they are: what it says of them may not be so any more."""
-    return {name: digest_of(folder / name).sha256 for name in manifest.files if (folder / name).is_file()}
+    return {name: facts_of(folder / name).sha256 for name in manifest.files if (folder / name).is_file()}
 
 
 def _differences(there: Manifest, found: dict[str, str], anew: Manifest) -> list[str]:

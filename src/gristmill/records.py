@@ -16,6 +16,10 @@ Range = tuple[int, int]
 """Half-open, of token indices."""
 
 
+FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdata")
+"""Each can be read back, so all that reads a dataset takes the first of these that is there."""
+
+
 class Split(StrEnum):
     TRAIN = "train"
     VALIDATION = "validation"

@@ -7,12 +7,10 @@ from typing import Literal
 import msgspec
 
 from gristmill.errors import ConfigError
-from gristmill.records import Split, VariantKind
+from gristmill.records import FORMATS, Split, VariantKind
 from gristmill.validating import at_least, between, check_types, text_list
 
 MIB = 1 << 20
-FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdata")
-"""Each can be read back, so all that reads a dataset takes the first of these that is there."""
 LONGEST_WINDOW = 1 << 20
 SEEDS = 1 << 63
 MOST_EPOCHS = 1000
@@ -64,7 +62,10 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_types(self, "output.")
         unknown = [name for name in self.formats if name not in FORMATS]
         if unknown or not self.formats:
-            raise ConfigError(f"output.formats must be of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
+            raise ConfigError(
+                f"output.formats must be of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}. "
+                "Try --format parquet."
+            )
         ordered = [name for name in FORMATS if name in self.formats]
         msgspec.structs.force_setattr(self, "formats", ordered)
         at_least(1, "output.shard_bytes", self.shard_bytes)

@@ -36,7 +36,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "sampling": manifest.sampling,
         "variants": manifest.variants,
         "epochs": manifest.epochs,
-        "bytes": _data_bytes(manifest),
+        "bytes": sum(facts.bytes for facts in manifest.files.values() if facts.format is not None),
         "tokens_by_language": manifest.tokens_by_language,
         "seconds": manifest.run.seconds,
         "workers": manifest.run.workers,
@@ -70,7 +70,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
         *_license_lines(counts.licenses),
-        f"size     {size_text(_data_bytes(manifest))} in {len(_data_files(manifest))} data files",
+        formats_text(manifest),
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
         *_gpu_lines(manifest.run),
@@ -225,9 +225,11 @@ def size_text(num_bytes: float) -> str:
     return f"{num_bytes:.0f} bytes"
 
 
-def _data_files(manifest: Manifest) -> list[str]:
-    return [name for name, facts in manifest.files.items() if facts.split is not None]
-
-
-def _data_bytes(manifest: Manifest) -> int:
-    return sum(manifest.files[name].bytes for name in _data_files(manifest))
+def formats_text(manifest: Manifest) -> str:
+    """A line for each format."""
+    lines: list[str] = []
+    for name in manifest.formats:
+        sizes = [facts.bytes for facts in manifest.files.values() if facts.format == name]
+        told = f"{size_text(sum(sizes))} of {name} in {len(sizes)} file{'s' if len(sizes) > 1 else ''}"
+        lines.append(f"{'' if lines else 'size':<8} {told}")
+    return "\n".join(lines)

@@ -27,7 +27,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
@@ -264,6 +264,7 @@ class Workspace:
         foreign = foreign_names(self.dataset)
         _refuse_to_overwrite(foreign, self.dataset, self.target)
         for name in foreign:
+            (self.target / name).parent.mkdir(parents=True, exist_ok=True)
             os.rename(self.dataset / name, self.target / name)
         shutil.rmtree(self.dataset)
 
@@ -381,6 +382,16 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
 
 
 def foreign_names(folder: Path) -> list[str]:
-    """What lies in a dataset's folder and is not the dataset's."""
+    """What lies in a dataset's folder and is not the dataset's; of a folder that is, what lies in there."""
     known = {MANIFEST, CHECK, GROWING, PIECES, *(read_manifest(folder).files if any(folder.iterdir()) else ())}
-    return sorted(entry.name for entry in folder.iterdir() if entry.name not in known or entry.is_dir())
+    folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
+    foreign: list[str] = []
+    waiting = [folder]
+    while waiting:
+        for entry in waiting.pop().iterdir():
+            name = entry.relative_to(folder).as_posix()
+            if entry.is_dir() and not entry.is_symlink() and name in folders:
+                waiting.append(entry)
+            elif entry.is_dir() or name not in known:
+                foreign.append(name)
+    return sorted(foreign)

@@ -25,6 +25,7 @@ from gristmill.manifest import (
     SourceFacts,
     SplitFacts,
     TokenizerFacts,
+    facts_of,
 )
 from gristmill.records import Split
 from gristmill.sections import (
@@ -36,7 +37,7 @@ from gristmill.sections import (
     WindowConfig,
     rule_names,
 )
-from gristmill.steps.finish import digest_of, machine
+from gristmill.steps.finish import machine
 from gristmill.steps.keys import versions
 from gristmill.tokenizing.definition import Definition
 
@@ -79,7 +80,7 @@ class KeptSplit:
 
 def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRun, definition: Definition) -> Manifest:
     columns = next((kept.columns for kept in splits.values() if kept.columns), [])
-    own_files = {name: digest_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
+    own_files = {name: facts_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
     files = {name: facts for kept in splits.values() for name, facts in kept.files.items()}
     config = _config(splits, is_padded="attention_mask" in columns, num_special=len(job.prefix) + len(job.suffix))
     digests = [facts.sha256 for facts in files.values()]
@@ -109,6 +110,7 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
         columns=columns,
         formats=["jsonl"],
         content_sha256=content_of({split: kept.digests for split, kept in splits.items()}),
+        shards={split: [facts.rows or 0 for facts in kept.files.values()] for split, kept in splits.items()},
         counts=_counts(splits, job),
         splits=_split_facts(splits),
         tokens_by_language=_tokens_by_language(splits, job),

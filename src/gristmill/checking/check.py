@@ -1,7 +1,8 @@
 """gristmill check: verifies a finished dataset from its files alone, without the code that built it.
 
 1. digests   every file against the manifest
-2. rows      data files in parts, over processes: JSON, columns, ids, special tokens -> runs of windows, file by file
+2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,
+             ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window
 3. files     runs against files.jsonl and the manifest: places, fresh tokens, counts, groups
 4. texts     what the windows spell, over processes: secrets, and the source where it is given
 5. leakage   held-out tokens against train
@@ -29,6 +30,7 @@ from gristmill.checking.files import (
     check_split_facts,
     check_windows,
 )
+from gristmill.checking.formats import check_formats
 from gristmill.checking.leakage import check_leakage
 from gristmill.checking.reading import read_data_files
 from gristmill.checking.result import Faults, Report, Verdict, Verdicts, result_of
@@ -45,8 +47,8 @@ from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
 CHECKS = (
-    *("digests", "schema", "ids", "special_tokens", "windows", "fresh", "duplicates", "files_table", "variants"),
-    *("groups", "leakage", "secrets", "source"),
+    *("digests", "formats", "schema", "ids", "special_tokens", "windows", "fresh", "duplicates", "files_table"),
+    *("variants", "groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
 """About; `num_workers` counts by source."""
@@ -68,14 +70,17 @@ def check(
     faults = Faults()
     settings = Settings.of(path, manifest, faults)
     folders = folders_by_repo(sources)
-    num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.split is not None)
+    num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.format == manifest.formats[0])
     with LocalRunner(num_workers(workers, num_bytes // DATA_BYTES_PER_SOURCE_BYTE)) as runner:
         with progress.phase("digests", len(manifest.files)):
             check_digests(path, manifest, faults)
         with progress.phase("rows", num_bytes, "bytes") as step:
-            rows = read_data_files(settings, runner, faults, step.advance)
+            rows, content_sha256 = read_data_files(settings, runner, faults, step.advance)
+        num_windows = sum(facts.windows for facts in manifest.splits.values()) * (len(manifest.formats) - 1)
+        with progress.phase("formats", num_windows, "windows") as step:
+            formats = check_formats(settings, content_sha256, runner, faults, step.advance)
         table = read_files_table(path, faults)
-        verdicts = _check_files(rows, table, settings, faults)
+        verdicts = {"formats": formats, **_check_files(rows, table, settings, faults)}
         texts = Texts(rows, table, settings, folders)
         with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)

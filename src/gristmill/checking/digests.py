@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
 from gristmill.layout import FILES, MANIFEST, TOKENIZER, data_file_name
 from gristmill.manifest import Manifest
-from gristmill.records import Split
+from gristmill.records import FORMATS, Split
 
 CHECK = "digests"
 DATA_FILE = re.compile(rf"({'|'.join(Split)})(?:-[0-9]{{5,}}-of-[0-9]{{5,}})?\.jsonl(\.zst)?")
@@ -30,21 +31,33 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
             faults.add(CHECK, f"{size} bytes, the manifest says {facts.bytes}", file=name)
         if sha256 != facts.sha256:
             faults.add(CHECK, "its sha256 is not the manifest's", file=name)
-    for path in sorted(folder.iterdir()):
-        if path.name.endswith((".jsonl", ".jsonl.zst")) and path.name not in manifest.files:
-            faults.add(CHECK, "the manifest does not name it", file=path.name)
+    for name in _data_names(folder):
+        if name not in manifest.files:
+            faults.add(CHECK, "the manifest does not name it", file=name)
     tokenizer = manifest.files.get(TOKENIZER)
     if tokenizer is None or tokenizer.sha256 != manifest.tokenizer.sha256:
         faults.add(CHECK, f"two digests for {TOKENIZER}, or none", file=MANIFEST)
     _check_names(manifest, faults)
 
 
+def _data_names(folder: Path) -> Iterator[str]:
+    """What a reader of one of the formats may take for data."""
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith((".jsonl", ".jsonl.zst")):
+            yield path.name
+        elif path.name in FORMATS and path.is_dir():
+            yield from sorted(one.relative_to(folder).as_posix() for one in path.rglob("*") if not one.is_dir())
+
+
 def _check_names(manifest: Manifest, faults: Faults) -> None:
-    """A data file's name says its split, and which of how many it is."""
+    """A data file's name says its format, its split, and which of how many it is."""
     counts = dict.fromkeys(Split, 0)
-    for facts in manifest.files.values():
-        if facts.split is not None:
+    for name, facts in manifest.files.items():
+        if facts.split is not None and facts.format == "jsonl":
             counts[facts.split] += 1
+        home = name.partition("/")[0] if "/" in name else "jsonl"
+        if facts.format is not None and (facts.format != home or home not in manifest.formats):
+            faults.add(CHECK, f"not the name of a file of {facts.format}, or not of one of its formats", file=name)
     names = {
         data_file_name(split, index, count, compressed=compressed): split
         for split, count in counts.items()
@@ -52,10 +65,10 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
         for compressed in (False, True)
     }
     for name, facts in manifest.files.items():
-        if facts.split is not None and names.get(name) is not facts.split:
+        if facts.split is not None and facts.format == "jsonl" and names.get(name) is not facts.split:
             what = f"not the name of one of {counts[facts.split]} files of {facts.split}"
             faults.add(CHECK, what, file=name)
-        if facts.split is None and DATA_FILE.fullmatch(name):
+        if (facts.split is None or facts.format is None) and DATA_FILE.fullmatch(name):
             faults.add(CHECK, "the manifest does not say of which split it is", file=name)
 
 

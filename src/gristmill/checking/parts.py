@@ -1,8 +1,13 @@
-"""A data file in parts, each read by one process: byte ranges of a .jsonl, runs of frames of a .jsonl.zst."""
+"""A data file in parts, each read by one process: byte ranges of a .jsonl, runs of frames of a .jsonl.zst.
 
-from collections.abc import Iterator
+Of another format, ranges of rows, which are put as they would be in JSONL.
+"""
+
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from gristmill.checking.frames import StatedFrame, stated_frames, unpacked
 from gristmill.checking.opening import open_plain
@@ -11,9 +16,14 @@ from gristmill.checking.rows import HEAD, Row, read_rows
 from gristmill.checking.runs import Run, runs_of
 from gristmill.checking.spelling import wrong_texts
 from gristmill.checking.textcolumn import PartRules, secrets_in_column
+from gristmill.checking.tokens import RowRules
 from gristmill.errors import DatasetError
+from gristmill.formats.content import place_of, row_digest
+from gristmill.formats.stored import StoredSplit
+from gristmill.records import Split
 
 PART_BYTES = 2 << 20
+PART_ROWS = 1024
 LINES_AT_ONCE = 64
 """Their ids stay in a core's cache: 64 are read faster than 32 or 256."""
 LARGEST_ROW_BYTES = 32 << 20
@@ -27,34 +37,46 @@ class Part(NamedTuple):
     end: int
     frames: tuple[StatedFrame, ...] | None
     """Where it is compressed."""
+    split: Split
+    stored: StoredSplit | None = None
+    """In another format than JSONL: its rows from `start` to `end`."""
 
 
 class PartRows(NamedTuple):
     num_rows: int
     num_bytes: int
+    """Or rows, of another format than JSONL."""
     runs: list[Run]
+    content: bytes
+    """The digest of each row that could be read."""
     faults: Faults
     """Their rows are counted from 1 in this part, as are those of the runs."""
 
 
-def parts_of(path: Path) -> list[Part]:
+def parts_of(path: Path, split: Split) -> list[Part]:
     """Raises OSError for a file that is not there, DatasetError for one whose frames are not as its table says."""
     with open_plain(path) as stream:
         if path.suffix != ".zst":
             size = stream.seek(0, 2)
-            return [Part(path, start, min(start + PART_BYTES, size), None) for start in range(0, size, PART_BYTES)]
+            starts = range(0, size, PART_BYTES)
+            return [Part(path, start, min(start + PART_BYTES, size), None, split) for start in starts]
         parts: list[Part] = []
         gathered: list[StatedFrame] = []
         for frame in stated_frames(stream):
             gathered.append(frame)
             if sum(one.num_bytes for one in gathered) >= PART_BYTES:
-                parts.append(_frames_part(path, gathered))
+                parts.append(_frames_part(path, split, gathered))
                 gathered = []
-        return [*parts, _frames_part(path, gathered)] if gathered else parts
+        return [*parts, _frames_part(path, split, gathered)] if gathered else parts
 
 
-def _frames_part(path: Path, frames: list[StatedFrame]) -> Part:
-    return Part(path, frames[0].start, frames[-1].end, tuple(frames))
+def _frames_part(path: Path, split: Split, frames: list[StatedFrame]) -> Part:
+    return Part(path, frames[0].start, frames[-1].end, tuple(frames), split)
+
+
+def stored_parts(stored: StoredSplit, split: Split) -> list[Part]:
+    starts = range(0, len(stored), PART_ROWS)
+    return [Part(stored.path, start, min(start + PART_ROWS, len(stored)), None, split, stored) for start in starts]
 
 
 def read_part(rules: PartRules, part: Part) -> PartRows:
@@ -62,13 +84,24 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
     try:
         lines, has_open_end = _lines(part)
     except (OSError, DatasetError) as error:
-        faults.add("schema", f"bytes {part.start} to {part.end} cannot be read: {error}", file=part.path.name)
-        return PartRows(0, part.end - part.start, [], faults)
+        what = "bytes" if part.stored is None else "rows"
+        faults.add("schema", f"{what} {part.start} to {part.end} cannot be read: {error}", file=part.path.name)
+        return PartRows(0, part.end - part.start, [], b"", faults)
     rules = rules.of_file(part.path.name)
+    digests: list[bytes] = []
     if has_open_end:
         faults.add("schema", "its last line has no end", file=part.path.name, row=len(lines))
-    runs = runs_of(_rows(lines, rules, faults), rules.rows.file, faults)
-    return PartRows(len(lines), part.end - part.start, runs, faults)
+    rows = _digested(_rows(lines, rules, faults), part.split, rules.rows, digests)
+    runs = runs_of(rows, rules.rows.file, faults)
+    return PartRows(len(lines), part.end - part.start, runs, b"".join(digests), faults)
+
+
+def _digested(rows: Iterable[Row], split: Split, rules: RowRules, digests: list[bytes]) -> Iterator[Row]:
+    prefix, suffix = (np.array(ids, "<u4").tobytes() for ids in (rules.prefix, rules.suffix))
+    for row in rows:
+        place = place_of(row.fields["repo"], row.fields["path"], row.fields["start"])
+        digests.append(row_digest(split, place, b"".join((prefix, row.ids.astype("<u4").tobytes(), suffix))))
+        yield row
 
 
 def _rows(lines: list[bytes], rules: PartRules, faults: Faults) -> Iterator[Row]:
@@ -86,6 +119,8 @@ def _lines(part: Part) -> tuple[list[bytes], bool]:
     Raises DatasetError where most are too short to be rows: there may be millions.
     """
     has_open_end = False
+    if part.stored is not None:
+        return [line[:-1] for line in part.stored.lines(part.start, part.end)], False
     with open_plain(part.path) as stream:
         if part.frames is None:
             lines = _plain_content(stream, part).split(b"\n")

@@ -6,40 +6,53 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.checking.files import PlacedRun, Rows
-from gristmill.checking.parts import Part, PartRows, parts_of, read_part
+from gristmill.checking.parts import Part, PartRows, parts_of, read_part, stored_parts
 from gristmill.checking.result import Faults
 from gristmill.checking.runs import ROW, Run, joined
 from gristmill.checking.settings import Settings
 from gristmill.checking.textcolumn import PartRules
 from gristmill.errors import DatasetError
+from gristmill.formats.batch import Schema
+from gristmill.formats.content import content_of
+from gristmill.formats.stored import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner
 
 
+class ReadRows(NamedTuple):
+    rows: Rows
+    content_sha256: str
+    """Of those that could be read."""
+
+
 class _DataFile(NamedTuple):
-    path: Path
+    name: str
     split: Split
     num_rows: int | None
     parts: list[Part]
 
 
-def read_data_files(settings: Settings, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Rows:
+def read_data_files(
+    settings: Settings, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]
+) -> ReadRows:
     files = list(_data_files(settings.folder, settings.manifest, faults))
     read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
+    content: dict[Split, list[bytes]] = {split: [] for split in Split}
     num_rows = 0
     for file in files:
-        whole = _WholeFile(file.path.name)
+        whole = _WholeFile(file.name)
         for _ in file.parts:
             part = next(read)
             whole.take(part, faults)
+            content[file.split].append(part.content)
             advance(part.num_bytes)
         if whole.num_rows != file.num_rows:
-            faults.add("digests", f"{whole.num_rows} rows, the manifest says {file.num_rows}", file=file.path.name)
-        placed += [PlacedRun(run, file.path.name, file.split) for run in whole.runs]
+            faults.add("digests", f"{whole.num_rows} rows, the manifest says {file.num_rows}", file=file.name)
+        placed += [PlacedRun(run, file.name, file.split) for run in whole.runs]
         num_rows += whole.num_rows
-    return Rows.of(placed, num_rows)
+    return ReadRows(Rows.of(placed, num_rows), content_of(content))
 
 
 def _part_rules(settings: Settings) -> PartRules:
@@ -49,15 +62,26 @@ def _part_rules(settings: Settings) -> PartRules:
 
 
 def _data_files(folder: Path, manifest: Manifest, faults: Faults) -> Iterator[_DataFile]:
+    if "jsonl" not in manifest.formats:
+        yield from _stored_splits(folder, manifest)
+        return
     for name, facts in sorted(manifest.files.items()):
-        if facts.split is None:
+        if facts.split is None or facts.format != "jsonl":
             continue
         try:
-            yield _DataFile(folder / name, facts.split, facts.rows, parts_of(folder / name))
+            yield _DataFile(name, facts.split, facts.rows, parts_of(folder / name, facts.split))
         except OSError:  # digests say so
             continue
         except DatasetError as error:
             faults.add("schema", str(error), file=name)
+
+
+def _stored_splits(folder: Path, manifest: Manifest) -> Iterator[_DataFile]:
+    """In the first of its formats."""
+    name = manifest.formats[0]
+    for split, facts in manifest.splits.items():
+        stored = StoredSplit(folder, name, split, Schema.of(manifest), facts.windows)
+        yield _DataFile(f"{name}/{split}", split, facts.windows, stored_parts(stored, split))
 
 
 class _WholeFile:

@@ -61,6 +61,7 @@ def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tup
     values = {option.setting: getattr(given, option.setting) for option in all_options()}
     values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
     values["sampling.weights"] = weights_of(values["sampling.weights"])
+    values["output.formats"] = words_of(values["output.formats"])
     values["variants.rates"] = rates_of(values["variants.rates"])
     return given, {name: value for name, value in values.items() if value is not None}
 
@@ -134,6 +135,11 @@ def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
         if not what:
             raise ConfigError(f"--weight takes WHAT=N, like 'src/**=3' or language:rust=2, got {text!r}.")
     return weights or None
+
+
+def words_of(texts: Sequence[str] | None) -> list[str] | None:
+    """`["parquet,bin", "mds"]` -> ["parquet", "bin", "mds"]"""
+    return [word.strip() for text in texts for word in text.split(",")] if texts else None
 
 
 def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.records import Split
 
@@ -30,6 +31,23 @@ class Target(NamedTuple):
         """`train.parquet`, or `train-00003-of-00012.parquet` where a split takes several files."""
         part = "" if self.num_shards == 1 else f"-{self.shard:05d}-of-{self.num_shards:05d}"
         return f"{self.split}{part}{suffix}"
+
+
+def shards_of(folder: Path, split: Split, suffix: str) -> list[Path]:
+    """A split's files, in order; none where it has no rows. Raises DatasetError where one of several is missing."""
+    whole = folder / f"{split}{suffix}"
+    if whole.is_file():
+        return [whole]
+    found = sorted(folder.glob(f"{split}-*-of-*{suffix}"))
+    if not found:
+        return []
+    count = found[0].name.removesuffix(suffix).rpartition("-")[2]
+    wanted = [folder / f"{split}-{number:05d}-of-{count}{suffix}" for number in range(len(found))]
+    if not count.isdecimal() or int(count) != len(found) or found != wanted:
+        raise DatasetError(
+            f"{str(folder)!r} is damaged: its {len(found)} files of {split} are not the {count} there must be."
+        )
+    return found
 
 
 class SplitReader(Protocol):

@@ -5,7 +5,9 @@ from pathlib import Path
 import msgspec
 
 from gristmill.config import Config
+from gristmill.formats.batch import Schema
 from gristmill.formats.jsonl import RowFormat
+from gristmill.formats.registry import format_named
 from gristmill.shaping.windows import WindowShape
 from gristmill.steps.keys import key_of, prepare_key
 from gristmill.tokenizing.cuda.exchange import Address
@@ -37,6 +39,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             keeps_text=keeps_text,
         )
         _ = context.row_format, context.window_shape
+        for name in config.output.formats:
+            format_named(name).require()
         for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
             place.mkdir(exist_ok=True)
         definition.write(context.tokenizer_folder)
@@ -81,6 +85,27 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def row_format(self) -> RowFormat:
         return RowFormat.of(self.config, self.tokenizer.definition)
+
+    @property
+    def schema(self) -> Schema:
+        rows, definition = self.row_format, self.tokenizer.definition
+        return Schema(
+            columns=tuple(rows.columns),
+            length=rows.length,
+            vocab_size=self.tokenizer.vocab_size,
+            prefix=rows.prefix,
+            suffix=rows.suffix,
+            pad_id=rows.pad_id,
+            end_id=definition.end_id,
+        )
+
+    @property
+    def writes_jsonl(self) -> bool:
+        return "jsonl" in self.config.output.formats
+
+    @property
+    def other_formats(self) -> list[str]:
+        return [name for name in self.config.output.formats if name != "jsonl"]
 
     @property
     def plain_format(self) -> RowFormat:

@@ -1,6 +1,5 @@
 """Step 4, once: files.jsonl, the digests, and, last, the manifest."""
 
-import hashlib
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,13 +25,13 @@ from gristmill.manifest import (
     SourceFacts,
     SplitFacts,
     TokenizerFacts,
+    facts_of,
 )
 from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.sections import SplitConfig
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.epochs import epoch_facts, variant_facts, variant_warnings
-from gristmill.steps.gather import MadeFiles
 from gristmill.steps.keys import grammar_versions, versions
 from gristmill.steps.parts import PartReader
 from gristmill.steps.shares import sampling_warnings
@@ -191,6 +190,14 @@ def _measures(json: bytes | None) -> dict[str, float | str | None] | None:
     return None if json is None else msgspec.json.decode(json)
 
 
+class MadeFiles(NamedTuple):
+    """Step 3: rows, in every format."""
+
+    facts: dict[str, FileFacts]
+    content_sha256: str
+    shards: dict[Split, list[int]]
+
+
 class Outcome(NamedTuple):
     """All that a finished build knows about itself."""
 
@@ -208,7 +215,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     definition = context.tokenizer.definition
     splits = split_facts(decision)
     variants = variant_facts(decision, context.config.variants)
-    own_files = {name: digest_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
+    own_files = {name: facts_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
         format=FORMAT,
         gristmill=gristmill.__version__,
@@ -239,6 +246,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         columns=context.row_format.columns,
         formats=list(context.config.output.formats),
         content_sha256=made.content_sha256,
+        shards=made.shards,
         counts=Counts(
             found=tally.found.total(),
             kept=len(decision.kept),
@@ -250,7 +258,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         ),
         splits=splits,
         tokens_by_language=_tokens_by_language(decision),
-        files={**made.facts, **own_files},
+        files=dict(sorted({**made.facts, **own_files}.items())),
         warnings=[
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *variant_warnings(variants, context.config.rewrite),
@@ -263,12 +271,6 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
 
 def machine() -> dict[str, str]:
     return {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
-
-
-def digest_of(path: Path) -> FileFacts:
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256")
-        return FileFacts(bytes=stream.tell(), sha256=digest.hexdigest())
 
 
 def _tallied(counts: Counter[str]) -> dict[str, int]:

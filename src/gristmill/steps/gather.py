@@ -9,25 +9,18 @@ import os
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, Self
 
 from gristmill.errors import OutputError
-from gristmill.formats.content import content_of
+from gristmill.formats.writing import Contents
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.manifest import FileFacts
-from gristmill.records import Split
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
 from gristmill.steps.pieces import KnownPiece, PieceLog, Task
 from gristmill.steps.shape import ShapedPiece, compressed_content, forget_compressed
 
 BYTES_AT_ONCE = 1 << 22
-
-
-class MadeFiles(NamedTuple):
-    facts: dict[str, FileFacts]
-    content_sha256: str
-    """Of all rows in them."""
 
 
 class DataFiles:
@@ -39,11 +32,7 @@ class DataFiles:
         self._log = PieceLog(log)
         self._open: _DataFile | None = None
         self.facts: dict[str, FileFacts] = {}
-        self._content: dict[Split, list[bytes]] = {split: [] for split in Split}
-
-    @property
-    def made(self) -> "MadeFiles":
-        return MadeFiles(self.facts, content_of(self._content))
+        self.contents = Contents()
 
     def __enter__(self) -> Self:
         self._log.__enter__()
@@ -61,7 +50,7 @@ class DataFiles:
         if self._open is None or self._open.name != piece.file:
             self._close_file()
             self._open = _DataFile(self._context.dataset, piece)
-        self._content[piece.split].append(shaped.content)
+        self.contents.add("jsonl", piece.split, shaped.content)
         compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._open.add(shaped, compressed)
         if compressed is not None and not self._keeps_compressed:

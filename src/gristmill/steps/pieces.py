@@ -7,6 +7,7 @@ a log says, a piece is taken over only if its bytes have that digest.
 import hashlib
 import os
 import secrets
+import shutil
 import struct
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -105,9 +106,12 @@ def _go_on(context: Context, work: Workspace) -> Path:
 
 
 def clear_old(context: Context, names: Collection[str]) -> None:
-    """Data files of another layout."""
+    """Data files of another layout, and formats that are not wanted any more."""
+    wanted = {name.partition("/")[0] for name in names}
     for path in context.dataset.iterdir():
-        if path.name not in names and not path.name.startswith("."):
+        if path.is_dir() and path.name not in wanted:
+            shutil.rmtree(path)
+        elif path.name not in wanted and not path.name.startswith("."):
             path.unlink()
 
 

@@ -1,0 +1,146 @@
+"""A finished dataset in another format as well: the same windows, written from those that are there.
+
+Each format grows in a folder beside its place; the manifest that names it is written last.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gristmill.dataset import Dataset, open_dataset
+from gristmill.errors import ConfigError, DatasetError, OutputError
+from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.registry import folder_of, format_named
+from gristmill.formats.stored import StoredSplit
+from gristmill.formats.writing import Contents, Share, WrittenFiles, shares_of, write_share
+from gristmill.layout import UNFINISHED
+from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest
+from gristmill.progress import Progress
+from gristmill.records import FORMATS, Split
+from gristmill.runners.local import LocalRunner, num_workers
+
+ROWS_AT_ONCE = 1000
+
+
+class _Task(NamedTuple):
+    share: Share
+    stored: StoredSplit
+    first: int
+    """Of the share's rows, in the split."""
+    folder: Path
+    schema: Schema
+
+    def batches(self) -> Iterator[WindowBatch]:
+        end = self.first + self.share.num_rows
+        for start in range(self.first, end, ROWS_AT_ONCE):
+            yield self.stored.read(start, min(start + ROWS_AT_ONCE, end))
+
+
+def export(
+    folder: str | os.PathLike[str],
+    formats: str | Sequence[str],
+    *,
+    progress: Progress | None = None,
+    workers: int | Literal["auto"] = "auto",
+) -> Manifest:
+    """Adds these formats to the dataset; those that are there already stay as they are."""
+    wanted = [formats] if isinstance(formats, str) else list(formats)
+    unknown = [name for name in wanted if name not in FORMATS]
+    if unknown or not wanted:
+        raise ConfigError(f"--format takes {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
+    dataset = open_dataset(folder)
+    with _alone_in(dataset.folder), _beside(dataset.folder) as growing:
+        missing = [name for name in FORMATS if name in wanted and name not in dataset.manifest.formats]
+        for name in missing:
+            format_named(name).require()
+        facts = _write(dataset, missing, growing, progress or Progress(), workers)
+        return _take_in(dataset, missing, facts, growing)
+
+
+def _write(
+    dataset: Dataset, missing: Sequence[str], growing: Path, progress: Progress, workers: int | Literal["auto"]
+) -> dict[str, FileFacts]:
+    tasks = [task for name in missing for split in Split for task in _tasks(dataset, name, split, growing)]
+    facts: dict[str, FileFacts] = {}
+    contents = Contents()
+    num_bytes = sum(one.bytes for one in dataset.manifest.files.values())
+    with (
+        LocalRunner(num_workers(workers, num_bytes)) as runner,
+        progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
+    ):
+        for task, written in zip(tasks, runner.map(_written, tasks), strict=True):
+            facts |= written.facts
+            contents.add(task.share.format, task.share.split, written.content)
+            step.advance(task.share.num_rows)
+    if missing and contents.digest() != dataset.manifest.content_sha256:
+        raise DatasetError(
+            f"{str(dataset.folder)!r} is damaged: its rows are not those that its manifest was written for. "
+            "gristmill check says more."
+        )
+    return facts
+
+
+def _tasks(dataset: Dataset, name: str, split: Split, growing: Path) -> Iterator[_Task]:
+    folder_of(growing, name).mkdir(exist_ok=True)
+    first = 0
+    for share in shares_of(name, split, dataset.manifest.shards.get(split, [])):
+        stored = dataset.stored(dataset.manifest.formats[0], split)
+        yield _Task(share, stored, first, growing, Schema.of(dataset.manifest))
+        first += share.num_rows
+
+
+def _written(task: _Task) -> WrittenFiles:
+    return write_share(task.share, task.folder, task.schema, task.batches())
+
+
+def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFacts], growing: Path) -> Manifest:
+    folder = dataset.folder
+    manifest = read_manifest(folder)
+    if manifest != dataset.manifest:
+        raise DatasetError(f"{str(folder)!r} has become another dataset in the meantime. Export it again.")
+    try:
+        for path in sorted(growing.iterdir()):
+            if path.is_dir() and (folder / path.name).is_dir():
+                raise OutputError(f"{str(folder / path.name)!r} is not of the dataset, and stands in its way. Move it.")
+            os.rename(path, folder / path.name)
+    except OSError as error:
+        raise OutputError(f"cannot write into {str(folder)!r}: {error.strerror}.") from None
+    grown = msgspec.structs.replace(
+        manifest,
+        formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
+        files=dict(sorted({**manifest.files, **facts}.items())),
+    )
+    write_manifest(grown, folder)
+    return grown
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise OutputError(f"another export into {str(folder)!r} is running. Wait for it.") from None
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """A folder in the dataset's own: on the same disk, and gone afterwards."""
+    growing = folder / f".export-{secrets.token_hex(4)}{UNFINISHED}"
+    try:
+        growing.mkdir()
+        yield growing
+    except OSError as error:
+        raise OutputError(f"cannot write into {str(folder)!r}: {error.strerror}.") from None
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)

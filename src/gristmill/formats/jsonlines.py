@@ -1,0 +1,60 @@
+"""JSON Lines as one format among others: rows come to it from any other, and go from it to any other.
+
+A build does not write its rows by this: there each piece knows its place before it is written (jsonl).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from pathlib import Path
+
+from gristmill.errors import DatasetError
+from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.format import Format, Target, shards_of
+from gristmill.formats.jsonl import JsonlFile
+from gristmill.formats.rows import batch_of_lines, lines_of
+from gristmill.formats.zstd import ZstdJsonlFile, read_table
+from gristmill.records import Split
+
+SCAN_BYTES = 1 << 22
+
+
+def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
+    name = target.file_name(".jsonl")
+    with (target.folder / name).open("wb") as stream:
+        for batch in batches:
+            stream.writelines(lines_of(batch, target.schema))
+    return [name]
+
+
+class JsonlReader:
+    def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
+        self._schema = schema
+        paths = shards_of(folder, split, ".jsonl") or shards_of(folder, split, ".jsonl.zst")
+        self._files = [_opened(path) for path in paths]
+        self._firsts = [0, *accumulate(map(len, self._files))]
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def read(self, start: int, stop: int) -> WindowBatch:
+        return batch_of_lines(list(self._lines(start, stop)), self._schema)
+
+    def _lines(self, start: int, stop: int) -> Iterator[bytes]:
+        for row in range(start, stop):
+            number = bisect_right(self._firsts, row) - 1
+            yield self._files[number][row - self._firsts[number]]
+
+
+def _opened(path: Path) -> JsonlFile | ZstdJsonlFile:
+    try:
+        if path.suffix == ".zst":
+            return ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
+        with path.open("rb") as stream:
+            num_rows = sum(some.count(b"\n") for some in iter(lambda: stream.read(SCAN_BYTES), b""))
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
+    return JsonlFile(path, num_rows)
+
+
+JSONL = Format(name="jsonl", is_sharded=True, write=write_jsonl, open=JsonlReader, require=lambda: None)

@@ -1,0 +1,83 @@
+"""Rows into one of a dataset's formats: its files, what is known of each, and a digest of every row on the way."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.errors import GristmillError
+from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.content import content_of, row_digests
+from gristmill.formats.format import Target
+from gristmill.formats.registry import folder_of, format_named, name_in
+from gristmill.manifest import FileFacts, facts_of
+from gristmill.records import Split
+
+
+class Share(NamedTuple):
+    """A split's rows in one format, or those of one of its files where the format has several."""
+
+    format: str
+    split: Split
+    num_rows: int
+    shard: int = 0
+    num_shards: int = 1
+
+
+class WrittenFiles(msgspec.Struct, frozen=True):
+    facts: dict[str, FileFacts]
+    content: bytes
+    """The digest of each row."""
+
+
+def shares_of(name: str, split: Split, num_rows: list[int]) -> list[Share]:
+    """`num_rows`: of each of the split's files, where the format has several."""
+    if not sum(num_rows):
+        return []
+    if not format_named(name).is_sharded:
+        return [Share(name, split, sum(num_rows))]
+    return [Share(name, split, count, number, len(num_rows)) for number, count in enumerate(num_rows)]
+
+
+def write_share(share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch]) -> WrittenFiles:
+    """Into the format's folder in the dataset's."""
+    way, folder = format_named(share.format), folder_of(dataset, share.format)
+    digests: list[bytes] = []
+    target = Target(
+        folder=folder,
+        split=share.split,
+        schema=schema,
+        shard=share.shard,
+        num_shards=share.num_shards,
+        num_rows=share.num_rows,
+    )
+    names = way.write(_digested(batches, share.split, digests), target)
+    more = {"split": share.split, "format": share.format, "rows": share.num_rows if way.is_sharded else None}
+    facts = {
+        name_in(share.format, name): msgspec.structs.replace(facts_of(folder / name), **more) for name in sorted(names)
+    }
+    return WrittenFiles(facts, b"".join(digests))
+
+
+def _digested(batches: Iterable[WindowBatch], split: Split, digests: list[bytes]) -> Iterator[WindowBatch]:
+    for batch in batches:
+        digests.append(row_digests(split, batch))
+        yield batch
+
+
+class Contents:
+    """What each format turned out to hold: the same, or something is wrong with one of them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[Split, list[bytes]]] = {}
+
+    def add(self, name: str, split: Split, content: bytes) -> None:
+        self._rows.setdefault(name, {}).setdefault(split, []).append(content)
+
+    def digest(self) -> str:
+        found = {name: content_of(rows) for name, rows in self._rows.items()}
+        if len(set(found.values())) != 1:
+            told = ", ".join(f"{name} {digest[:12]}…" for name, digest in found.items())
+            raise GristmillError(f"the formats do not hold the same rows: {told}.")
+        return next(iter(found.values()))
