@@ -340,7 +340,7 @@ class JsonlFile:
                 if not os.fstat(stream.fileno()).st_size:
                     self._expect(0)
                 self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            self._starts = _row_starts(self._map)
+            self._starts = row_starts(self._map)
             self._expect(len(self._starts) - 1)
         start, end = self._starts[row : row + 2].tolist()
         return self._map[start:end]
@@ -360,7 +360,7 @@ class JsonlFile:
             raise DatasetError(f"{str(self._path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
 
 
-def _row_starts(content: mmap.mmap) -> Indices:
+def row_starts(content: mmap.mmap) -> Indices:
     """And, at the end, where the file ends."""
     starts = [np.zeros(1, np.int64)]
     for offset in range(0, len(content), SCAN_BYTES):
