@@ -50,6 +50,7 @@ MANIFEST = {
         "licenses": {},
     },
     "splits": {},
+    "packing": None,
     "tokens_by_language": {},
     "files": {"train.jsonl": {"bytes": 0, "sha256": ""}},
     "warnings": [],

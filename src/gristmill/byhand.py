@@ -24,6 +24,7 @@ from gristmill.flow import (
     benchmarks_of,
     in_order,
     judge,
+    pack_all,
     piece_tasks,
     pieces_of,
     prepare_all,
@@ -233,8 +234,11 @@ def finish_all(config: Config, progress: Progress | None = None) -> Manifest:
                 for task in tasks:
                     _add(files, task, shaped[task.key])
                     step.advance(1)
-            pieces = pieces_of(desk.context, decided.decision)
-            made = with_other_formats(desk.context, pieces, files, runner, desk.progress)
+            if desk.context.is_packed:
+                made = pack_all(desk.context, decided.decision, runner, desk.progress)
+            else:
+                pieces = pieces_of(desk.context, decided.decision)
+                made = with_other_formats(desk.context, pieces, files, runner, desk.progress)
         found = Scan([], [], decided.commits, decided.warnings, decided.num_rows)
         manifest = seal(desk, found, decided.judged, made, clock)
         shutil.rmtree(desk.folder)
@@ -269,7 +273,7 @@ def _decided(desk: Desk) -> Decided:
 
 
 def _tasks(desk: Desk, decided: Decided) -> list[Task]:
-    pieces = pieces_of(desk.context, decided.decision) if desk.context.writes_jsonl else []
+    pieces = pieces_of(desk.context, decided.decision) if desk.context.writes_pieces else []
     if len(pieces) != len(decided.known):
         raise DatasetError("what was decided was for another layout. Run gristmill decide again.")
     return [

@@ -61,6 +61,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
+        self._check_packing()
         is_rewriting = VariantKind.REWRITE in self.variants.rates
         if is_rewriting and self.rewrite.endpoint is None:
             raise ConfigError(
@@ -68,6 +69,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             )
         if is_rewriting and self.secrets.action == "keep":
             raise ConfigError("--variants rewrite sends only redacted texts: it does not go with --secrets keep.")
+
+    def _check_packing(self) -> None:
+        pack, refused = self.window.pack, []
+        if pack != "none":
+            refused = ["--weights-only"] if self.sampling.weights_only else []
+            refused += ["--variants noise"] if VariantKind.NOISE in self.variants.rates else []
+        if pack == "repo":
+            refused += ["--variants"] if self.variants.rates else []
+            refused += ["--decontaminate drop"] if self.split.decontaminate == "drop" else []
+            refused += ["--weight, --target-windows or --max-windows"] if self._draws else []
+        if refused:
+            raise ConfigError(f"--pack {pack} does not go with {refused[0]}. Leave out one of the two.")
+
+    @property
+    def _draws(self) -> bool:
+        return self.sampling.draws or self.sampling.max_windows is not None
 
     @property
     def looks_for_spans(self) -> bool:

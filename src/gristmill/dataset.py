@@ -17,8 +17,7 @@ import orjson
 
 from gristmill.errors import DatasetError
 from gristmill.feeding.extra import require_torch
-from gristmill.feeding.frame import IGNORED_LABEL
-from gristmill.formats.batch import Schema
+from gristmill.formats.batch import PER_ID, Schema
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.stored import StoredSplit
 from gristmill.formats.unpacking import UnpackedJsonlFile
@@ -142,6 +141,18 @@ class Dataset(Mapping[str, "Rows"]):
         return f"Dataset({str(self.folder)!r}, {rows})"
 
 
+def windows_in(row: Row) -> list[Row]:
+    """Those of a row that holds several files' windows, each with its ids; any other row is one."""
+    if "segments" not in row:
+        return [row]
+    try:
+        return [
+            {**one, "input_ids": row["input_ids"][one["at"] : one["at"] + one["length"]]} for one in row["segments"]
+        ]
+    except (LookupError, TypeError) as error:
+        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+
+
 class Rows:
     """One split's rows, as dicts. `rows.padded()` gives the same rows padded to the window length."""
 
@@ -197,13 +208,13 @@ class Rows:
         return self._parse(self._files[file][row - self._first_rows[file]])
 
     def of_file(self, repo: str, path: str) -> Iterator[tuple[int, Row]]:
-        """A file's rows, with their numbers."""
+        """A file's windows, with the numbers of their rows."""
         names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
         for number, line in enumerate(self.lines()):
             if names in line:
-                row = self._parse(line)
-                if (row.get("repo"), row.get("path")) == (repo, path):
-                    yield number, row
+                for window in windows_in(self._parse(line)):
+                    if (window.get("repo"), window.get("path")) == (repo, path):
+                        yield number, window
 
     def _parse(self, line: bytes) -> Row:
         try:
@@ -212,8 +223,9 @@ class Rows:
                 missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
                 row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
                 row["input_ids"] = row["input_ids"] + [self._manifest.tokenizer.pad_id] * missing
-                if "labels" in row:
-                    row["labels"] += [IGNORED_LABEL] * (len(row["input_ids"]) - len(row["labels"]))
+                for name, padding in PER_ID.items():
+                    if name in row:
+                        row[name] += [padding] * (len(row["input_ids"]) - len(row[name]))
         except (orjson.JSONDecodeError, LookupError, TypeError) as error:
             raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
         return row

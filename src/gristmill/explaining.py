@@ -15,7 +15,7 @@ import orjson
 
 from gristmill.cleaning.licenses import HEADER, NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
-from gristmill.dataset import Dataset, open_dataset
+from gristmill.dataset import Dataset, open_dataset, windows_in
 from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow, VariantRow
 from gristmill.layout import FILES
@@ -65,6 +65,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """All, or those that show the line."""
     rates: dict[str, float]
     """Of the variants that were asked for."""
+    beside: list[str] = []
+    """What else is in the row that was asked about, with --pack."""
 
 
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
@@ -85,13 +87,14 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
     rows = dataset[split]
     if not 0 <= number < len(rows):
         raise InputError(f"{split} has {len(rows):,} rows, counted from 0: there is no row {number}.")
-    window = rows[number]
+    window, *others = windows_in(rows[number])
     table = _read_table(dataset.folder)
     row = table.get((str(window.get("repo")), str(window.get("path"))))
     if row is None:
         raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.")
     explained = _explain(dataset, table, row, None)
-    return msgspec.structs.replace(explained, windows=[_place(split, number, window)])
+    beside = [f"{one['repo']}/{one['path']}, lines {one['lines'][0]} to {one['lines'][1]}" for one in others]
+    return msgspec.structs.replace(explained, windows=[_place(split, number, window)], beside=beside)
 
 
 def _read_table(folder: Path) -> dict[FileKey, FileRow]:
@@ -212,6 +215,7 @@ def explanation_text(explained: Explanation) -> str:
         *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
         *_part("drawn", _draw_lines(file)),
         *_part("weight", [f"{file.weight:g}, for a trainer that draws"] if file.weight not in {None, 1.0} else []),
+        *_part("beside", _listed([f"in the row: {name}" for name in explained.beside])),
         *_part("variants", [*map(_variant, file.variants), *_not_chosen(explained)]),
         *_part("windows", _window_lines(explained)),
     ]

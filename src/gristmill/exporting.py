@@ -19,7 +19,7 @@ from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.stored import StoredSplit
-from gristmill.formats.writing import Contents, Share, WrittenFiles, shares_of, write_share
+from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.layout import UNFINISHED
 from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest
 from gristmill.progress import Progress
@@ -68,23 +68,21 @@ def _write(
     dataset: Dataset, missing: Sequence[str], growing: Path, progress: Progress, workers: int | Literal["auto"]
 ) -> dict[str, FileFacts]:
     tasks = [task for name in missing for split in Split for task in _tasks(dataset, name, split, growing)]
-    facts: dict[str, FileFacts] = {}
-    contents = Contents()
+    files = AllFiles()
     num_bytes = sum(one.bytes for one in dataset.manifest.files.values())
     with (
         LocalRunner(num_workers(workers, num_bytes)) as runner,
         progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
     ):
         for task, written in zip(tasks, runner.map(_written, tasks), strict=True):
-            facts |= written.facts
-            contents.add(task.share.format, task.share.split, written.content)
+            files.add(task.share, written)
             step.advance(task.share.num_rows)
-    if missing and contents.digest() != dataset.manifest.content_sha256:
+    if missing and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
             f"{str(dataset.folder)!r} is damaged: its rows are not those that its manifest was written for. "
             "gristmill check says more."
         )
-    return facts
+    return files.facts
 
 
 def _tasks(dataset: Dataset, name: str, split: Split, growing: Path) -> Iterator[_Task]:

@@ -6,18 +6,19 @@ take_in ─► prepare_all ─► judge ─► shape_all ─► finish
 import operator
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import merge
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gristmill.cleaning.licenses import AllowList, identify_license, is_license_name
 from gristmill.config import Config
 from gristmill.failing import Anchors, nothing_to_build, without_failed
+from gristmill.formats.writing import AllFiles, ShareTask, WrittenFiles
 from gristmill.intake.addresses import is_table_name
 from gristmill.intake.benchmarks import Benchmark, read_benchmarks
 from gristmill.intake.excluding import check_patterns
@@ -28,7 +29,7 @@ from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.intake.unpacking import num_rows
 from gristmill.naming import is_address, path_text, printable
-from gristmill.progress import Progress
+from gristmill.progress import Progress, Step
 from gristmill.records import Drop, PreparedDocument, SourceFile
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 from gristmill.runners.probing import probe_of
@@ -36,13 +37,14 @@ from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.shaping.weighting import check_weights, weighted_languages, weighted_patterns
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
-from gristmill.steps.convert import format_tasks, num_rows_by_file, write_format
+from gristmill.steps.convert import clear_formats, format_tasks, num_rows_by_file, write_format
 from gristmill.steps.decide import Decision, Piece, decide, lay_out, read_previous_splits
 from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.draw import draw
 from gristmill.steps.finish import Judged, MadeFiles
 from gristmill.steps.gather import DataFiles
 from gristmill.steps.license import LicenseFiles, license_documents
+from gristmill.steps.pack import pack_rows, packed_tasks, packing_facts, rows_by_file, write_packed
 from gristmill.steps.parts import PartReader
 from gristmill.steps.pieces import Task, tasks_of
 from gristmill.steps.prepare import Batch, prepare
@@ -268,8 +270,8 @@ def pieces_of(context: Context, decision: Decision) -> list[Piece]:
 
 
 def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
-    """Of JSONL rows; none where they are not wanted."""
-    if not context.writes_jsonl:
+    """Of JSONL rows; none where they are not wanted, or written in another way."""
+    if not context.writes_pieces:
         return []
     if context.config.output.compress == "none":  # compressed they take less, nobody knows how much
         work.require_space(sum(piece.num_bytes for piece in pieces))
@@ -278,6 +280,8 @@ def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> l
 
 def shape_all(context: Context, judged: Judged, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
     """Step 3."""
+    if context.is_packed:
+        return pack_all(context, judged.decision, runner, progress)
     pieces = pieces_of(context, judged.decision)
     with DataFiles(context, work.log) as files:
         for task, shaped in shape_tasks(context, piece_tasks(context, pieces, work), runner, progress):
@@ -303,12 +307,30 @@ def with_other_formats(
     context: Context, pieces: Sequence[Piece], jsonl: DataFiles, runner: Runner, progress: Progress
 ) -> MadeFiles:
     """What is there of JSONL, and the same rows in all other formats."""
-    facts, contents = dict(jsonl.facts), jsonl.contents
+    files = jsonl.all
     if context.other_formats:
         tasks = format_tasks(context, pieces)
         with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
-            for task, written in zip(tasks, runner.map(partial(write_format, context), tasks), strict=True):
-                facts |= written.facts
-                contents.add(task.share.format, task.share.split, written.content)
-                step.advance(task.share.num_rows)
-    return MadeFiles(facts, contents.digest(), num_rows_by_file(pieces))
+            _write_all(partial(write_format, context), tasks, files, runner, step)
+    return MadeFiles(files, num_rows_by_file(pieces))
+
+
+def pack_all(context: Context, decision: Decision, runner: Runner, progress: Progress) -> MadeFiles:
+    """Step 3 with --pack: rows of several files, in every format alike."""
+    with progress.phase("pack"):
+        packs = pack_rows(context, decision.shown())
+        clear_formats(context)
+        tasks = list(packed_tasks(context, packs))
+    files = AllFiles()
+    with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
+        _write_all(partial(write_packed, context), tasks, files, runner, step)
+    facts = {split: packing_facts(own, context.config.window.length) for split, own in packs.items()}
+    return MadeFiles(files, {split: rows_by_file(own, context) for split, own in packs.items()}, facts)
+
+
+def _write_all(
+    write: Callable[[Any], WrittenFiles], tasks: Sequence[ShareTask], files: AllFiles, runner: Runner, step: Step
+) -> None:
+    for task, written in zip(tasks, runner.map(write, tasks), strict=True):
+        files.add(task.share, written)
+        step.advance(task.share.num_rows)

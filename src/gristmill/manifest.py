@@ -156,6 +156,18 @@ class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of all content tokens."""
 
 
+class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a split whose rows hold windows of several files."""
+
+    rows: int
+    segments: int
+    """Stretches of files in them."""
+    ids: int
+    """Without padding."""
+    empty_share: float
+    """Of all rows' room, what no id fills."""
+
+
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     sha256: str
@@ -223,6 +235,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Rows in each of a split's files, in every format that has several."""
     counts: Counts
     splits: dict[Split, SplitFacts]
+    packing: dict[Split, PackingFacts] | None
+    """None: a row is a window of one file."""
     tokens_by_language: dict[str, dict[Split, int]]
     files: dict[str, FileFacts]
     warnings: list[str]

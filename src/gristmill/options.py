@@ -43,13 +43,27 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
     ),
     "windows and rows": (
         Option("--window", "window.length", "N", "ids per window, special tokens included", int),
-        Option("--overlap", "window.overlap", "N", "content tokens that neighbouring windows share", int),
+        Option(
+            "--overlap",
+            "window.overlap",
+            "N",
+            "content tokens that neighbouring windows share",
+            int,
+            default="256; 0 with --pack",
+        ),
         Option(
             "--tail",
             "window.tail",
             "keep|shift|drop",
             "a file's last window: keep it short, shift it back to full length, or drop it if it brings fewer than 32 "
             "new tokens",
+        ),
+        Option(
+            "--pack",
+            "window.pack",
+            "none|best-fit|repo",
+            "for causal training: fill each row with windows of several files (best-fit), or lay a repository's files "
+            "one after the other, with the tokenizer's own markers (repo)",
         ),
         Option(
             "--format",

@@ -136,7 +136,7 @@ def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock")
     """Step 4: what is there is described, and takes its place."""
     tokenizer, context, work, progress = job
     with progress.phase("finish"):
-        clear_old(context, made.facts)
+        clear_old(context, made.files.facts)
         tally = write_files_table(context.dataset / FILES, context, judged)
         tokenizer.write(context.dataset)
     run = clock.run(progress, judged.decision.kept)

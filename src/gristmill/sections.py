@@ -11,6 +11,7 @@ from gristmill.records import FORMATS, Split, VariantKind
 from gristmill.validating import at_least, between, check_types, text_list
 
 MIB = 1 << 20
+OVERLAP = 256
 LONGEST_WINDOW = 1 << 20
 SEEDS = 1 << 63
 MOST_EPOCHS = 1000
@@ -31,18 +32,33 @@ class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
 class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 512
     """Ids in a window, special tokens included."""
-    overlap: int = 256
-    """Content tokens that two neighbouring windows of a file share."""
+    overlap: int | None = None
+    """Content tokens that two neighbouring windows of a file share; default: 256, or 0 with `pack`."""
     tail: Literal["keep", "shift", "drop"] = "keep"
     """A file's last window: keep it short, shift it back to full length, or drop it if it brings too little."""
     min_fresh: int = 32
     """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
+    pack: Literal["none", "best-fit", "repo"] = "none"
+    """`best-fit` fills each row with windows of several files of one split, `repo` lays the files of a repository one
+    after the other between the tokenizer's markers; for causal training."""
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
         at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
-        at_least(0, "window.overlap", self.overlap)
+        if self.overlap is None:
+            msgspec.structs.force_setattr(self, "overlap", OVERLAP if self.pack == "none" else 0)
+        at_least(0, "window.overlap", self.num_shared)
         at_least(1, "window.min_fresh", self.min_fresh)
+        if self.pack != "none" and self.tail != "keep":
+            raise ConfigError(f"--pack {self.pack} has a place for every tail: it does not go with --tail {self.tail}.")
+        if self.pack == "repo" and self.overlap:
+            raise ConfigError(f"--pack repo shows every token once: it does not go with --overlap {self.overlap}.")
+
+    @property
+    def num_shared(self) -> int:
+        """The overlap, which is known once it is made."""
+        assert self.overlap is not None
+        return self.overlap
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):

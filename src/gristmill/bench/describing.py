@@ -113,6 +113,7 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
         shards={split: [facts.rows or 0 for facts in kept.files.values()] for split, kept in splits.items()},
         counts=_counts(splits, job),
         splits=_split_facts(splits),
+        packing=None,
         tokens_by_language=_tokens_by_language(splits, job),
         files={**files, **own_files},
         warnings=[f"made by the method {run.method!r} of gristmill bench, not by a build"],

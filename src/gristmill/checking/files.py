@@ -23,6 +23,7 @@ from gristmill.checking.windows import (
     wrong_draw,
     wrong_fresh,
     wrong_lines,
+    wrong_stretches,
 )
 from gristmill.layout import FILES, MANIFEST
 from gristmill.manifest import Manifest
@@ -38,6 +39,16 @@ class PlacedRun(NamedTuple):
     split: Split
 
 
+class Packed(NamedTuple):
+    """Rows of several files' windows."""
+
+    num_rows: int
+    num_ids: int
+
+    def plus(self, num_rows: int, num_ids: int) -> "Packed":
+        return Packed(self.num_rows + num_rows, self.num_ids + num_ids)
+
+
 class Rows(NamedTuple):
     """What all data files hold."""
 
@@ -46,6 +57,8 @@ class Rows(NamedTuple):
     """Of these files."""
     num_rows: int
     num_ids: int
+    packed: dict[Split, Packed] | None = None
+    """None: each row is a window."""
 
     @classmethod
     def of(cls, runs: Iterable[PlacedRun], num_rows: int) -> "Rows":
@@ -101,7 +114,9 @@ def check_windows(rows: Rows, table: FilesTable, settings: Settings, faults: Fau
         file = table.kept.get(key)
         for placed in runs:
             _add_if("fresh", wrong_fresh(placed.run.windows, is_again=placed.run.repeat > 0), placed, faults)
-            if file is not None and copies[placed.run.key] == 1:
+            if file is not None and settings.is_by_repo:
+                _add_if("windows", wrong_stretches(placed.run, file.tokens, file.cuts), placed, faults)
+            elif file is not None and copies[placed.run.key] == 1:
                 _check_run(placed, file, _expected(file, shape, drops_touched=drops_touched), seed, faults)
     if shape.tail != "drop":
         return 0
@@ -166,6 +181,9 @@ def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tai
         for placed in runs:
             num_windows[placed.split] += len(placed.run.windows)
             num_ids[placed.split] += int(placed.run.windows[:, NUM_IDS].sum())
+    if rows.packed is not None:
+        num_windows = {split: one.num_rows for split, one in rows.packed.items()}
+        num_ids = {split: one.num_ids for split, one in rows.packed.items()}
     num_all_tokens = sum(file.shown_tokens for file in table.kept.values())
     for split in Split:
         said = manifest.splits.get(split)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gristmill.checking.frames import StatedFrame, stated_frames, unpacked
 from gristmill.checking.opening import open_plain
+from gristmill.checking.packs import PackedRows, PackRules, read_packed
 from gristmill.checking.result import Faults
 from gristmill.checking.rows import HEAD, Row, read_rows
 from gristmill.checking.runs import Run, runs_of
@@ -51,6 +52,8 @@ class PartRows(NamedTuple):
     """The digest of each row that could be read."""
     faults: Faults
     """Their rows are counted from 1 in this part, as are those of the runs."""
+    num_packed_ids: int = 0
+    """In rows of several files' windows."""
 
 
 def parts_of(path: Path, split: Split) -> list[Part]:
@@ -91,9 +94,24 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
     digests: list[bytes] = []
     if has_open_end:
         faults.add("schema", "its last line has no end", file=part.path.name, row=len(lines))
-    rows = _digested(_rows(lines, rules, faults), part.split, rules.rows, digests)
-    runs = runs_of(rows, rules.rows.file, faults)
-    return PartRows(len(lines), part.end - part.start, runs, b"".join(digests), faults)
+    num_ids: list[int] = []
+    if rules.pack is None:
+        rows = _digested(_rows(lines, rules, faults), part.split, rules.rows, digests)
+        runs = runs_of(rows, rules.rows.file, faults)
+    else:
+        runs = []
+        for read in _packed(lines, rules, rules.pack, faults):
+            digests += [row_digest(part.split, row.place, np.array(row.ids, "<u4").tobytes()) for row in read.rows]
+            num_ids += [row.num_ids for row in read.rows]
+            runs += [run for row in read.windows for run in runs_of([row], rules.rows.file, faults)]
+    return PartRows(len(lines), part.end - part.start, runs, b"".join(digests), faults, sum(num_ids))
+
+
+def _packed(lines: list[bytes], rules: PartRules, pack: PackRules, faults: Faults) -> Iterator[PackedRows]:
+    for at in range(0, len(lines), LINES_AT_ONCE):
+        read = read_packed(lines[at : at + LINES_AT_ONCE], at + 1, pack, rules.rows, faults)
+        _check_texts(read.windows, rules, faults)
+        yield read
 
 
 def _digested(rows: Iterable[Row], split: Split, rules: RowRules, digests: list[bytes]) -> Iterator[Row]:
@@ -107,10 +125,14 @@ def _digested(rows: Iterable[Row], split: Split, rules: RowRules, digests: list[
 def _rows(lines: list[bytes], rules: PartRules, faults: Faults) -> Iterator[Row]:
     for at in range(0, len(lines), LINES_AT_ONCE):
         rows = read_rows(lines[at : at + LINES_AT_ONCE], at + 1, rules.rows, faults)
-        if "text" in rules.rows.columns:
-            wrong_texts(rows, rules.rows, rules.spelling, faults)
-            secrets_in_column(rows, rules, faults)
+        _check_texts(rows, rules, faults)
         yield from rows
+
+
+def _check_texts(rows: list[Row], rules: PartRules, faults: Faults) -> None:
+    if "text" in rules.rows.columns:
+        wrong_texts(rows, rules.rows, rules.spelling, faults)
+        secrets_in_column(rows, rules, faults)
 
 
 def _lines(part: Part) -> tuple[list[bytes], bool]:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gristmill.checking.files import PlacedRun, Rows
+from gristmill.checking.files import Packed, PlacedRun, Rows
 from gristmill.checking.parts import Part, PartRows, parts_of, read_part, stored_parts
 from gristmill.checking.result import Faults
-from gristmill.checking.runs import ROW, Run, joined
+from gristmill.checking.runs import ROW, START, Run, joined
 from gristmill.checking.settings import Settings
 from gristmill.checking.textcolumn import PartRules
 from gristmill.errors import DatasetError
@@ -16,7 +16,7 @@ from gristmill.formats.batch import Schema
 from gristmill.formats.content import content_of
 from gristmill.formats.stored import StoredSplit
 from gristmill.manifest import Manifest
-from gristmill.records import Split
+from gristmill.records import Split, VariantKind
 from gristmill.runners.local import LocalRunner
 
 
@@ -40,25 +40,49 @@ def read_data_files(
     read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
     content: dict[Split, list[bytes]] = {split: [] for split in Split}
+    packed = {split: Packed(0, 0) for split in Split}
     num_rows = 0
     for file in files:
-        whole = _WholeFile(file.name)
+        whole = _WholeFile(file.name, is_packed=settings.pack is not None)
         for _ in file.parts:
             part = next(read)
             whole.take(part, faults)
             content[file.split].append(part.content)
+            packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids)
             advance(part.num_bytes)
         if whole.num_rows != file.num_rows:
             faults.add("digests", f"{whole.num_rows} rows, the manifest says {file.num_rows}", file=file.name)
         placed += [PlacedRun(run, file.name, file.split) for run in whole.runs]
         num_rows += whole.num_rows
-    return ReadRows(Rows.of(placed, num_rows), content_of(content))
+    rows = Rows.of(placed, num_rows)
+    if settings.pack is not None:
+        rows = Rows.of(_in_order(placed, faults), num_rows)._replace(packed=packed)
+    return ReadRows(rows, content_of(content))
+
+
+def _in_order(placed: list[PlacedRun], faults: Faults) -> list[PlacedRun]:
+    """Windows that were in rows with others, each a run -> the runs of their files."""
+    runs: list[PlacedRun] = []
+    for one in sorted(placed, key=_place):
+        last = runs[-1] if runs else None
+        if last is not None and (last.split, last.run.key) == (one.split, one.run.key):
+            runs[-1] = last._replace(run=joined(last.run, one.run, one.file, faults))
+        else:
+            runs.append(one)
+    return runs
+
+
+def _place(placed: PlacedRun) -> tuple[Any, ...]:
+    key = placed.run.key
+    variant = list(VariantKind).index(key.variant) if key.variant in list(VariantKind) else -1
+    order = (key.repo, key.path, variant, key.repeat or 0, repr(key.seed), repr(key.weight))
+    return (list(Split).index(placed.split), *order, int(placed.run.windows[0, START]))
 
 
 def _part_rules(settings: Settings) -> PartRules:
     secrets = settings.secrets
     is_needed = secrets.action != "keep" and not settings.spelling.is_close
-    return PartRules(settings.rules, settings.spelling, is_needed, secrets.emails)
+    return PartRules(settings.rules, settings.spelling, is_needed, secrets.emails, settings.pack)
 
 
 def _data_files(folder: Path, manifest: Manifest, faults: Faults) -> Iterator[_DataFile]:
@@ -85,8 +109,8 @@ def _stored_splits(folder: Path, manifest: Manifest) -> Iterator[_DataFile]:
 
 
 class _WholeFile:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, *, is_packed: bool) -> None:
+        self._name, self._is_packed = name, is_packed
         self.num_rows = 0
         self.runs: list[Run] = []
 
@@ -94,7 +118,7 @@ class _WholeFile:
         faults.merge(part.faults, self.num_rows)
         for index, run in enumerate(part.runs):
             run.windows[:, ROW] += self.num_rows
-            goes_on = index == 0 and self.runs and self.runs[-1].key == run.key
+            goes_on = not self._is_packed and index == 0 and self.runs and self.runs[-1].key == run.key
             if goes_on:
                 self.runs[-1] = joined(self.runs[-1], run, self._name, faults)
             else:

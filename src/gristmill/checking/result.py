@@ -1,6 +1,7 @@
 """What a check found: faults by check with a few examples, and the report that people and scripts read."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -43,6 +44,11 @@ class Faults:
         examples = self.examples.setdefault(check, [])
         if len(examples) < EXAMPLES_SHOWN:
             examples.append(Example(what, file, row, path))
+
+    def renumber(self, numbers: Sequence[int]) -> None:
+        """`numbers`: by the row that examples name, the one that they should."""
+        for check, examples in self.examples.items():
+            self.examples[check] = [one if one.row is None else one._replace(row=numbers[one.row]) for one in examples]
 
     def merge(self, other: "Faults", num_rows_before: int = 0) -> None:
         self.counts += other.counts

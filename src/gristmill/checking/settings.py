@@ -7,6 +7,7 @@ import msgspec
 
 from gristmill.checking.digests import check_fingerprint
 from gristmill.checking.opening import require_plain
+from gristmill.checking.packs import PackRules
 from gristmill.checking.result import Faults
 from gristmill.checking.rows import REQUIRED
 from gristmill.checking.spelling import Spelling
@@ -14,7 +15,7 @@ from gristmill.checking.tokens import RowRules
 from gristmill.checking.windows import Shape
 from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
 from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
-from gristmill.manifest import Manifest
+from gristmill.manifest import Manifest, TokenizerFacts
 from gristmill.records import VariantKind
 from gristmill.sections import (
     OutputConfig,
@@ -26,8 +27,14 @@ from gristmill.sections import (
     WindowConfig,
 )
 from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.sentinels import fim_ids, mask_id
+from gristmill.tokenizing.sentinels import fim_ids, mask_id, repo_ids
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for
+
+PACKED = ("input_ids", "segment_ids", "position_ids", "segments")
+ORDER = (
+    *("input_ids", "path", "repo", "language", "lines", "start", "fresh", "attention_mask", "text", "repeat"),
+    *("labels", "weight", "variant", "variant_seed"),
+)
 
 
 class _Sections(msgspec.Struct):
@@ -57,6 +64,10 @@ class Settings(NamedTuple):
     spelling: Spelling
     no_tokenizer: str | None
     """Why there is none to spell ids with."""
+    pack: PackRules | None
+    """Of rows that hold windows of several files."""
+    is_by_repo: bool
+    """Files are cut anywhere, one after the other."""
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
@@ -79,7 +90,14 @@ class Settings(NamedTuple):
         )
         if definition is not None:
             rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
-        _check_columns(rules, sections, faults)
+        wanted = _wanted_columns(sections)
+        pack = None
+        if sections.window.pack != "none":
+            pack = _pack_rules(rules, sections, facts.end_id, definition, faults)
+            wanted = dict.fromkeys(wanted, False) | dict.fromkeys(PACKED, True)
+            wanted["attention_mask"] = sections.output.pad
+            rules = rules._replace(columns=_window_columns(sections), pad_id=None)
+        _check_columns(tuple(manifest.columns), wanted, faults)
         return cls(
             folder=folder,
             manifest=manifest,
@@ -88,8 +106,10 @@ class Settings(NamedTuple):
             secrets=sections.secrets,
             sampling=sampling,
             variants=sections.variants,
-            shape=Shape.of(sections.window, len(facts.prefix) + len(facts.suffix)),
+            shape=Shape.of(sections.window, _num_special(facts, is_packed=pack is not None)),
             rules=rules if "attention_mask" in rules.columns else rules._replace(pad_id=None),
+            pack=pack,
+            is_by_repo=sections.window.pack == "repo",
             spelling=Spelling.of(folder, tokenizer),
             no_tokenizer=why,
         )
@@ -134,9 +154,34 @@ def _own_ids(
     return tuple(own)
 
 
-def _check_columns(rules: RowRules, sections: _Sections, faults: Faults) -> None:
+def _num_special(facts: TokenizerFacts, *, is_packed: bool) -> int:
+    """Where nothing ends a text by itself, the end of a document in a row with others needs a place."""
+    has_end = is_packed and not facts.suffix and facts.end_id is not None
+    return len(facts.prefix) + len(facts.suffix) + has_end
+
+
+def _pack_rules(
+    rules: RowRules, sections: _Sections, end_id: int | None, definition: Definition | None, faults: Faults
+) -> PackRules:
+    markers: frozenset[int] | None = None
+    if sections.window.pack == "repo":
+        markers = frozenset(() if end_id is None else (end_id,))
+        try:
+            markers |= set(repo_ids(definition)) if definition is not None else set()
+        except ConfigError as error:
+            faults.add("special_tokens", str(error), file=MANIFEST)
+    return PackRules(rules.columns, rules.length, rules.vocab_size, rules.pad_id, end_id, markers)
+
+
+def _window_columns(sections: _Sections) -> tuple[str, ...]:
+    """Of a window in a row with others, in their order, `input_ids` first."""
+    wanted = _wanted_columns(sections) | {"attention_mask": False}
+    return tuple(name for name in ORDER if wanted[name])
+
+
+def _wanted_columns(sections: _Sections) -> dict[str, bool]:
     output, sampling = sections.output, sections.drawing()
-    wanted = {
+    return {
         **dict.fromkeys(sorted(REQUIRED), True),
         "attention_mask": output.pad,
         "text": output.with_text,
@@ -146,6 +191,9 @@ def _check_columns(rules: RowRules, sections: _Sections, faults: Faults) -> None
         "variant": bool(sections.variants.rates),
         "variant_seed": bool(sections.variants.rates),
     }
+
+
+def _check_columns(columns: tuple[str, ...], wanted: dict[str, bool], faults: Faults) -> None:
     for column, is_wanted in wanted.items():
-        if is_wanted != (column in rules.columns):
+        if is_wanted != (column in columns):
             faults.add("schema", f"columns and settings differ about {column}", file=MANIFEST)

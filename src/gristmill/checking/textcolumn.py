@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from gristmill.checking.packs import PackRules
 from gristmill.checking.result import Faults
 from gristmill.checking.rows import Row
 from gristmill.checking.secrets import LOOK_AHEAD_BYTES, LOOK_BACK_BYTES, secrets_in
@@ -19,6 +20,8 @@ class PartRules(NamedTuple):
     looks_for_secrets: bool
     """In the column; where the ids spell the text, that is looked at as a whole."""
     emails: bool
+    pack: PackRules | None = None
+    """Of rows that hold windows of several files."""
 
     def of_file(self, name: str) -> "PartRules":
         return self._replace(rows=self.rows._replace(file=name))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gristmill.checking.draws import drawn_numbers
-from gristmill.checking.runs import END, FIRST_LINE, FRESH, LAST_LINE, START, Table
+from gristmill.checking.runs import END, FIRST_LINE, FRESH, LAST_LINE, START, Run, Table
 from gristmill.errors import DatasetError
 from gristmill.records import Cut
 from gristmill.sections import WindowConfig
@@ -40,12 +40,12 @@ class Shape(NamedTuple):
     @classmethod
     def of(cls, config: WindowConfig, num_special: int) -> "Shape":
         num_content = config.length - num_special
-        if num_content <= config.overlap:
+        if num_content <= config.num_shared:
             raise DatasetError(
                 f"the manifest is damaged: no window of {config.length} with {num_special} special tokens overlaps the "
                 f"next by {config.overlap}."
             )
-        return cls(num_content, num_content - config.overlap, config.tail, config.min_fresh)
+        return cls(num_content, num_content - config.num_shared, config.tail, config.min_fresh)
 
 
 class _Laid(NamedTuple):
@@ -138,6 +138,20 @@ def wrong_draw(windows: Table, expected: Expected, drawn: Drawn) -> tuple[int, s
                 f"tokens {window[0]} to {window[1]}, where {natural[number][0]} to {natural[number][1]} is drawn",
             )
     return None
+
+
+def wrong_stretches(run: Run, num_tokens: int, cuts: Sequence[Cut]) -> tuple[int, str] | None:
+    """Of a file that is cut anywhere: what lies between its cuts is shown, all of it and once."""
+    wanted = [one.last for _, one in expected_windows(num_tokens, cuts, _ANY, drops_touched=False).laid]
+    found = [(one.start, one.end) for one in run.stretches]
+    sizes = (run.windows[:, END] - run.windows[:, START]).sum()
+    if found == wanted and sizes == sum(end - start for start, end in found):
+        return None
+    return 0, f"tokens {found[:3]} are shown, each once, and {wanted[:3]} should be"
+
+
+_ANY = Shape(1 << 60, 1 << 60, "keep", 1)
+"""Each stretch is one window."""
 
 
 def wrong_lines(windows: Table, num_lines: int) -> tuple[int, str] | None:

@@ -20,6 +20,9 @@ from gristmill.shaping.windows import Indices
 IDS = "input_ids"
 MASK = "attention_mask"
 LABELS = "labels"
+SEGMENT_IDS = "segment_ids"
+POSITION_IDS = "position_ids"
+SEGMENTS = "segments"
 IGNORED_LABEL = -100
 """In the place of padding among labels: what loss functions leave out."""
 
@@ -39,12 +42,15 @@ class Kind(Enum):
     """Several JSON objects: list[list[dict]]."""
 
 
+PER_ID = {LABELS: IGNORED_LABEL, SEGMENT_IDS: 0, POSITION_IDS: 0}
+"""Columns with a number for each id, and what they have in the place of padding."""
+
 KINDS = {
     **dict.fromkeys(("path", "repo", "language", "text", "variant"), Kind.TEXT),
     **dict.fromkeys(("start", "fresh", "repeat", "variant_seed"), Kind.NUMBER),
-    **dict.fromkeys(("lines", LABELS, MASK, "segment_ids", "position_ids"), Kind.NUMBERS),
+    **dict.fromkeys(("lines", LABELS, MASK, SEGMENT_IDS, POSITION_IDS), Kind.NUMBERS),
     "weight": Kind.FRACTION,
-    "segments": Kind.OBJECTS,
+    SEGMENTS: Kind.OBJECTS,
 }
 """Of every column but the ids."""
 
@@ -126,6 +132,11 @@ class Schema(NamedTuple):
         return self.columns[1:]
 
     @property
+    def is_packed(self) -> bool:
+        """A row holds windows of several files."""
+        return SEGMENTS in self.columns
+
+    @property
     def natural(self) -> tuple[str, ...]:
         """Those that a batch has beside the ids."""
         return tuple(name for name in self.others if name != MASK)
@@ -149,9 +160,9 @@ def stored(batch: WindowBatch, schema: Schema) -> WindowBatch:
     is_content = np.arange(schema.length) < sizes[:, None]
     offsets = np.arange(len(batch) + 1) * schema.length
     columns = dict(batch.columns)
-    if LABELS in columns:
-        is_label = np.arange(schema.length) < columns[LABELS].sizes[:, None]
-        columns[LABELS] = Ragged(_spread(columns[LABELS].values, is_label, IGNORED_LABEL), offsets)
+    for name in PER_ID.keys() & columns.keys():
+        is_there = np.arange(schema.length) < columns[name].sizes[:, None]
+        columns[name] = Ragged(_spread(columns[name].values, is_there, PER_ID[name]), offsets)
     columns[MASK] = Ragged(is_content.ravel().astype(np.int64), offsets)
     ids = Ragged(_spread(batch.ids.values, is_content, schema.pad_id), offsets)
     return WindowBatch(ids, {name: columns[name] for name in schema.others})
@@ -170,8 +181,11 @@ def natural(batch: WindowBatch, schema: Schema) -> WindowBatch:
     columns = {name: column for name, column in batch.columns.items() if name != MASK}
     mask = batch.columns[MASK]
     ids = _masked(batch.ids, mask.values.astype(np.bool_))
-    if LABELS in columns:
+    if LABELS in columns:  # of noise: there may be more of them than ids
         columns[LABELS] = _masked(columns[LABELS], columns[LABELS].values != IGNORED_LABEL)
+    for name in (SEGMENT_IDS, POSITION_IDS):
+        if name in columns:
+            columns[name] = _masked(columns[name], mask.values.astype(np.bool_))
     return WindowBatch(ids, columns)
 
 

@@ -4,9 +4,11 @@ Of each row 16 bytes of a sha256, so that rows can be digested anywhere; of thes
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from gristmill.formats.batch import WindowBatch
+from gristmill.errors import DatasetError
+from gristmill.formats.batch import SEGMENTS, WindowBatch
 from gristmill.records import Split
 
 ROW_BYTES = 16
@@ -14,11 +16,8 @@ ROW_BYTES = 16
 
 def row_digests(split: Split, batch: WindowBatch) -> bytes:
     """ROW_BYTES for each row. A row of several files' windows tells all of their places."""
-    if "segments" in batch.columns:
-        places = [
-            b"".join(place_of(one["repo"], one["path"], one["start"]) for one in segments)
-            for segments in batch.columns["segments"]
-        ]
+    if SEGMENTS in batch.columns:
+        places = list(map(places_of, batch.columns[SEGMENTS]))
     else:
         columns = batch.columns
         places = [
@@ -30,6 +29,13 @@ def row_digests(split: Split, batch: WindowBatch) -> bytes:
     return b"".join(
         row_digest(split, place, ids[start:end]) for place, start, end in zip(places, ends, ends[1:], strict=False)
     )
+
+
+def places_of(segments: Sequence[Mapping[str, Any]]) -> bytes:
+    try:
+        return b"".join(place_of(one["repo"], one["path"], one["start"]) for one in segments)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
 
 
 def place_of(repo: str, path: str, start: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -23,6 +23,11 @@ class Share(NamedTuple):
     num_rows: int
     shard: int = 0
     num_shards: int = 1
+
+
+class ShareTask(Protocol):
+    @property
+    def share(self) -> Share: ...
 
 
 class WrittenFiles(msgspec.Struct, frozen=True):
@@ -66,16 +71,21 @@ def _digested(batches: Iterable[WindowBatch], split: Split, digests: list[bytes]
         yield batch
 
 
-class Contents:
-    """What each format turned out to hold: the same, or something is wrong with one of them."""
+class AllFiles:
+    """What was written, share by share; each format must turn out to hold the same."""
 
     def __init__(self) -> None:
+        self.facts: dict[str, FileFacts] = {}
         self._rows: dict[str, dict[Split, list[bytes]]] = {}
 
-    def add(self, name: str, split: Split, content: bytes) -> None:
+    def add(self, share: Share, written: WrittenFiles) -> None:
+        self.facts |= written.facts
+        self.add_content(share.format, share.split, written.content)
+
+    def add_content(self, name: str, split: Split, content: bytes) -> None:
         self._rows.setdefault(name, {}).setdefault(split, []).append(content)
 
-    def digest(self) -> str:
+    def content_sha256(self) -> str:
         found = {name: content_of(rows) for name, rows in self._rows.items()}
         if len(set(found.values())) != 1:
             told = ", ".join(f"{name} {digest[:12]}…" for name, digest in found.items())

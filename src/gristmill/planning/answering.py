@@ -150,7 +150,7 @@ def _sample(gathered: Gathered) -> Sample | None:
     drawn, counted = gathered.drawn, gathered.counted
     if drawn.is_all:
         return None
-    column = counted.overlaps.index(gathered.config.window.overlap)
+    column = counted.overlaps.index(gathered.config.window.num_shared)
     windows: Counter[int] = Counter()
     for document, count in zip(counted.documents, counted.counts[:, column, WINDOWS], strict=True):
         windows[document.size] += int(count)

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from gristmill.config import Config
-from gristmill.errors import InputError, OutputError
+from gristmill.errors import ConfigError, InputError, OutputError
 from gristmill.flow import Intake, benchmarks_of, in_order, judge, local_sources, part_drops, prepare_all, take_in
 from gristmill.planning.answering import Counted, Gathered, answer
 from gristmill.planning.budget import Wanted
@@ -45,6 +45,11 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
 
     All windows are counted, whatever is drawn of them later: draws are another at every overlap.
     """
+    if config.window.pack != "none":
+        raise ConfigError(
+            f"plan counts windows of one file each, and --pack {config.window.pack} fills rows with several. Leave it "
+            "out: a packed dataset has about as many rows as the ids at overlap 0 fill."
+        )
     asked_for, config = config, _natural(config)
     wanted, progress = wanted or Wanted(), progress or Progress()
     progress.seconds.clear()

@@ -38,12 +38,13 @@ class WindowShape(NamedTuple):
                 f"window.length must be larger than the {num_special} special tokens in each window, "
                 f"got {config.length}. Try --window 512."
             )
-        if config.overlap >= num_content:
+        overlap = config.num_shared
+        if overlap >= num_content:
             raise ConfigError(
                 f"window.overlap must be smaller than window.length - {num_special} ({num_content}), "
-                f"got {config.overlap}. Try --overlap {num_content // 2}."
+                f"got {overlap}. Try --overlap {num_content // 2}."
             )
-        return cls(num_content, config.overlap, config.tail, config.min_fresh)
+        return cls(num_content, overlap, config.tail, config.min_fresh)
 
 
 class Windows(NamedTuple):
@@ -75,15 +76,21 @@ def cut(num_tokens: int, shape: WindowShape) -> Windows:
 
 def cut_without(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
     """Windows of what lies between these ranges, in stretches of 32 tokens and more."""
-    edges = zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
-    stretches = [(start, end) for start, end in edges if end - start >= MIN_STRETCH_TOKENS]
-    parts = [(start, cut(end - start, shape)) for start, end in stretches]
+    parts = [(start, cut(end - start, shape)) for start, end in stretches_of(num_tokens, ranges)]
     return Windows(
         starts=_joined([part.starts + start for start, part in parts]),
         ends=_joined([part.ends + start for start, part in parts]),
         fresh=_joined([part.fresh for _, part in parts]),
         num_tail_tokens_dropped=sum(part.num_tail_tokens_dropped for _, part in parts),
     )
+
+
+def stretches_of(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
+    """What lies between these ranges, and is long enough to be of use."""
+    if not ranges:
+        return [(0, num_tokens)]
+    edges = zip((0, *(end for _, end in ranges)), (*(start for start, _ in ranges), num_tokens), strict=True)
+    return [(start, end) for start, end in edges if end - start >= MIN_STRETCH_TOKENS]
 
 
 def without_touched(windows: Windows, ranges: Sequence[Range]) -> Windows:

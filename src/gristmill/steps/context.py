@@ -7,11 +7,13 @@ import msgspec
 from gristmill.config import Config
 from gristmill.formats.batch import Schema
 from gristmill.formats.jsonl import RowFormat
+from gristmill.formats.packing import packed_schema
 from gristmill.formats.registry import format_named
 from gristmill.shaping.windows import WindowShape
 from gristmill.steps.keys import key_of, prepare_key
 from gristmill.tokenizing.cuda.exchange import Address
 from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.sentinels import repo_ids
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
 
 
@@ -39,6 +41,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             keeps_text=keeps_text,
         )
         _ = context.row_format, context.window_shape
+        if config.window.pack == "repo":
+            repo_ids(definition)
         for name in config.output.formats:
             format_named(name).require()
         for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
@@ -87,7 +91,22 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return RowFormat.of(self.config, self.tokenizer.definition)
 
     @property
+    def is_packed(self) -> bool:
+        return self.config.window.pack != "none"
+
+    @property
+    def end_of_documents(self) -> int | None:
+        """Behind each document in a row with others, where the tokenizer puts nothing there by itself."""
+        definition = self.tokenizer.definition
+        return definition.end_id if self.is_packed and not definition.template.suffix else None
+
+    @property
     def schema(self) -> Schema:
+        """Of the rows."""
+        return packed_schema(self.window_schema) if self.is_packed else self.window_schema
+
+    @property
+    def window_schema(self) -> Schema:
         rows, definition = self.row_format, self.tokenizer.definition
         return Schema(
             columns=tuple(rows.columns),
@@ -100,8 +119,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def writes_jsonl(self) -> bool:
-        return "jsonl" in self.config.output.formats
+    def writes_pieces(self) -> bool:
+        """Of JSONL, each at its place."""
+        return "jsonl" in self.config.output.formats and not self.is_packed
 
     @property
     def other_formats(self) -> list[str]:
@@ -119,4 +139,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window_shape(self) -> WindowShape:
-        return WindowShape.of(self.config.window, self.tokenizer.definition.template.num_special)
+        num_special = self.tokenizer.definition.template.num_special + (self.end_of_documents is not None)
+        return WindowShape.of(self.config.window, num_special)

@@ -34,12 +34,9 @@ def _unpacked(packed: bytes) -> FormatTask:
 
 
 def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
-    """Into folders that are new: an earlier attempt may have left something."""
+    clear_formats(context)
     tasks: list[FormatTask] = []
     for name in context.other_formats:
-        folder = folder_of(context.dataset, name)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
         for split, own in groupby(pieces, key=lambda piece: piece.split):
             files = [_documents(some) for _, some in groupby(own, key=lambda piece: piece.file)]
             shares = shares_of(name, split, [_num_rows(documents) for documents in files])
@@ -47,6 +44,14 @@ def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
                 files = [[document for documents in files for document in documents]]
             tasks += map(FormatTask, shares, files)
     return tasks
+
+
+def clear_formats(context: Context) -> None:
+    """Their folders are new: an earlier attempt may have left something."""
+    for name in context.other_formats:
+        folder = folder_of(context.dataset, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
 
 
 def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:

@@ -12,14 +12,15 @@ import msgspec
 import gristmill
 from gristmill.config import fingerprint
 from gristmill.filestable import FileRow, VariantRow
+from gristmill.formats.writing import AllFiles
 from gristmill.intake.trees import Scan
 from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.manifest import (
     FORMAT,
     Counts,
     Decontamination,
-    FileFacts,
     Manifest,
+    PackingFacts,
     Run,
     SamplingFacts,
     SourceFacts,
@@ -193,9 +194,9 @@ def _measures(json: bytes | None) -> dict[str, float | str | None] | None:
 class MadeFiles(NamedTuple):
     """Step 3: rows, in every format."""
 
-    facts: dict[str, FileFacts]
-    content_sha256: str
+    files: AllFiles
     shards: dict[Split, list[int]]
+    packing: dict[Split, PackingFacts] | None = None
 
 
 class Outcome(NamedTuple):
@@ -214,6 +215,8 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     decision, decontamination = judged.decision, judged.decontamination
     definition = context.tokenizer.definition
     splits = split_facts(decision)
+    if made.packing is not None:
+        splits = {split: _packed(facts, made.packing[split], context) for split, facts in splits.items()}
     variants = variant_facts(decision, context.config.variants)
     own_files = {name: facts_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
@@ -243,9 +246,9 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         sampling=judged.sampling,
         variants=variants,
         epochs=epoch_facts(decision, context.window_shape),
-        columns=context.row_format.columns,
+        columns=list(context.schema.columns),
         formats=list(context.config.output.formats),
-        content_sha256=made.content_sha256,
+        content_sha256=made.files.content_sha256(),
         shards=made.shards,
         counts=Counts(
             found=tally.found.total(),
@@ -257,8 +260,9 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             licenses=_tallied(Counter(document.license or "" for document in decision.kept)),
         ),
         splits=splits,
+        packing=made.packing,
         tokens_by_language=_tokens_by_language(decision),
-        files=dict(sorted({**made.facts, **own_files}.items())),
+        files=dict(sorted({**made.files.facts, **own_files}.items())),
         warnings=[
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *variant_warnings(variants, context.config.rewrite),
@@ -295,6 +299,13 @@ def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
         )
         for split, documents in members.items()
     }
+
+
+def _packed(facts: SplitFacts, packing: PackingFacts, context: Context) -> SplitFacts:
+    """Windows are rows, whatever is in them."""
+    is_padded = context.row_format.pad_id is not None
+    num_ids = packing.rows * context.config.window.length if is_padded else packing.ids
+    return msgspec.structs.replace(facts, windows=packing.rows, emitted_tokens=num_ids)
 
 
 def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:

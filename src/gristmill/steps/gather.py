@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from gristmill.errors import OutputError
-from gristmill.formats.writing import Contents
+from gristmill.formats.writing import AllFiles
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.manifest import FileFacts
 from gristmill.steps.context import Context
@@ -31,8 +31,7 @@ class DataFiles:
         self._context, self._keeps_compressed = context, keeps_compressed
         self._log = PieceLog(log)
         self._open: _DataFile | None = None
-        self.facts: dict[str, FileFacts] = {}
-        self.contents = Contents()
+        self.all = AllFiles()
 
     def __enter__(self) -> Self:
         self._log.__enter__()
@@ -50,7 +49,7 @@ class DataFiles:
         if self._open is None or self._open.name != piece.file:
             self._close_file()
             self._open = _DataFile(self._context.dataset, piece)
-        self.contents.add("jsonl", piece.split, shaped.content)
+        self.all.add_content("jsonl", piece.split, shaped.content)
         compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
         offset = self._open.add(shaped, compressed)
         if compressed is not None and not self._keeps_compressed:
@@ -70,7 +69,7 @@ class DataFiles:
 
     def _close_file(self) -> None:
         if self._open is not None:
-            self.facts[self._open.name] = self._open.close()
+            self.all.facts[self._open.name] = self._open.close()
             self._open = None
 
 

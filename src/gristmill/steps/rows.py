@@ -1,6 +1,7 @@
 """A document and its ids -> the windows it is shown in and the rows they make: the same in every step that asks."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -8,16 +9,38 @@ import numpy as np
 from gristmill.formats.jsonl import DocumentRows, Labels, RowFormat
 from gristmill.records import Cut, PreparedDocument, Variant
 from gristmill.shaping.sampling import numbers_shown, shown
-from gristmill.shaping.windows import Windows, WindowShape, cut, cut_without, lines_between, without, without_touched
+from gristmill.shaping.windows import (
+    Indices,
+    Windows,
+    WindowShape,
+    cut,
+    cut_without,
+    lines_between,
+    without,
+    without_touched,
+)
 from gristmill.steps.blocks import Block
 
 
+class ShownWindows(NamedTuple):
+    """A document's windows, in the order of its rows."""
+
+    windows: Windows
+    places: Windows | None
+    """Where in the file each is from, if that is not where it is in the ids."""
+    repeats: Indices | None
+    """How often each has been shown before; None: never."""
+
+
+def shown_windows(document: PreparedDocument, shape: WindowShape) -> ShownWindows:
+    if document.variant is not None and not document.variant.is_text:
+        return ShownWindows(*_windows_by_themselves(document, document.variant), None)
+    windows, repeats = shown(windows_of(document, shape), document.draw, document.key)
+    return ShownWindows(windows, None, repeats)
+
+
 def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
-    variant, places, repeats = document.variant, None, None
-    if variant is not None and not variant.is_text:
-        windows, places = _windows_by_themselves(document, variant)
-    else:
-        windows, repeats = shown(windows_of(document, shape), document.draw, document.key)
+    windows, places, repeats = shown_windows(document, shape)
     return DocumentRows(
         repo=document.repo,
         path=document.path,
@@ -28,7 +51,7 @@ def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> Doc
         text=block.text,
         repeats=repeats,
         weight=document.weight,
-        variant=variant,
+        variant=document.variant,
         places=places,
         labels=Labels(block.clean_ids, places) if block.clean_ids is not None and places is not None else None,
     )

@@ -1,4 +1,4 @@
-"""Tokens with a task: the one that masks, and those around the parts of a fill-in-the-middle text."""
+"""Tokens with a task: the one that masks, those around the parts of a fill-in-the-middle text, those before files."""
 
 from typing import NamedTuple
 
@@ -19,6 +19,20 @@ FIM_NAMES = (
 )
 
 
+REPO_NAMES = (
+    ("<repo_name>", "<file_sep>"),  # StarCoder 2
+    ("<|repo_name|>", "<|file_sep|>"),  # Qwen 2.5 coder
+    ("<reponame>", "<filename>"),  # StarCoder, Granite
+)
+
+
+class RepoIds(NamedTuple):
+    """What stands before a repository's name, and before each file's path."""
+
+    repo: int
+    file: int
+
+
 class FimIds(NamedTuple):
     prefix: int
     middle: int
@@ -33,6 +47,17 @@ def mask_id(definition: Definition) -> int:
             "use a tokenizer with one, like codebert."
         )
     return found
+
+
+def repo_ids(definition: Definition) -> RepoIds:
+    for names in REPO_NAMES:
+        found = [index for index in map(definition.id_of, names) if index is not None]
+        if len(found) == len(names):
+            return RepoIds(*found)
+    raise ConfigError(
+        f"the tokenizer {definition.name!r} has no tokens that mark repositories and files (like <repo_name> and "
+        "<file_sep>), which --pack repo needs. Try --pack best-fit, or a tokenizer like bigcode/starcoder2-3b."
+    )
 
 
 def fim_ids(definition: Definition) -> FimIds:

@@ -1,0 +1,172 @@
+"""Rows that hold windows of several files (--pack) -> these windows, each as a row of its own: so all else is checked.
+
+Here it is checked that segments lie in their row without gap or overlap, between the special tokens that belong there,
+and that `segment_ids` and `position_ids` say the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from gristmill.checking.result import Faults
+from gristmill.checking.rows import LARGEST, Row, read_rows
+from gristmill.checking.tokens import RowRules, path_of
+from gristmill.errors import DatasetError
+from gristmill.formats.content import places_of
+
+PLACE = ("at", "length")
+
+
+class PackRules(NamedTuple):
+    columns: tuple[str, ...]
+    """Of the rows; those of the windows are in their RowRules."""
+    length: int
+    vocab_size: int
+    pad_id: int | None
+    end_id: int | None
+    """What may end a document, where the tokenizer puts nothing there by itself."""
+    markers: frozenset[int] | None
+    """Between the files of a repository; None: each window has its special tokens around it."""
+
+
+class PackedRow(NamedTuple):
+    place: bytes
+    """Of all its segments, as the digest wants it."""
+    ids: list[int]
+    """Without padding."""
+    num_ids: int
+    """With it."""
+
+
+class PackedRows(NamedTuple):
+    rows: list[PackedRow]
+    windows: list[Row]
+
+
+def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowRules, faults: Faults) -> PackedRows:
+    """The windows go by the number of their row."""
+    rows: list[PackedRow] = []
+    natural: list[bytes] = []
+    numbers: list[int] = []
+    for number, line in enumerate(lines, first):
+        row: Any = None
+        try:
+            row = orjson.loads(line)
+            ids = _ids(row, pack)
+            segments = _segments(row, rules)
+            _require_groups(row, ids, segments, pack)
+            _require_special(ids, segments, pack, rules)
+        except (ValueError, LookupError, TypeError, AttributeError, DatasetError) as error:
+            what = str(error) if isinstance(error, _WrongError) else f"not a row of segments: {error!r}"
+            path = path_of(row["segments"][0]) if isinstance(error, _WrongError) and row["segments"] else None
+            check = error.check if isinstance(error, _WrongError) else "schema"
+            faults.add(check, what, file=rules.file, row=number, path=path)
+            continue
+        rows.append(PackedRow(places_of(segments), ids, len(row["input_ids"])))
+        for window in _windows(ids, segments, rules):
+            natural.append(window)
+            numbers.append(number)
+    own = Faults()
+    windows = [row._replace(number=numbers[row.number]) for row in read_rows(natural, 0, rules, own)]
+    own.renumber(numbers)
+    faults.merge(own)
+    return PackedRows(rows, windows)
+
+
+class _WrongError(ValueError):
+    def __init__(self, check: str, what: str) -> None:
+        super().__init__(what)
+        self.check = check
+
+
+def _ids(row: Any, pack: PackRules) -> list[int]:
+    if tuple(row) != pack.columns:
+        raise ValueError(f"columns {', '.join(map(str, row))[:80]}; the manifest says {', '.join(pack.columns)}")
+    ids: list[int] = row["input_ids"]
+    for name in pack.columns:
+        if name != "segments" and (len(row[name]) != len(ids) or not all(type(one) is int for one in row[name])):
+            raise ValueError(f"{name} is not a whole number for each of {len(ids)} ids")
+    if pack.pad_id is not None:
+        mask = row["attention_mask"]
+        num_real = sum(mask)
+        if len(ids) != pack.length or mask != [1] * num_real + [0] * (len(mask) - num_real):
+            raise ValueError("its attention_mask is none, or not of the full length")
+        if any(one != pack.pad_id for one in ids[num_real:]):
+            raise _WrongError("special_tokens", f"padded with something else than {pack.pad_id}")
+        ids = ids[:num_real]
+    if not ids or len(ids) > pack.length:
+        raise _WrongError("windows", f"{len(ids)} ids, where 1 to {pack.length} may be")
+    if any(not 0 <= one < pack.vocab_size for one in ids):
+        raise _WrongError("ids", f"an id that is not of {pack.vocab_size}")
+    return ids
+
+
+def _segments(row: Any, rules: RowRules) -> list[dict[str, Any]]:
+    segments: list[dict[str, Any]] = row["segments"]
+    wanted = (*rules.columns[1:], *PLACE)
+    for one in segments:
+        if tuple(one) != wanted:
+            raise ValueError(f"a segment tells {', '.join(map(str, one))[:80]}, and not {', '.join(wanted)}")
+        if any(type(one[name]) is not int or not 0 <= one[name] < LARGEST for name in PLACE):
+            raise ValueError("a segment at no place")
+    return segments
+
+
+def _require_groups(row: Any, ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
+    """Groups are counted from 1, positions from 0 in each; padding has neither."""
+    groups, positions = row["segment_ids"], row["position_ids"]
+    before, position = 0, 0
+    for index in range(len(ids)):
+        is_next = groups[index] == before + 1
+        position = 0 if is_next else position + 1
+        if groups[index] != before + is_next or positions[index] != position:
+            raise _WrongError("windows", f"segment_ids or position_ids are wrong at {index}")
+        before = groups[index]
+    if any(groups[len(ids) :]) or any(positions[len(ids) :]):
+        raise _WrongError("windows", "padding with segment_ids or position_ids")
+    if pack.markers is None and before != len(segments):
+        raise _WrongError("windows", f"{before} groups of ids, and {len(segments)} segments")
+
+
+def _require_special(ids: list[int], segments: list[dict[str, Any]], pack: PackRules, rules: RowRules) -> None:
+    """What is no segment's is what it must be."""
+    end = 0
+    for one in segments:
+        between = ids[end : one["at"]]
+        if one["at"] < end or one["at"] + one["length"] > len(ids) or not one["length"]:
+            raise _WrongError("windows", "segments that lie over each other, or beyond the row")
+        _require_between(between, pack, rules, is_first=one is segments[0])
+        end = one["at"] + one["length"]
+    _require_after(ids[end:], pack, rules)
+
+
+def _require_between(between: list[int], pack: PackRules, rules: RowRules, *, is_first: bool) -> None:
+    prefix, suffix = list(rules.prefix), list(rules.suffix)
+    if pack.markers is not None:
+        _require_markers(between, pack.markers, rules)
+        return
+    ends = [[]] if is_first else [suffix] if suffix or pack.end_id is None else [[], [pack.end_id]]
+    if between not in [[*end, *prefix] for end in ends]:
+        raise _WrongError("special_tokens", f"{between[:8]} between two segments")
+
+
+def _require_after(after: list[int], pack: PackRules, rules: RowRules) -> None:
+    if pack.markers is not None:
+        _require_markers(after, pack.markers, rules)
+    elif after != list(rules.suffix) and (rules.suffix or after != [pack.end_id]):
+        raise _WrongError("special_tokens", f"{after[:8]} behind the last segment")
+
+
+def _require_markers(between: list[int], markers: frozenset[int], rules: RowRules) -> None:
+    wrong = [one for one in between if one in rules.control_ids and one not in markers]
+    if wrong:
+        raise _WrongError("special_tokens", f"the control id {wrong[0]} between files")
+
+
+def _windows(ids: list[int], segments: list[dict[str, Any]], rules: RowRules) -> Iterator[bytes]:
+    """As the rows they would be by themselves."""
+    for one in segments:
+        content = ids[one["at"] : one["at"] + one["length"]]
+        fields = {name: one[name] for name in rules.columns[1:]}
+        yield orjson.dumps({"input_ids": [*rules.prefix, *content, *rules.suffix], **fields})
