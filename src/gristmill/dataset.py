@@ -109,9 +109,7 @@ class Dataset(Mapping[str, "Rows"]):
         """A split's rows in one of its formats."""
         if name not in self.manifest.formats:
             there = ", ".join(self.manifest.formats)
-            raise DatasetError(
-                f"{str(self.folder)!r} has no {name}, but {there}. Try gristmill export --format {name}."
-            )
+            raise DatasetError(f"{str(self.folder)!r} has {there} and no {name}. Try gristmill export --format {name}.")
         num_rows = self.manifest.splits[Split(split)].windows
         return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows)
 

@@ -36,6 +36,7 @@ class _Task(NamedTuple):
     """Of the share's rows, in the split."""
     folder: Path
     schema: Schema
+    is_compressed: bool
 
     def batches(self) -> Iterator[WindowBatch]:
         end = self.first + self.share.num_rows
@@ -88,14 +89,15 @@ def _write(
 def _tasks(dataset: Dataset, name: str, split: Split, growing: Path) -> Iterator[_Task]:
     folder_of(growing, name).mkdir(exist_ok=True)
     first = 0
+    is_compressed = dataset.manifest.settings["output"].get("compress") == "zstd"
     for share in shares_of(name, split, dataset.manifest.shards.get(split, [])):
         stored = dataset.stored(dataset.manifest.formats[0], split)
-        yield _Task(share, stored, first, growing, Schema.of(dataset.manifest))
+        yield _Task(share, stored, first, growing, Schema.of(dataset.manifest), is_compressed)
         first += share.num_rows
 
 
 def _written(task: _Task) -> WrittenFiles:
-    return write_share(task.share, task.folder, task.schema, task.batches())
+    return write_share(task.share, task.folder, task.schema, task.batches(), is_compressed=task.is_compressed)
 
 
 def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFacts], growing: Path) -> Manifest:

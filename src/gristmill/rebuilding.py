@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     try:
         Workspace(f"{beside}/{work.target.name}").take_answers(work)
         with chdir(built.folder):
-            anew = build_without(_clean(built, work, Path(beside)), progress, hidden=(work.target, work.folder))
+            anew = build_without(
+                _clean(built, work, there.formats, Path(beside)), progress, hidden=(work.target, work.folder)
+            )
     except FileNotFoundError:
         raise InputError(
             f"the folder {built.folder!r}, from which it was built, is gone. Build it once more."
@@ -43,12 +46,13 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
     return _differences(there, found, anew)
 
 
-def _clean(built: Built, work: Workspace, beside: Path) -> Config:
+def _clean(built: Built, work: Workspace, formats: Sequence[str], beside: Path) -> Config:
     replace, config = msgspec.structs.replace, built.config
     has_previous = work.previous.is_file()
     return replace(
         config,
         out=str(beside / work.target.name),
+        output=replace(config.output, formats=formats),
         split=replace(config.split, previous=str(work.previous) if has_previous else None, fresh=not has_previous),
         run=replace(config.run, cache_bytes=0, runner="local", ray_address=None, device="cpu"),
     )

@@ -26,6 +26,8 @@ class Target(NamedTuple):
     num_shards: int = 1
     num_rows: int = 0
     """That will come; known before the first."""
+    is_compressed: bool = False
+    """JSONL alone goes by it: other formats are as compressed as they are."""
 
     def file_name(self, suffix: str) -> str:
         """`train.parquet`, or `train-00003-of-00012.parquet` where a split takes several files."""

@@ -13,18 +13,41 @@ from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import Format, Target, shards_of
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.rows import batch_of_lines, lines_of
-from gristmill.formats.zstd import ZstdJsonlFile, read_table
+from gristmill.formats.zstd import FRAME_BYTES, Frame, ZstdJsonlFile, compress_rows, read_table, table_of
 from gristmill.records import Split
 
 SCAN_BYTES = 1 << 22
 
 
 def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
-    name = target.file_name(".jsonl")
+    name = target.file_name(".jsonl.zst" if target.is_compressed else ".jsonl")
+    lines = (line for batch in batches for line in lines_of(batch, target.schema))
     with (target.folder / name).open("wb") as stream:
-        for batch in batches:
-            stream.writelines(lines_of(batch, target.schema))
+        stream.writelines(_compressed(lines) if target.is_compressed else lines)
     return [name]
+
+
+def _compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Frame by frame, and the table of them."""
+    frames: list[Frame] = []
+    for own in _frames(lines):
+        content, made = compress_rows(own)
+        frames += made
+        yield content
+    yield table_of(frames)
+
+
+def _frames(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    gathered: list[bytes] = []
+    size = 0
+    for line in lines:
+        gathered.append(line)
+        size += len(line)
+        if size >= FRAME_BYTES:
+            yield gathered
+            gathered, size = [], 0
+    if gathered:
+        yield gathered
 
 
 class JsonlReader:

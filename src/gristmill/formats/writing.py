@@ -45,7 +45,9 @@ def shares_of(name: str, split: Split, num_rows: list[int]) -> list[Share]:
     return [Share(name, split, count, number, len(num_rows)) for number, count in enumerate(num_rows)]
 
 
-def write_share(share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch]) -> WrittenFiles:
+def write_share(
+    share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch], *, is_compressed: bool = False
+) -> WrittenFiles:
     """Into the format's folder in the dataset's."""
     way, folder = format_named(share.format), folder_of(dataset, share.format)
     digests: list[bytes] = []
@@ -56,6 +58,7 @@ def write_share(share: Share, dataset: Path, schema: Schema, batches: Iterable[W
         shard=share.shard,
         num_shards=share.num_shards,
         num_rows=share.num_rows,
+        is_compressed=is_compressed,
     )
     names = way.write(_digested(batches, share.split, digests), target)
     more = {"split": share.split, "format": share.format, "rows": share.num_rows if way.is_sharded else None}

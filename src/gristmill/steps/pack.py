@@ -222,7 +222,9 @@ def _some_of(packs: SplitRows, start: int, stop: int) -> SplitRows:
 
 
 def write_packed(context: Context, task: PackedTask) -> WrittenFiles:
-    return write_share(task.share, context.dataset, context.schema, _batches(context, task.packs))
+    is_compressed = context.config.output.compress == "zstd"
+    batches = _batches(context, task.packs)
+    return write_share(task.share, context.dataset, context.schema, batches, is_compressed=is_compressed)
 
 
 def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
