@@ -35,6 +35,7 @@ LAYERS = {
     "shaping": 4,
     "runners": 4,
     "formats": 5,
+    "cards": 6,
     "feeding": 6,
     "steps": 6,
     "failing": 7,
@@ -47,6 +48,7 @@ LAYERS = {
     "rebuilding": 10,
     "checking": 10,
     "explaining": 10,
+    "differing": 10,
     "planning": 10,
     "training": 10,
     "exporting": 10,
@@ -98,7 +100,7 @@ def test_the_public_api_is_what_it_says():
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
-    functions = {"build", "check", "compare", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
+    functions = {"build", "check", "compare", "diff", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected

@@ -30,7 +30,7 @@ def test_options_in_pages_exist(page):
     known |= {"--config", "--quiet", "--json", "--help", "--version", "--source", "--row"}
     known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
     known |= {"--runs", "--only", "--expand-to", "--keep", "--tokenizers", "--device"}
-    known |= {"--shard", "--against-clean"}
+    known |= {"--shard", "--against-clean", "--all"}
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
     known |= {"--resume", "--test", "--seeds", "--budget"}
     of_others = {"--exclude-standard", "--bare", "--measure"}

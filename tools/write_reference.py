@@ -19,6 +19,8 @@ from gristmill.bench import speeds as bench_speeds
 from gristmill.bench.methods import METHODS
 from gristmill.cleaning import rules
 from gristmill.cleaning.secret_rules import SECRET_RULES
+from gristmill.differing import result as diff_result
+from gristmill.differing.result import FILE_KINDS
 from gristmill.formats.jsonl import COLUMNS
 from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
@@ -56,6 +58,8 @@ FILES = {
     "files.jsonl": "one row per file found, kept or dropped, and why",
     "check.json": "what `gristmill check` found, once it has run",
     "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
+    "README.md, croissant.json": "what it is, for people, the Hugging Face Hub and readers of Croissant 1.1; told from "
+    "the manifest, which does not list them",
     "manifest.json": "settings, versions, sources, counts, digests; written last. All but `run` is the same for the "
     "same input",
 }
@@ -109,6 +113,10 @@ def page() -> Iterator[str]:
     yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
     yield from record_fields("What bench --tokenizers --json prints", bench_speeds, bench_speeds.TokenizerBench)
     yield "And per speed `bytes_per_second` and `ratio`, how many times as fast as gigatoken, handed the same.\n"
+    yield from record_fields("What diff --json prints", diff_result, diff_result.Difference)
+    yield from table(
+        "What became of a file", ("kind", "what it means"), [(f"`{kind}`", text) for kind, text in FILE_KINDS.items()]
+    )
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gristmill.comparing.result import Comparison
     from gristmill.config import Config
     from gristmill.dataset import Dataset
+    from gristmill.differing.result import Difference
     from gristmill.errors import (
         ConfigError,
         DatasetError,
@@ -174,6 +175,15 @@ def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
     return explain_file(folder, path)
 
 
+def diff(
+    before: "str | os.PathLike[str]", after: "str | os.PathLike[str]", *, examples: int | None = 10
+) -> "Difference":
+    """What is not the same in two datasets; `examples`: how many files are named of each kind, None: all."""
+    from gristmill.differing.diff import diff  # noqa: PLC0415
+
+    return diff(before, after, examples=examples)
+
+
 @overload
 def load_tokenizer(
     name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cuda"]
@@ -229,6 +239,7 @@ __all__ = [
     "build",
     "check",
     "compare",
+    "diff",
     "explain",
     "export",
     "load_tokenizer",

@@ -1,7 +1,7 @@
 """Words on the command line -> Config -> one library call; errors -> one line and an exit code.
 
-0 done · 1 a check failed · 2 usage or configuration · 3 input or output · 4 not a dataset, or damaged
-5 a training that cannot go on · 70 a fault of ours · 130 interrupted
+0 done · 1 a check failed, or two datasets differ · 2 usage or configuration · 3 input or output
+4 not a dataset, or damaged · 5 a training that cannot go on · 70 a fault of ours · 130 interrupted
 """
 
 import argparse
@@ -31,6 +31,7 @@ COMMANDS = {
     "train": ("training", "train a model on a dataset, and watch it"),
     "compare": ("comparing", "train the same model on several datasets: which one is better"),
     "explain": ("explaining", "why a file is in, out or in its split; where a row comes from"),
+    "diff": ("differing", "what is not the same in two datasets, and which new version that asks for"),
     "clean": ("cleaning", "delete what builds keep beside a dataset for the next one"),
     "prepare": ("stepping", "a build in four steps, for many machines: 1, a shard of the files"),
     "decide": ("stepping", "2, once: duplicates, splits, places"),

@@ -1,0 +1,209 @@
+"""croissant.json of a dataset: Croissant 1.1, from the manifest alone.
+
+What only a publisher knows is left out: `url`, `creator`, `datePublished`, `citeAs`. The rows are described once, from
+the format that most readers take; every file of the dataset is there with its digest.
+"""
+
+import json
+from typing import Any
+
+from gristmill.cards.columns import TEXTS, croissant_type
+from gristmill.cards.escaping import literal, shown, title
+from gristmill.cards.front_matter import languages_by_tokens, named
+from gristmill.cards.licenses import license_page
+from gristmill.cards.limits import limits
+from gristmill.cards.making import setting, told_settings
+from gristmill.cards.markdown import counted
+from gristmill.cards.reading import LOADABLE, data_files
+from gristmill.layout import FILES
+from gristmill.manifest import Manifest
+from gristmill.records import Split
+
+FIRST_VERSION = "1.0.0"
+CROISSANT_1_1 = "http://mlcommons.org/croissant/1.1"
+RAI_1_0 = "http://mlcommons.org/croissant/RAI/1.0"
+CROISSANT_TERMS = (
+    *("annotation", "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "excludes", "extract"),
+    *("field", "fileObject", "fileProperty", "fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath"),
+    *("key", "md5", "parentField", "path", "readLines", "recordSet", "references", "regex", "repeated", "replace"),
+    *("samplingRate", "sdVersion", "separator", "source", "subField", "transform", "unArchive", "value"),
+)
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "prov": "http://www.w3.org/ns/prov#",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "description": {"@container": "@language"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    **{term: f"cr:{term}" for term in CROISSANT_TERMS},
+}
+ENCODINGS = {".jsonl": "application/jsonlines", ".parquet": "application/x-parquet", ".json": "application/json"}
+SPLIT_KINDS = {Split.TRAIN: "cr:TrainingSplit", Split.VALIDATION: "cr:ValidationSplit", Split.TEST: "cr:TestSplit"}
+ROWS = "rows"
+SPLITS = "splits"
+ROW_FILES = "row-files"
+SOURCES_NAMED = 1000
+
+
+def croissant(manifest: Manifest, version: str = FIRST_VERSION) -> bytes:
+    described = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": [CROISSANT_1_1, RAI_1_0],
+        "name": named(manifest, title),
+        "description": _description(manifest),
+        "version": version,
+        "license": [license_page(shown(spdx)) for spdx in manifest.counts.licenses],
+        "keywords": ["code", "language modelling", *map(title, languages_by_tokens(manifest))],
+        "isLiveDataset": False,
+        **_provenance(manifest),
+        **_responsibility(manifest),
+        "distribution": [*_file_objects(manifest), *_file_sets(manifest)],
+        "recordSet": _record_sets(manifest),
+    }
+    return json.dumps(described, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _description(manifest: Manifest) -> str:
+    tokens = sum(facts.tokens for facts in manifest.splits.values())
+    windows = sum(facts.windows for facts in manifest.splits.values())
+    return (
+        f"Source code of {counted(manifest.counts.kept, 'file')} as {counted(windows, 'window')} of at most "
+        f"{manifest.window_length:,} ids of the tokenizer {shown(manifest.tokenizer.name)}: {tokens:,} tokens, in "
+        "splits that share no file."
+    )
+
+
+def _provenance(manifest: Manifest) -> dict[str, Any]:
+    sources = [
+        {"@type": "prov:Entity", "prov:label": shown(one.repo)}
+        | ({} if one.commit is None else {"sc:identifier": shown(one.commit)})
+        for one in manifest.sources[:SOURCES_NAMED]
+    ]
+    made_by = {"@type": "prov:SoftwareAgent", "prov:label": f"gristmill {shown(manifest.gristmill)}"}
+    activity = {"@type": "prov:Activity", "prov:label": shown(manifest.made_by), "prov:wasAssociatedWith": made_by}
+    return {
+        "sc:identifier": f"sha256:{shown(manifest.content_sha256)}",
+        "prov:wasDerivedFrom": sources,
+        "prov:wasGeneratedBy": activity,
+    }
+
+
+def _responsibility(manifest: Manifest) -> dict[str, Any]:
+    counts = manifest.counts
+    settings = (f"{name} = {literal(value)}" for name, value in told_settings(manifest).items())
+    taken_out = ", ".join(f"{num:,} {shown(kind)}" for kind, num in counts.redactions.items()) or "none found"
+    is_kept = setting(manifest, "secrets", "action") == "keep"
+    return {
+        "rai:dataCollection": f"{counts.found:,} files were found in {len(manifest.sources):,} sources, of which "
+        f"{counts.kept:,} were kept and {counts.dropped:,} dropped; {FILES} says why, file by file.",
+        "rai:dataPreprocessingProtocol": [shown(one) for one in settings],
+        "rai:dataLimitations": limits(manifest),
+        "rai:personalSensitiveInformation": [
+            "Secrets were not looked for." if is_kept else f"Secrets of known forms were taken out: {taken_out}.",
+        ],
+    }
+
+
+def _file_objects(manifest: Manifest) -> list[dict[str, Any]]:
+    return [
+        {
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "contentUrl": name,
+            "contentSize": f"{facts.bytes} B",
+            "sha256": facts.sha256,
+            "encodingFormat": encodings(name),
+        }
+        for name, facts in manifest.files.items()
+    ]
+
+
+def encodings(name: str) -> str | list[str]:
+    if name.endswith(".zst"):
+        return [str(encodings(name.removesuffix(".zst"))), "application/zstd"]
+    return next((kind for suffix, kind in ENCODINGS.items() if name.endswith(suffix)), "application/octet-stream")
+
+
+def _row_files(manifest: Manifest) -> list[str]:
+    """Of the format that is best read: what is compressed comes last, since mlcroissant cannot unpack it."""
+    by_format = [
+        [name for own in data_files(manifest, one).values() for name in own]
+        for one in LOADABLE
+        if one in manifest.formats
+    ]
+    return min((names for names in by_format if names), key=lambda names: names[0].endswith(".zst"), default=[])
+
+
+def _file_sets(manifest: Manifest) -> list[dict[str, Any]]:
+    names = _row_files(manifest)
+    if not names:
+        return []
+    file_set = {"@type": "cr:FileSet", "@id": ROW_FILES, "name": ROW_FILES}
+    return [{**file_set, "encodingFormat": encodings(names[0]), "includes": names}]
+
+
+def _record_sets(manifest: Manifest) -> list[dict[str, Any]]:
+    if not _row_files(manifest):
+        return []
+    splits = [split for split, facts in manifest.splits.items() if facts.windows]
+    of_splits = {
+        "@type": "cr:RecordSet",
+        "@id": SPLITS,
+        "name": SPLITS,
+        "dataType": "cr:Split",
+        "key": {"@id": f"{SPLITS}/name"},
+        "field": [
+            {"@type": "cr:Field", "@id": f"{SPLITS}/name", "dataType": "sc:Text"},
+            {"@type": "cr:Field", "@id": f"{SPLITS}/url", "dataType": "sc:URL"},
+        ],
+        "data": [{f"{SPLITS}/name": str(split), f"{SPLITS}/url": SPLIT_KINDS[split]} for split in splits],
+    }
+    of_rows = {
+        "@type": "cr:RecordSet",
+        "@id": ROWS,
+        "name": ROWS,
+        "description": "One window a row.",
+        "field": [_split_field(), *(field for column in manifest.columns if (field := _field(column)) is not None)],
+    }
+    return [of_splits, of_rows]
+
+
+def _split_field() -> dict[str, Any]:
+    """By the name of the file, `train-00000-of-00002.jsonl`; a split's name gives itself, as mlcroissant asks twice."""
+    return {
+        "@type": "cr:Field",
+        "@id": f"{ROWS}/split",
+        "name": "split",
+        "dataType": "sc:Text",
+        "references": {"field": {"@id": f"{SPLITS}/name"}},
+        "source": {
+            "fileSet": {"@id": ROW_FILES},
+            "extract": {"fileProperty": "filename"},
+            "transform": {"regex": f"^({'|'.join(Split)})"},
+        },
+    }
+
+
+def _field(column: str) -> dict[str, Any] | None:
+    kind = croissant_type(column)
+    if kind is None:
+        return None
+    data_type, is_array = kind
+    return {
+        "@type": "cr:Field",
+        "@id": f"{ROWS}/{column}",
+        "name": column,
+        "description": TEXTS[column],
+        "dataType": data_type,
+        **({"isArray": True, "arrayShape": "-1"} if is_array else {}),
+        "source": {"fileSet": {"@id": ROW_FILES}, "extract": {"column": column}},
+    }

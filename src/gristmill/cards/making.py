@@ -1,0 +1,89 @@
+"""The sections of a dataset card on how it was made: settings, tokenizer, versions, sources, and how to repeat it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gristmill.cards.escaping import code, literal
+from gristmill.cards.markdown import more, table
+from gristmill.config import Config
+from gristmill.manifest import Manifest
+from gristmill.records import VariantKind
+
+SOURCES_LISTED = 50
+ALWAYS_TOLD = (
+    *("window.length", "window.overlap", "window.tail", "split.shares", "split.seed", "split.by"),
+    *("split.decontaminate", "duplicates.near", "secrets.action"),
+)
+"""Settings that are worth a line even as they are by default."""
+
+
+def how_it_was_made(manifest: Manifest) -> Iterator[str]:
+    yield "## How it was made\n"
+    facts = manifest.tokenizer
+    at = "" if facts.revision is None else f" at {code(facts.revision)}"
+    yield from table(
+        ("what", "which"),
+        [
+            ("gristmill", code(manifest.gristmill)),
+            ("tokenizer", f"{code(facts.name)}{at}, {facts.vocab_size:,} ids, sha256 {code(facts.sha256)}"),
+            ("special ids", f"{code(list(facts.prefix))} before each window, {code(list(facts.suffix))} after it"),
+            ("encoded by", code(facts.engine)),
+            ("fingerprint of all inputs", code(manifest.fingerprint)),
+            ("sha256 of the content", code(manifest.content_sha256)),
+            ("packages", ", ".join(code(f"{name} {version}") for name, version in manifest.versions.items())),
+        ],
+    )
+    yield from table(
+        ("setting", "value"), [(code(name), code(literal(value))) for name, value in told_settings(manifest).items()]
+    )
+    yield "All others are as they are by default.\n"
+    sources = [
+        (code(one.repo), "-" if one.commit is None else code(one.commit), f"{one.found:,}")
+        for one in manifest.sources[:SOURCES_LISTED]
+    ]
+    yield from table(("source", "commit", "files found"), sources)
+    yield from more(len(manifest.sources) - SOURCES_LISTED, "sources in manifest.json")
+
+
+def how_to_repeat_it(manifest: Manifest) -> Iterator[str]:
+    yield "## How to repeat it\n"
+    yield f"Check the sources out at these commits, install gristmill {code(manifest.gristmill)}, and build with these"
+    yield "settings, as options or in a `gristmill.toml`. The same input gives the same bytes on every machine; the"
+    yield "digest of the content above says whether it did.\n"
+    if manifest.previous_splits is not None:
+        digest = code(manifest.previous_splits.sha256)
+        yield f"An earlier build's splits were kept: name its `files.jsonl` (sha256 {digest}) with `--splits`.\n"
+    if manifest.decontamination.against:
+        yield "The benchmarks above are named with `--decontaminate-against`.\n"
+    if VariantKind.REWRITE in manifest.variants:
+        yield "What a language model has rewritten comes out the same only if the model answers the same.\n"
+    yield "```\ngristmill build SOURCE... --out DIR --config gristmill.toml"
+    yield "gristmill check DIR   # what is there is what the manifest says"
+    yield "```"
+
+
+def setting(manifest: Manifest, section: str, name: str) -> Any:
+    """None where the manifest does not say."""
+    found = manifest.settings.get(section)
+    return found.get(name) if isinstance(found, Mapping) else None
+
+
+def told_settings(manifest: Manifest) -> dict[str, Any]:
+    """Those that matter always, and those that are not as they are by default."""
+    defaults = dotted(Config(sources=["."], out=".").settings())
+    return {
+        name: value
+        for name, value in dotted(manifest.settings).items()
+        if name in ALWAYS_TOLD or value != defaults.get(name)
+    }
+
+
+def dotted(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"window": {"overlap": 256}}` -> `{"window.overlap": 256}`"""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= dotted(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
