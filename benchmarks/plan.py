@@ -9,11 +9,14 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+import orjson
 from measure import GRISTMILL, STDLIB, machine, medians
 
 import gristmill
 from gristmill.config import Config
-from gristmill.formats.parquet import NAMES, ROW_GROUP_ROWS, import_pyarrow
+from gristmill.formats.batch import Schema
+from gristmill.formats.parquet import num_parquet_bytes
+from gristmill.formats.rows import batch_of_lines
 from gristmill.manifest import Manifest
 from gristmill.planning.budget import Wanted
 from gristmill.sections import OutputConfig, SplitConfig, WindowConfig
@@ -76,17 +79,11 @@ def data_bytes(manifest: Manifest) -> int:
 
 
 def parquet_bytes(folder: str) -> int:
-    """The rows as they lie there, a file per split, written with the settings of `formats.parquet`."""
-    pa, parquet = import_pyarrow()
-    size = 0
-    for rows in gristmill.open_dataset(folder).values():
-        table = pa.Table.from_pylist(list(rows))
-        ids = table["input_ids"].cast(pa.list_(pa.uint16()))
-        table = table.set_column(table.schema.get_field_index("input_ids"), "input_ids", ids)
-        sink = pa.BufferOutputStream()
-        parquet.write_table(table, sink, compression="zstd", use_dictionary=list(NAMES), row_group_size=ROW_GROUP_ROWS)
-        size += sink.getvalue().size
-    return size
+    """The rows as they lie there, a file per split."""
+    dataset = gristmill.open_dataset(folder)
+    schema = Schema.of(dataset.manifest)
+    splits = [list(map(orjson.dumps, rows)) for rows in dataset.values()]
+    return sum(num_parquet_bytes([batch_of_lines(lines, schema)], schema) for lines in splits)
 
 
 def samples(source: str, windows: int) -> None:

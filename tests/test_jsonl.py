@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
+from gristmill.formats.batch import Schema
+from gristmill.formats.documents import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
+from gristmill.formats.rows import batch_of_lines
+from gristmill.formats.rows import lines_of as lines_of_batch
 from gristmill.records import Variant, VariantKind
 from gristmill.sections import OutputConfig
 from gristmill.shaping.windows import WindowShape, cut, lines_of
@@ -101,6 +105,20 @@ def test_rows_are_one_compact_line(made):
         assert row.count(b"\n") == 1
         # orjson, as Python's own module spells a small weight another way: 1e-07, not 1e-7.
         assert orjson.dumps(orjson.loads(row)) + b"\n" == row or b"\x7f" in row or b"\\u" in row
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents())
+def test_windows_by_column_are_those_of_the_rows(made):
+    row_format, rows, _ = made
+    of_format = row_format.length, 1 << 21, row_format.prefix, row_format.suffix, row_format.pad_id
+    schema = Schema(tuple(row_format.columns), *of_format, end_id=None)
+    lines = 2 * row_format.format_rows(rows)
+    batch = batch_of_documents([rows, rows], schema)
+    assert lines_of_batch(batch, schema) == lines
+    read = batch_of_lines(lines, schema)
+    assert list(batch.columns) == list(read.columns)
+    assert batch.ids.values.dtype == read.ids.values.dtype
 
 
 def test_padding_needs_a_padding_token():

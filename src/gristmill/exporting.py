@@ -78,6 +78,7 @@ def _write(
         for task, written in zip(tasks, runner.map(_written, tasks), strict=True):
             files.add(task.share, written)
             step.advance(task.share.num_rows)
+    files.finish(missing, growing, Schema.of(dataset.manifest))
     if missing and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
             f"{str(dataset.folder)!r} is damaged: its rows are not those that its manifest was written for. "

@@ -312,6 +312,7 @@ def with_other_formats(
         tasks = format_tasks(context, pieces)
         with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
             _write_all(partial(write_format, context), tasks, files, runner, step)
+        files.finish(context.other_formats, context.dataset, context.schema)
     return MadeFiles(files, num_rows_by_file(pieces))
 
 
@@ -324,6 +325,7 @@ def pack_all(context: Context, decision: Decision, runner: Runner, progress: Pro
     files = AllFiles()
     with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
         _write_all(partial(write_packed, context), tasks, files, runner, step)
+    files.finish(context.other_formats, context.dataset, context.schema)
     facts = {split: packing_facts(own, context.config.window.length) for split, own in packs.items()}
     return MadeFiles(files, {split: rows_by_file(own, context) for split, own in packs.items()}, facts)
 

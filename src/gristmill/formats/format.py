@@ -6,7 +6,9 @@ A dataset has its JSONL rows at the top of its folder, and each other format in 
     DIR/train-00000-of-00002.jsonl …       DIR/parquet/train-00000-of-00002.parquet …
 """
 
+import re
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -35,20 +37,21 @@ class Target(NamedTuple):
         return f"{self.split}{part}{suffix}"
 
 
-def shards_of(folder: Path, split: Split, suffix: str) -> list[Path]:
-    """A split's files, in order; none where it has no rows. Raises DatasetError where one of several is missing."""
-    whole = folder / f"{split}{suffix}"
-    if whole.is_file():
-        return [whole]
-    found = sorted(folder.glob(f"{split}-*-of-*{suffix}"))
-    if not found:
-        return []
-    count = found[0].name.removesuffix(suffix).rpartition("-")[2]
-    wanted = [folder / f"{split}-{number:05d}-of-{count}{suffix}" for number in range(len(found))]
-    if not count.isdecimal() or int(count) != len(found) or found != wanted:
-        raise DatasetError(
-            f"{str(folder)!r} is damaged: its {len(found)} files of {split} are not the {count} there must be."
-        )
+def files_of(folder: Path, stem: str, suffix: str) -> list[Path]:
+    """What `Target.file_name` has named, in order; none where there is nothing of it."""
+    pattern = re.compile(rf"{re.escape(stem)}(?:-\d{{5,}}-of-(\d{{5,}}))?{re.escape(suffix)}", re.ASCII)
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    counts = {name: match[1] for name in names if (match := pattern.fullmatch(name))}
+    if len(set(counts.values())) > 1:
+        raise DatasetError(f"{str(folder)!r} is damaged: {', '.join(counts)} are not of one dataset. Build it again.")
+    count = next(iter(counts.values()), None)
+    if count is None:
+        return [folder / name for name in counts]
+    expected = (f"{stem}-{number:05d}-of-{count}{suffix}" for number in range(int(count)))
+    found = [folder / name for name in takewhile(counts.__contains__, expected)]
+    if len(found) < int(count):
+        missing = f"{stem}-{len(found):05d}-of-{count}{suffix}"
+        raise DatasetError(f"{str(folder)!r} is damaged: {missing} is missing. Build the dataset again.")
     return found
 
 
@@ -73,3 +76,5 @@ class Format(NamedTuple):
     """The format's folder, a split and its schema -> its rows; a split without rows has nothing there."""
     require: Callable[[], None]
     """Raises MissingExtraError, with the line to install it, where a package that it needs is not there."""
+    finish: Callable[[Path, Schema], list[str]] | None = None
+    """Called once, when all splits are written, with the format's folder -> names of the files it made."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema, WindowBatch
-from gristmill.formats.format import Format, Target, shards_of
+from gristmill.formats.format import Format, Target, files_of
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.rows import batch_of_lines, lines_of
 from gristmill.formats.zstd import FRAME_BYTES, Frame, ZstdJsonlFile, compress_rows, read_table, table_of
@@ -53,7 +53,7 @@ def _frames(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 class JsonlReader:
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         self._schema = schema
-        paths = shards_of(folder, split, ".jsonl") or shards_of(folder, split, ".jsonl.zst")
+        paths = files_of(folder, split, ".jsonl") or files_of(folder, split, ".jsonl.zst")
         self._files = [_opened(path) for path in paths]
         self._firsts = [0, *accumulate(map(len, self._files))]
 

@@ -85,6 +85,13 @@ class AllFiles:
         self.facts |= written.facts
         self.add_content(share.format, share.split, written.content)
 
+    def finish(self, names: Iterable[str], dataset: Path, schema: Schema) -> None:
+        """What a format says of all its splits together."""
+        for name in names:
+            way, folder = format_named(name), folder_of(dataset, name)
+            for file in way.finish(folder, schema) if way.finish is not None else ():
+                self.facts[name_in(name, file)] = msgspec.structs.replace(facts_of(folder / file), format=name)
+
     def add_content(self, name: str, split: Split, content: bytes) -> None:
         self._rows.setdefault(name, {}).setdefault(split, []).append(content)
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.batching import batch_of
+from gristmill.formats.documents import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows
 from gristmill.formats.packing import Placed, packed
 from gristmill.formats.writing import Share, WrittenFiles, shares_of, write_share
@@ -248,7 +248,7 @@ def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
                     shown.append(_one_window(whole[place.document], place))
                 own.append(Placed(place.group, place.before, window, place.after))
             placed.append(own)
-        yield packed(placed, batch_of(shown, schema))
+        yield packed(placed, batch_of_documents(shown, schema))
 
 
 def _one_window(rows: DocumentRows, place: Place) -> DocumentRows:

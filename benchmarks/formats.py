@@ -1,0 +1,170 @@
+"""Writing each format from windows in memory: how fast on one core, how large, and against the format's own library?
+
+python benchmarks/formats.py [SOURCE …] [--runs 5] [--only parquet]     # prints benchmarks/formats.md
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from measure import STDLIB, machine
+
+import gristmill
+from gristmill.config import Config
+from gristmill.drawing.table import Cell, Table, markdown_table
+from gristmill.formats.arrow import ARROW
+from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.content import row_digests
+from gristmill.formats.format import Format, Target
+from gristmill.formats.parquet import PARQUET, write_options
+from gristmill.formats.rows import batch_of_lines
+from gristmill.formats.tables import num_rows_at_once, tables_of
+from gristmill.manifest import read_manifest
+from gristmill.records import Split
+from gristmill.sections import WindowConfig
+
+ROWS_IN_A_BATCH = 3000
+ROWS_READ_AT_ONCE = 1000
+PACKAGES = ("gristmill", "pyarrow", "datasets", "numpy")
+
+
+class Rows(NamedTuple):
+    """All of train."""
+
+    batches: list[WindowBatch]
+    schema: Schema
+
+    @property
+    def num_ids(self) -> int:
+        return sum(len(batch.ids.values) for batch in self.batches)
+
+
+BulkWrite = Callable[[Path], object]
+"""Into an empty folder."""
+
+
+class Way(NamedTuple):
+    format: Format
+    library: str
+    """What its library calls the writing of all rows at once; "": it has no such thing."""
+    ready: Callable[[Rows], BulkWrite] | None = None
+    """Rows -> that call, with all it needs ready in the library's own form."""
+
+
+def parquet_in_bulk(rows: Rows) -> BulkWrite:
+    from pyarrow import parquet  # noqa: PLC0415 - an extra
+
+    table = one_table(rows)
+    options = write_options(rows.schema) | {"row_group_size": num_rows_at_once(rows.schema)}
+    return lambda folder: parquet.write_table(table, folder / "train.parquet", **options)
+
+
+def arrow_in_bulk(rows: Rows) -> BulkWrite:
+    import datasets  # noqa: PLC0415 - an extra
+
+    datasets.disable_progress_bars()
+    dataset = datasets.Dataset(one_table(rows))
+    return lambda folder: dataset.save_to_disk(folder / "train")
+
+
+def one_table(rows: Rows) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    return pa.concat_tables(tables_of(pa, rows.batches, rows.schema)[1]).combine_chunks()
+
+
+WAYS = (
+    Way(PARQUET, "pyarrow.parquet.write_table", parquet_in_bulk),
+    Way(ARROW, "datasets.Dataset.save_to_disk", arrow_in_bulk),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="*", default=[STDLIB])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", action="append", help="a format; may be given again")
+    options = parser.parse_args()
+    here = machine(*PACKAGES)
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        rows = rows_of(options.sources, Path(name, "dataset"))
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        ways = [way for way in WAYS if not options.only or way.format.name in options.only]
+        cells = [measured(way, rows, Path(name, "written"), options.runs) for way in ways]
+    counts = f"{sum(map(len, rows.batches)):,} windows of up to {rows.schema.length} ids, {rows.num_ids:,} ids in all"
+    print("# Writing each format\n")
+    print(f"`python benchmarks/formats.py --runs {options.runs}`. {here}.\n")
+    print(f"{counts}, at overlap 256, in batches of {ROWS_IN_A_BATCH:,} rows in memory.")
+    print("One core, from rows to files in the page cache. Million ids a second, best of the runs.")
+    print("The library is given all rows at once in its own form; what it takes to make that is not counted.\n")
+    heads = ("format", "written", "bytes an id", "read", "the library's own", "it writes", "our time / its time")
+    print(markdown_table(Table("Formats", heads, cells)))
+
+
+def rows_of(sources: Sequence[str], folder: Path) -> Rows:
+    gristmill.build(Config(sources=list(sources), out=str(folder), window=WindowConfig(overlap=256)))
+    manifest = read_manifest(folder)
+    schema = Schema.of(manifest)
+    names = [name for name, facts in manifest.files.items() if facts.split is Split.TRAIN]
+    lines = chain.from_iterable((folder / name).open("rb") for name in names)
+    batches = []
+    while some := list(islice(lines, ROWS_IN_A_BATCH)):
+        batches.append(batch_of_lines(some, schema))
+    return Rows(batches, schema)
+
+
+def measured(way: Way, rows: Rows, folder: Path, runs: int) -> list[Cell]:
+    bulk = way.ready(rows) if way.ready is not None else None
+    ours, theirs = [], []
+    for _ in range(runs):
+        if bulk is not None:
+            theirs.append(seconds_of(bulk, folder))
+        ours.append(seconds_of(lambda place: write(way.format, rows, place), folder))
+    num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    speed = f"{rows.num_ids / min(ours) / 1e6:.0f}"
+    read = f"{rows.num_ids / seconds_to_read(way.format, rows, folder) / 1e6:.0f}"
+    size = f"{num_bytes / rows.num_ids:.2f}"
+    if not theirs:
+        return [way.format.name, speed, size, read, way.library, None, None]
+    of_library = f"{rows.num_ids / min(theirs) / 1e6:.0f}"
+    return [way.format.name, speed, size, read, way.library, of_library, f"{min(ours) / min(theirs):.2f}"]
+
+
+def seconds_of(write_into: BulkWrite, folder: Path) -> float:
+    """Into a folder that is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    started = time.perf_counter()
+    write_into(folder)
+    return time.perf_counter() - started
+
+
+def write(one: Format, rows: Rows, folder: Path) -> None:
+    one.write(rows.batches, Target(folder, Split.TRAIN, rows.schema, num_rows=sum(map(len, rows.batches))))
+    if one.finish is not None:
+        one.finish(folder, rows.schema)
+
+
+def seconds_to_read(one: Format, rows: Rows, folder: Path) -> float:
+    """From first to last; what is read must be what was written."""
+    started = time.perf_counter()
+    reader = one.open(folder, Split.TRAIN, rows.schema)
+    starts = range(0, len(reader), ROWS_READ_AT_ONCE)
+    read = [reader.read(start, min(start + ROWS_READ_AT_ONCE, len(reader))) for start in starts]
+    seconds = time.perf_counter() - started
+    assert digests_of(read) == digests_of(rows.batches), one.name
+    return seconds
+
+
+def digests_of(batches: Sequence[WindowBatch]) -> bytes:
+    return b"".join(row_digests(Split.TRAIN, batch) for batch in batches)
+
+
+if __name__ == "__main__":
+    main()

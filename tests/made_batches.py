@@ -1,0 +1,114 @@
+"""Schemas and batches of windows, for tests of formats."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gristmill.formats.batch import KINDS, Kind, Ragged, Schema, WindowBatch, between
+from gristmill.formats.rows import lines_of
+
+LENGTH = 12
+NAMES = st.one_of(
+    st.sampled_from(["a.py", "", "ä/ö ü.rs", "名前/🦀.py", 'quote".c', "line\nfeed\0"]), st.text(max_size=9)
+)
+TEXTS = st.one_of(st.just(""), st.text(max_size=20))
+NUMBERS = st.integers(0, 1 << 40)
+SMALL = st.integers(0, (1 << 31) - 1)
+WEIGHTS = st.floats(0, 1e6)
+SEGMENT_VALUES = {
+    "repo": NAMES,
+    "path": NAMES,
+    "language": NAMES,
+    "lines": st.lists(SMALL, min_size=2, max_size=2),
+    "start": NUMBERS,
+    "fresh": NUMBERS,
+    "at": NUMBERS,
+    "length": NUMBERS,
+    "repeat": NUMBERS,
+    "weight": WEIGHTS,
+    "variant": NAMES,
+    "variant_seed": NUMBERS,
+    "text": TEXTS,
+}
+BASE = ("path", "repo", "language", "lines", "start", "fresh")
+MORE = ("text", "repeat", "labels", "weight", "variant", "variant_seed")
+
+
+@st.composite
+def made(draw):
+    """A schema, and some rows."""
+    is_padded, is_packed = draw(st.booleans()), draw(st.booleans())
+    others = [*BASE, *(["attention_mask"] if is_padded else []), *(name for name in MORE if draw(st.booleans()))]
+    if is_packed:
+        others = ["segments", "segment_ids", "position_ids"]
+    vocab_size = draw(st.sampled_from([100, 1 << 16, (1 << 16) + 1, 1 << 20]))
+    pad_id = 1 if "attention_mask" in others else None
+    schema = Schema(("input_ids", *others), LENGTH, vocab_size, (0,), (2,), pad_id, 2)
+    return schema, draw(batches(schema))
+
+
+@st.composite
+def batches(draw, schema):
+    sizes = draw(st.lists(st.integers(0, LENGTH), max_size=7))
+    ids = Ragged.of([draw(lists(0, schema.vocab_size - 1, size)) for size in sizes], schema.id_type)
+    keys = list(dict.fromkeys(["repo", "path", "start", *draw(st.lists(st.sampled_from(sorted(SEGMENT_VALUES))))]))
+    values = st.tuples(*(SEGMENT_VALUES[key] for key in keys))
+    segments = st.lists(values.map(lambda some: dict(zip(keys, some, strict=True))), min_size=1, max_size=3)
+    columns = {name: column(draw, schema, name, sizes, segments) for name in schema.natural}
+    return WindowBatch(ids, columns)
+
+
+def column(draw, schema, name, sizes, segments):
+    kind = KINDS[name]
+    if name == "lines":
+        return Ragged.of([draw(lists(1, 1 << 20, 2)) for _ in sizes])
+    if kind is Kind.NUMBERS:
+        return Ragged.of([draw(lists(0, schema.vocab_size - 1, size)) for size in sizes])
+    if kind is Kind.NUMBER:
+        return np.array([draw(NUMBERS) for _ in sizes], np.int64)
+    if kind is Kind.FRACTION:
+        return np.array([draw(WEIGHTS) for _ in sizes], np.float64)
+    return [draw(segments if kind is Kind.OBJECTS else TEXTS if name == "text" else NAMES) for _ in sizes]
+
+
+def lists(least, most, size):
+    return st.lists(st.integers(least, most), min_size=size, max_size=size)
+
+
+def plain_schema(**changes):
+    return Schema(("input_ids", *BASE), LENGTH, 50_265, (0,), (2,), None, 2)._replace(**changes)
+
+
+def plain_batch(num_rows, schema=None):
+    """Many rows without hypothesis: row `n` has n % 12 + 1 ids."""
+    schema = schema or plain_schema()
+    rng = np.random.default_rng(0)
+    sizes = np.arange(num_rows) % schema.length + 1
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    columns = {
+        "path": [f"src/{number // 10}.py" for number in range(num_rows)],
+        "repo": ["r"] * num_rows,
+        "language": ["python"] * num_rows,
+        "lines": Ragged(np.arange(2 * num_rows), 2 * np.arange(num_rows + 1)),
+        "start": np.arange(num_rows),
+        "fresh": sizes,
+    }
+    return WindowBatch(Ragged(rng.integers(0, schema.vocab_size, offsets[-1]).astype(schema.id_type), offsets), columns)
+
+
+def cut_at(batch, places):
+    """The same rows in several batches, some of them empty."""
+    edges = [0, *sorted(place % (len(batch) + 1) for place in places), len(batch)]
+    return [between(batch, start, stop) for start, stop in pairwise(edges)]
+
+
+def require_same(batch, expected, schema):
+    """Also in the types of its arrays: as JSON rows, byte for byte."""
+    assert batch.ids.values.dtype == schema.id_type
+    assert list(batch.columns) == list(schema.natural)
+    assert lines_of(batch, schema) == lines_of(expected, schema)
+
+
+def bytes_in(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
