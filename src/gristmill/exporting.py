@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gristmill.cards.cards import write_cards
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.formats.batch import Schema, WindowBatch
@@ -118,6 +119,7 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
         formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
         files=dict(sorted({**manifest.files, **facts}.items())),
     )
+    write_cards(grown, folder, folder)
     write_manifest(grown, folder)
     return grown
 

@@ -1,5 +1,6 @@
 """Every file name in a dataset folder, and writing one so that its final name means complete."""
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterable
@@ -16,6 +17,8 @@ CHECK = "check.json"
 README = "README.md"
 CROISSANT = "croissant.json"
 """Both are told from the manifest, which does not list them: people edit a README."""
+CARDS = (README, CROISSANT)
+SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -25,6 +28,20 @@ def data_file_name(split: Split, index: int, count: int, *, compressed: bool) ->
     """`train.jsonl`, or `train-00003-of-00012.jsonl` where a split takes several files."""
     part = "" if count == 1 else f"-{index:05d}-of-{count:05d}"
     return f"{split}{part}.jsonl{'.zst' if compressed else ''}"
+
+
+def sealed(card: bytes) -> bytes:
+    """With a last line by which it is known whether somebody has changed it."""
+    return card + SEAL % hashlib.sha256(card).hexdigest().encode()
+
+
+def is_as_sealed(path: Path) -> bool:
+    """Whether it is a card of ours that nobody has changed."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return sealed(content[: content.rfind(SEAL[:20])]) == content
 
 
 def is_dataset_folder(folder: Path) -> bool:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gristmill.cards.cards import write_cards
 from gristmill.config import Config
 from gristmill.failing import as_ours
 from gristmill.flow import (
@@ -141,6 +142,8 @@ def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock")
         tokenizer.write(context.dataset)
     run = clock.run(progress, judged.decision.kept)
     manifest = describe(context, Outcome(tokenizer, found, judged, tally, made), run)
+    for line in write_cards(manifest, context.dataset, work.target):
+        progress.note(line)
     write_manifest(manifest, context.dataset)
     if is_address(context.config.out):
         stale = work.note_upload(context.config.out, manifest.files)

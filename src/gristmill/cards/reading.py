@@ -14,14 +14,10 @@ BUILDERS = {"jsonl": "json", "parquet": "parquet"}
 
 
 def data_files(manifest: Manifest, name: str) -> dict[Split, dict[str, FileFacts]]:
-    """A format's files with rows, by split; a split without rows is not there."""
+    """A format's files, by split; a split without rows is not there."""
     files: dict[Split, dict[str, FileFacts]] = {}
     for split in Split:
-        own = {
-            file: facts
-            for file, facts in manifest.files.items()
-            if facts.split is split and facts.rows is not None and (facts.format or "jsonl") == name
-        }
+        own = {file: facts for file, facts in manifest.files.items() if facts.split is split and facts.format == name}
         if own:
             files[split] = own
     return files
@@ -44,8 +40,7 @@ def reading_lines(manifest: Manifest) -> dict[str, list[str]]:
 
 def _lines(manifest: Manifest, name: str) -> list[str]:
     files = data_files(manifest, name)
-    split, own = next(iter(files.items()))
-    first = f"{DIR}/{next(iter(own))}"
+    split = next(iter(files))
     id_type = Schema.of(manifest).id_type.__name__
     if name in LOADABLE:
         if name == default_format(manifest):
@@ -54,12 +49,12 @@ def _lines(manifest: Manifest, name: str) -> list[str]:
         told = ", ".join(f"{literal(one)}: [{', '.join(map(literal, names))}]" for one, names in paths.items())
         return ["from datasets import load_dataset", f"load_dataset({literal(BUILDERS[name])}, data_files={{{told}}})"]
     others = {
-        "arrow": ["from datasets import load_from_disk", f'load_from_disk("{DIR}/arrow/{split}")'],
-        "npy": ["import numpy", f'numpy.load({literal(first)}, mmap_mode="r")'],
-        "bin": ["import numpy", f'numpy.memmap({literal(first)}, numpy.{id_type}, mode="r")'],
+        "arrow": ["from datasets import load_from_disk", f'load_from_disk("{DIR}/arrow")'],
+        "npy": ["import numpy", f'numpy.load("{DIR}/npy/{split}.npy", mmap_mode="r")'],
+        "bin": ["import numpy", f'numpy.memmap("{DIR}/bin/{split}.bin", numpy.{id_type}, mode="r")'],
         "megatron": [
             "from megatron.core.datasets.indexed_dataset import IndexedDataset",
-            f"IndexedDataset({literal(first.rpartition('.')[0])})",
+            f'IndexedDataset("{DIR}/megatron/{split}")',
         ],
         "mds": ["from streaming import StreamingDataset", f'StreamingDataset(local="{DIR}/mds", split="{split}")'],
         "litdata": ["from litdata import StreamingDataset", f'StreamingDataset("{DIR}/litdata/{split}")'],

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gristmill.errors import GristmillError, InputError, MissingExtraError, OutputError
 from gristmill.intake.addresses import fixed_part, is_glob, scheme_of, without_credentials
-from gristmill.layout import MANIFEST
+from gristmill.layout import CARDS, MANIFEST
 from gristmill.manifest import read_manifest
 from gristmill.naming import printable
 
@@ -105,7 +105,7 @@ def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> Non
     for name in stale:
         with _told(f"{address.rstrip('/')}/{name}", OutputError, "delete"):
             _retried(partial(_delete, system, f"{system.path.rstrip('/')}/{name}"))
-    for name in (*sorted(read_manifest(folder).files), MANIFEST):
+    for name in (*sorted(read_manifest(folder).files), *CARDS, MANIFEST):
         with _told(f"{address.rstrip('/')}/{name}", OutputError, "upload"):
             _retried(partial(_upload, system, folder / name, f"{system.path.rstrip('/')}/{name}"))
 
