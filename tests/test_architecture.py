@@ -50,6 +50,7 @@ LAYERS = {
     "planning": 10,
     "training": 10,
     "comparing": 11,
+    "vocabulary": 12,  # above comparing, which knows how to read a dataset's text back
     "bench": 12,
     "commands": 13,
     "cli": 14,
@@ -98,6 +99,7 @@ def test_the_public_api_is_what_it_says():
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
     functions = {"build", "check", "compare", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
+    functions |= {"compare_tokenizers", "train_tokenizer"}
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected

@@ -28,6 +28,8 @@ from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
 from gristmill.training import metrics as training_metrics
 from gristmill.training import runfolder as training_folder
 from gristmill.training import settings as training_settings
+from gristmill.vocabulary import result as vocabulary_result
+from gristmill.vocabulary import table as vocabulary_table
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
 COLUMN_TEXTS = {
@@ -109,6 +111,9 @@ def page() -> Iterator[str]:
     yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
     yield from record_fields("What bench --tokenizers --json prints", bench_speeds, bench_speeds.TokenizerBench)
     yield "And per speed `bytes_per_second` and `ratio`, how many times as fast as gigatoken, handed the same.\n"
+    yield from record_fields("What tokenizer train --json prints", vocabulary_result, vocabulary_result.Vocabulary)
+    yield "And `command`, the build line. All but that lies in vocabulary.json beside the tokenizer.\n"
+    yield from record_fields("What tokenizer show --json prints", vocabulary_table, vocabulary_table.TokenizerTable)
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(
