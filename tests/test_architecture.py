@@ -53,6 +53,7 @@ LAYERS = {
     "training": 10,
     "exporting": 10,
     "comparing": 11,
+    "vocabulary": 12,  # above comparing, which knows how to read a dataset's text back
     "bench": 12,
     "commands": 13,
     "cli": 14,
@@ -100,7 +101,8 @@ def test_the_public_api_is_what_it_says():
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
-    functions = {"build", "check", "compare", "diff", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
+    functions = {"build", "check", "compare", "diff", "explain", "export", "load_tokenizer", "open_dataset", "plan"}
+    functions |= {"compare_tokenizers", "train", "train_tokenizer"}
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected

@@ -33,6 +33,7 @@ def test_options_in_pages_exist(page):
     known |= {"--shard", "--against-clean", "--all"}
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
     known |= {"--resume", "--test", "--seeds", "--budget"}
+    known |= {"--size", "--pattern", "--template"}
     of_others = {"--exclude-standard", "--bare", "--measure"}
     of_others |= {"--nproc-per-node", "--logdir"}
     of_others |= {"--head", "--port", "--address", "--num-cpus"}  # ray start

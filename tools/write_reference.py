@@ -30,6 +30,8 @@ from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
 from gristmill.training import metrics as training_metrics
 from gristmill.training import runfolder as training_folder
 from gristmill.training import settings as training_settings
+from gristmill.vocabulary import result as vocabulary_result
+from gristmill.vocabulary import table as vocabulary_table
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
 COLUMN_TEXTS = {
@@ -117,6 +119,9 @@ def page() -> Iterator[str]:
     yield from table(
         "What became of a file", ("kind", "what it means"), [(f"`{kind}`", text) for kind, text in FILE_KINDS.items()]
     )
+    yield from record_fields("What tokenizer train --json prints", vocabulary_result, vocabulary_result.Vocabulary)
+    yield "And `command`, the build line. All but that lies in vocabulary.json beside the tokenizer.\n"
+    yield from record_fields("What tokenizer show --json prints", vocabulary_table, vocabulary_table.TokenizerTable)
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from gristmill.tokenizing.tokenizer import Tokenizer
     from gristmill.training.result import Result
     from gristmill.training.settings import TrainConfig
+    from gristmill.vocabulary.result import Vocabulary
+    from gristmill.vocabulary.table import TokenizerTable
 
 __version__ = "0.1.0"
 
@@ -85,6 +87,29 @@ def plan(config: "Config", wanted: "Wanted | None" = None, progress: "Progress |
     from gristmill.planning.plan import plan  # noqa: PLC0415
 
     return plan(config, wanted, progress)
+
+
+def train_tokenizer(
+    config: "Config",
+    size: int = 32_000,
+    *,
+    pattern: 'Literal["cl100k", "qwen2", "gpt2"]' = "cl100k",
+    template: 'Literal["roberta", "none"]' = "roberta",
+    progress: "Progress | None" = None,
+) -> "Vocabulary":
+    """A vocabulary of one's own, learnt from the train text of a build with this `config`, into `config.out`."""
+    from gristmill.vocabulary.train import train_tokenizer  # noqa: PLC0415
+
+    return train_tokenizer(config, size, pattern=pattern, template=template, progress=progress)
+
+
+def compare_tokenizers(
+    config: "Config", names: "Sequence[str]" = (), *, progress: "Progress | None" = None
+) -> "TokenizerTable":
+    """How many tokens each of these tokenizers needs for the text that a build with this `config` would take."""
+    from gristmill.vocabulary.show import compare_tokenizers  # noqa: PLC0415
+
+    return compare_tokenizers(config, names, progress=progress)
 
 
 def open_dataset(folder: "str | os.PathLike[str]") -> "Dataset":
@@ -239,6 +264,7 @@ __all__ = [
     "build",
     "check",
     "compare",
+    "compare_tokenizers",
     "diff",
     "explain",
     "export",
@@ -246,4 +272,5 @@ __all__ = [
     "open_dataset",
     "plan",
     "train",
+    "train_tokenizer",
 ]

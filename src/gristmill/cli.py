@@ -28,6 +28,7 @@ COMMANDS = {
     "check": ("checking", "verify a finished dataset: is it what it says it is"),
     "export": ("exporting", "the same windows in further formats: parquet, arrow, bin, megatron, mds, litdata"),
     "bench": ("benching", "what each way of making the dataset costs and gives, measured here"),
+    "tokenizer": ("tokenizing", "train a vocabulary of your own, or compare tokenizers on your code"),
     "train": ("training", "train a model on a dataset, and watch it"),
     "compare": ("comparing", "train the same model on several datasets: which one is better"),
     "explain": ("explaining", "why a file is in, out or in its split; where a row comes from"),
@@ -59,7 +60,7 @@ def _top(arguments: Sequence[str]) -> int:
         description="Turns your own source code into a training dataset for code models: fast, clean, and provably so.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="commands:\n"
-        + "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+        + "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
         + "\n\n'gristmill COMMAND --help' tells more.",
         add_help=False,
     )

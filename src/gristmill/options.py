@@ -1,6 +1,7 @@
 """The options of `build` and `plan`, in one table, each with the setting it means; and the way back to a command."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -265,14 +266,19 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
 }
 
 
+NOTHING_ELSE: Mapping[str, Option] = {}
+
+
 def all_options() -> list[Option]:
     return [option for group in BUILD_OPTIONS.values() for option in group]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser, instead: Mapping[str, Option] = NOTHING_ELSE) -> None:
+    """`instead`: by setting, options that mean something else to a command."""
     for title, options in BUILD_OPTIONS.items():
         group = parser.add_argument_group(title)
-        for option in options:
+        for build_option in options:
+            option = instead.get(build_option.setting, build_option)
             if option.metavar is None:
                 group.add_argument(option.flag, dest=option.setting, action="store_const", const=True, help=option.text)
                 continue

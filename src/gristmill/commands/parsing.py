@@ -3,14 +3,16 @@
 import argparse
 import difflib
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from gristmill.errors import ConfigError
 from gristmill.naming import printable
-from gristmill.options import add_options, all_options
+from gristmill.options import NOTHING_ELSE, Option, add_options, all_options
 from gristmill.records import VariantKind
 
 if TYPE_CHECKING:
@@ -33,8 +35,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_for(usage: str, text: str) -> Parser:
+    """Its name is the words that the usage begins with: `tokenizer train SOURCE...`."""
+    words = takewhile(lambda word: word.isalpha() and word.islower(), usage.split())
     parser = Parser(
-        prog=f"gristmill {usage.partition(' ')[0]}",
+        prog=" ".join(("gristmill", *words)),
         usage=f"gristmill {usage}",
         description=text,
         add_help=False,
@@ -44,7 +48,9 @@ def parser_for(usage: str, text: str) -> Parser:
     return parser
 
 
-def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tuple[argparse.Namespace, dict[str, Any]]:
+def parse_settings(
+    parser: "Parser", arguments: Sequence[str], what: str, instead: Mapping[str, Option] = NOTHING_ELSE
+) -> tuple[argparse.Namespace, dict[str, Any]]:
     """What `build` and `plan` take: all that was given, and by name those settings that were."""
     parser.add_argument(
         "sources",
@@ -52,7 +58,7 @@ def parse_settings(parser: "Parser", arguments: Sequence[str], what: str) -> tup
         nargs="*",
         help="folders, git work trees, files, tables, git URLs, s3://…",
     )
-    add_options(parser)
+    add_options(parser, instead)
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
     )
@@ -92,6 +98,12 @@ def print_summary(manifest: "Manifest", out: str, given: argparse.Namespace) -> 
 def print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
     for warning in () if quiet else warnings:
         print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
+
+
+def planned_out(sources: Sequence[str]) -> str:
+    """Where a build that is only told of would go: a folder for each source, so that none takes another's place."""
+    name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
+    return f"{name}-dataset" if name else "dataset"
 
 
 def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:

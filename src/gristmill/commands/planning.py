@@ -1,11 +1,10 @@
 """gristmill plan"""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import gristmill
-from gristmill.commands.parsing import parse_settings, parser_for, print_notes, whole
+from gristmill.commands.parsing import parse_settings, parser_for, planned_out, print_notes, whole
 from gristmill.configuring import load_config
 from gristmill.loading import signals_held
 from gristmill.options import build_line
@@ -33,8 +32,8 @@ def plan(arguments: Sequence[str]) -> int:
         ),
     ]
     given, values = parse_settings(parser, arguments, "the plan")
-    planned_out = _planned_out(values.get("sources", ()))
-    config = load_config(values, given.config, out=planned_out)
+    out = planned_out(values.get("sources", ()))
+    config = load_config(values, given.config, out=out)
     with signals_held("gristmill.planning.plan"):
         from gristmill.planning.budget import Wanted  # noqa: PLC0415 - --help does without
         from gristmill.planning.telling import plan_json, plan_text  # noqa: PLC0415
@@ -42,8 +41,8 @@ def plan(arguments: Sequence[str]) -> int:
     made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
     picked: dict[str, Any] = {"window.overlap": made.pick.overlap}
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}
-    if config.out == planned_out:
-        picked["out"] = planned_out
+    if config.out == out:
+        picked["out"] = out
     command = build_line(values | picked, given.config)
     if given.json:
         print(plan_json(made, command))
@@ -51,9 +50,3 @@ def plan(arguments: Sequence[str]) -> int:
         print(plan_text(made, command))
     print_notes(made.warnings, quiet=given.quiet)
     return 0
-
-
-def _planned_out(sources: Sequence[str]) -> str:
-    """Where a planned build would go, if nobody says: a folder for each source, so that none takes another's place."""
-    name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
-    return f"{name}-dataset" if name else "dataset"

@@ -233,6 +233,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error!r}. Fetch it again.") from None
 
     @cached_property
+    def unknown_id(self) -> int | None:
+        """What text becomes that the vocabulary has nothing for."""
+        return None if self._unknown_token is None else self.id_of(self._unknown_token)
+
+    @cached_property
     def _unknown_token(self) -> str | None:
         if self.model.unk_id is None:
             return self.model.unk_token

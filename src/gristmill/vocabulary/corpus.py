@@ -1,0 +1,161 @@
+"""The text of a corpus by split, as a build would show it: what is dropped, redacted, cut or held out is so here too.
+
+Sources go through the steps of a build, into a folder that is thrown away. A dataset is taken as it is.
+"""
+
+import errno
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from gristmill.config import Config
+from gristmill.errors import OutputError
+from gristmill.flow import Intake, benchmarks_of, in_order, judge, prepare_all, take_in
+from gristmill.manifest import PreviousSplits
+from gristmill.progress import Progress
+from gristmill.records import PreparedDocument, Range, Split
+from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.sections import RewriteConfig, SamplingConfig, VariantsConfig
+from gristmill.steps.blocks import Block, read_blocks
+from gristmill.steps.context import Context
+from gristmill.steps.decide import Decision
+from gristmill.steps.finish import Judged, split_facts, warnings_of, write_files_table
+from gristmill.steps.prepare import batches
+from gristmill.steps.rows import windows_of
+from gristmill.tokenizing.cuda.hosting import server_for
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.locating import locate
+
+
+class Text(NamedTuple):
+    """What windows show of one file, each token once."""
+
+    name: str
+    language: str
+    stretches: list[bytes]
+    """UTF-8; several where something was cut out between them."""
+    num_tokens: int
+    """By the tokenizer that decided about the splits."""
+
+
+class Corpus(Protocol):
+    tokenizer: Definition
+    """By which it was decided who is in which split, and what is cut."""
+    settings: dict[str, Any] | None
+    """Those of a build that decided; None where a dataset was."""
+    num_files: dict[Split, int]
+    num_bytes: dict[Split, int]
+    """Of the files as they were found: what is shown of them may be less."""
+    previous: PreviousSplits | None
+    """Earlier splits that were kept to."""
+    warnings: list[str]
+
+    def texts(self, split: Split) -> Iterator[Text]:
+        """In path order, one at a time."""
+        ...
+
+    def write_files_table(self, path: Path) -> None:
+        """Who is in which split: a files.jsonl that --splits takes."""
+        ...
+
+
+class SourceCorpus:
+    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, judged: Judged) -> None:
+        self.tokenizer, self._context, self._judged = tokenizer, context, judged
+        self.settings: dict[str, Any] | None = context.config.settings()
+        decision = judged.decision
+        self._documents = {split: [one for one in decision.kept if one.split is split] for split in Split}
+        self.num_files = {split: len(members) for split, members in self._documents.items()}
+        self.num_bytes = {split: sum(one.size for one in members) for split, members in self._documents.items()}
+        self.previous = decision.previous
+        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, judged)]
+
+    def texts(self, split: Split) -> Iterator[Text]:
+        context = self._context
+        for document, block in read_blocks(context.prepared, self._documents[split], context.tokenizer.vocab_size):
+            ranges = list(_shown(document, context))
+            stretches = [self._stretch(block, one, document.num_tokens) for one in ranges]
+            yield Text(document.name, document.language, stretches, sum(end - start for start, end in ranges))
+
+    def write_files_table(self, path: Path) -> None:
+        write_files_table(path, self._context, self._judged)
+
+    def _stretch(self, block: Block, shown: Range, num_tokens: int) -> bytes:
+        start, end = shown
+        if block.text is not None:
+            text = block.text.utf8[int(block.text.starts[start]) : int(block.text.starts[end])]
+        else:
+            text = self._context.tokenizer.decode(block.ids[start:end])
+        return text if shown == (0, num_tokens) else whole_characters(text)
+
+
+def whole_characters(text: bytes) -> bytes:
+    """Without what a cut has left of a character at either end."""
+    return text.decode("utf-8", "ignore").encode()
+
+
+def _shown(document: PreparedDocument, context: Context) -> Iterator[Range]:
+    """The ranges of tokens that its windows show, each as long as it goes without a gap."""
+    windows = windows_of(document, context.window_shape)
+    if not len(windows):
+        return
+    gaps = np.flatnonzero(windows.starts[1:] > windows.ends[:-1])
+    firsts, lasts = windows.starts[[0, *(gaps + 1)]], windows.ends[[*gaps, len(windows) - 1]]
+    yield from zip(firsts.tolist(), lasts.tolist(), strict=True)
+
+
+@contextmanager
+def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
+    """While it is open, the ids lie in a folder for what is of the moment. `leave_out`: folders and files."""
+    config = _natural(config)
+    benchmarks = benchmarks_of(config)
+    with errors_as_ours(), tempfile.TemporaryDirectory(prefix="gristmill-tokenizer-") as folder:
+        with progress.phase("load"):
+            definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+            context = _context(config, definition, Path(folder))
+        with server_for(config.run, context.tokenizer, context.tokenizer_folder) as server:
+            with progress.phase("scan") as step:
+                intake = take_in(config, benchmarks, Path(folder, "fetched"), leave_out=leave_out)
+                step.advance(len(intake.found.files))
+            with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
+                tasks = batches(intake.found.files, config.run)
+                parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
+                judged = judge(context, intake, parts, runner, progress)
+        yield SourceCorpus(context, definition, intake, judged)
+
+
+def _natural(config: Config) -> Config:
+    """Each text once, whatever is drawn of it and made of it afterwards: none of that changes its split."""
+    sampling, variants, rewrite = SamplingConfig(), VariantsConfig(), RewriteConfig()
+    return msgspec.structs.replace(config, sampling=sampling, variants=variants, rewrite=rewrite)
+
+
+def _context(config: Config, definition: Definition, folder: Path) -> Context:
+    context = Context.of(config, definition, folder)
+    if context.tokenizer.gives_text_back:
+        return context
+    output = msgspec.structs.replace(config.output, with_text=True)
+    return Context.of(msgspec.structs.replace(config, output=output), definition, folder)
+
+
+def _split_warnings(config: Config, decision: Decision, judged: Judged) -> Iterator[str]:
+    return warnings_of(config.split, split_facts(decision), decision, judged.decontamination)
+
+
+@contextmanager
+def errors_as_ours() -> Iterator[None]:
+    """What the system refuses while writing; sources that cannot be read never come here."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or tempfile.gettempdir()
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            told = f"no space left at {str(place)!r}. Free some, or set TMPDIR to a folder with more."
+        else:
+            told = f"cannot write at {str(place)!r}: {error.strerror or error}."
+        raise OutputError(told) from error

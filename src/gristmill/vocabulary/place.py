@@ -1,0 +1,120 @@
+"""Where a tokenizer goes: a folder, or one file that ends with .json; what else it made lies in or beside it.
+
+    OUT/tokenizer.json  OUT/tokenizer_config.json  OUT/files.jsonl  OUT/vocabulary.json
+    OUT.json            (none)                     OUT.files.jsonl  OUT.vocabulary.json
+
+A new folder takes its place by rename. Only what such a run has made is ever replaced.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.errors import ConfigError, OutputError
+from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, UNFINISHED
+from gristmill.naming import is_address
+
+FACTS = "vocabulary.json"
+ENDING = ".json"
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """By which what such a run has made is known, whichever version it was."""
+
+    gristmill: str
+    splits_sha256: str
+
+
+class Place(NamedTuple):
+    out: Path
+    """Absolute, without links."""
+    is_file: bool
+
+    @classmethod
+    def of(cls, out: str) -> "Place":
+        if is_address(out):
+            raise ConfigError(f"--out must be a folder or a .json file here, got {out!r}.")
+        path = Path(os.path.realpath(os.path.expanduser(out)))
+        if not path.name:
+            raise ConfigError(f"{out!r} cannot be a tokenizer's folder. Name a new one with --out.")
+        return cls(path, is_file=path.name.endswith(ENDING) and not path.is_dir())
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """By the name each has in a folder."""
+        if not self.is_file:
+            return {name: self.out / name for name in (FILES, TOKENIZER_CONFIG, TOKENIZER, FACTS)}
+        stem = self.out.name.removesuffix(ENDING)
+        beside = {name: self.out.with_name(f"{stem}.{name}") for name in (FILES, FACTS)}
+        return {FILES: beside[FILES], TOKENIZER: self.out, FACTS: beside[FACTS]}
+
+    @property
+    def splits(self) -> Path:
+        return self.files[FILES]
+
+    def refuse_foreign(self) -> None:
+        """It may be new, an empty folder, or what an earlier run has made; anything else is somebody's and stays."""
+        is_ours = self._is_ours()
+        if self.is_file:
+            found = next((path for path in self.files.values() if os.path.lexists(path)), None)
+            config = self.out.with_name(TOKENIZER_CONFIG)
+            if not is_ours and found is not None:
+                raise OutputError(f"{str(found)!r} is there, and not of an earlier run. Name another file with --out.")
+            if config.exists():
+                raise OutputError(
+                    f"{str(config)!r} would be taken for the new one's configuration. Name a folder with --out."
+                )
+        elif self.out.is_dir():
+            if not is_ours and any(self.out.iterdir()):
+                raise OutputError(
+                    f"{str(self.out)!r} is not empty, and no tokenizer that was trained here. Name another with --out."
+                )
+        elif os.path.lexists(self.out):
+            raise OutputError(
+                f"{str(self.out)!r} exists and is not a folder. Name a new folder, or a file like tok.json."
+            )
+
+    def _is_ours(self) -> bool:
+        try:
+            msgspec.json.decode(self.files[FACTS].read_bytes(), type=_Facts)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+        return True
+
+    @contextmanager
+    def staged(self) -> Iterator[Path]:
+        """A folder beside it, in which the files grow; `publish` puts them in their places."""
+        stage = self.out.with_name(f"{self.out.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
+        stage.mkdir(parents=True)
+        try:
+            yield stage
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+    def publish(self, stage: Path) -> None:
+        if not self.is_file and not (self.out.is_dir() and any(self.out.iterdir())):
+            os.rename(stage, self.out)
+            return
+        for name, path in self.files.items():  # the facts last: with them it is complete
+            os.replace(stage / name, path)
+
+
+def splits_word(out: str) -> str:
+    """What --splits takes, as its place was named."""
+    place = Place.of(out)
+    beside = Path(out).with_name(place.splits.name)
+    return out if not place.is_file else str(beside if beside.exists() else place.splits)
+
+
+def splits_beside(tokenizer: str) -> Path | None:
+    """The splits that a tokenizer which was trained here was made with; None for any other."""
+    if is_address(tokenizer) or not os.path.exists(os.path.expanduser(tokenizer)):
+        return None
+    place = Place.of(tokenizer)
+    return place.splits if place._is_ours() and place.splits.is_file() else None  # noqa: SLF001 - its own module
