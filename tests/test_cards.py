@@ -314,7 +314,7 @@ def test_formats_that_datasets_does_not_read_are_told_with_their_own_line(built)
     front, text = parts(readme(other))
     assert "configs" not in front
     for line in (
-        'load_from_disk("DIR/arrow/train")  # arrow',
+        'load_from_disk("DIR/arrow")  # arrow',
         'numpy.load("DIR/npy/train.npy", mmap_mode="r")  # npy',
         'numpy.memmap("DIR/bin/train.bin", numpy.uint16, mode="r")  # bin',
         'IndexedDataset("DIR/megatron/train")  # megatron',

@@ -48,7 +48,7 @@ def compare_tokenizers(
         by_language = {name: TextFacts(**languages[name]) for name in _most_first(languages)}
         return TokenizerTable(
             window_length=config.window.length,
-            overlap=config.window.overlap,
+            overlap=config.window.num_shared,
             splits={split: TextFacts(files=corpus.num_files[split], bytes=splits[split]) for split in Split},
             languages=by_language,
             tokenizers=[counter.told(splits.total(), by_language) for counter in counters],
