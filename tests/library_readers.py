@@ -62,7 +62,7 @@ def write_mds(rows: str, folder: str, columns: dict[str, str], size_limit: int) 
 
 
 def read_mds(folder: str, rows: str) -> None:
-    streaming().util.clean_stale_shared_memory()
+    # Not cleaned up with clean_stale_shared_memory: it would take that of other processes, and nothing is left here.
     dataset = streaming().StreamingDataset(local=folder, batch_size=1, shuffle=False)
     write_rows(rows, dataset, len(dataset))
 
@@ -85,6 +85,15 @@ def read_litdata(folder: str, rows: str) -> None:
 
     dataset = StreamingDataset(folder, shuffle=False)
     write_rows(rows, dataset, len(dataset))
+
+
+def collate_litdata(folder: str) -> None:
+    """Rows that are padded come as a batch from the loader of the library, as they are."""
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    dataset = StreamingDataset(folder, shuffle=False)
+    batch = next(iter(StreamingDataLoader(dataset, batch_size=4, num_workers=1)))
+    assert batch["input_ids"].long().tolist() == [dataset[number]["input_ids"].tolist() for number in range(4)]
 
 
 def told(rows: str) -> list[dict[str, Any]]:
