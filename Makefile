@@ -36,6 +36,12 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/.test: pyproject.toml | $(BIN)/python
+# Libraries that only tests run, and that cannot be in one environment with what trains here.
+$(VENV)/.readers: tests/readers.txt | $(BIN)/python
+	rm -rf $(VENV)/readers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/readers --requirement tests/readers.txt
+	touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.readers | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tokenizers,variants,bench,test,lint]'
 	touch $@ $(VENV)/.demo

@@ -1,0 +1,111 @@
+"""MDS, the format of MosaicML's streaming, which `streaming.StreamingDataset(local="mds/train")` reads.
+
+Written by own code: mosaicml-streaming (0.13) wants transformers<5 and numpy<2.2, which cannot be in one environment
+with what trains here, and the SDKs of five clouds. The bytes are those of its MDSWriter for the same columns, and a
+test holds them against it. No digests in the index: the manifest has one of each file.
+
+    mds/train/index.json, shard.00000.mds, shard.00001.mds …
+
+    input_ids                      array of uint16, of uint32 where the vocabulary is larger: cast before an embedding
+    lines, labels, segment_ids …   array of int32; attention_mask: of uint8
+    path, text …; start, fresh …   str; int
+    weight; segments               float64; JSON
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gristmill.errors import DatasetError
+from gristmill.formats.batch import Kind, Schema, WindowBatch
+from gristmill.formats.chunkreader import ChunkReader, read_index
+from gristmill.formats.chunks import CHUNK_BYTES, Chunk, Field, Layout, fields_of, write_chunks
+from gristmill.formats.format import Format, SplitReader, Target
+from gristmill.records import Split
+
+INDEX = "index.json"
+VERSION = 2
+ENCODINGS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float64", Kind.OBJECTS: "json"}
+
+
+def write_mds(batches: Iterable[WindowBatch], target: Target) -> list[str]:
+    config, layout = _config_and_layout(target.schema)
+    folder = target.folder / target.split
+    shards = write_chunks(batches, target.schema, layout, lambda number: folder / _shard_name(number))
+    if not shards:
+        return []
+    index = {"version": VERSION, "shards": [{**config, **_told(shard)} for shard in shards]}
+    (folder / INDEX).write_text(json.dumps(index, sort_keys=True))
+    return [f"{target.split}/{name}" for name in (INDEX, *(shard.name for shard in shards))]
+
+
+def open_mds(folder: Path, split: Split, schema: Schema) -> SplitReader:
+    folder /= split
+    config, layout = _config_and_layout(schema)
+    shards = _shards(folder / INDEX, config) if folder.exists() else []
+    return ChunkReader(folder, shards, layout, schema)
+
+
+def _config_and_layout(schema: Schema) -> tuple[dict[str, Any], Layout]:
+    fields = tuple(sorted(fields_of(schema, schema.id_type), key=lambda field: field.name))
+    config = {
+        "version": VERSION,
+        "format": "mds",
+        "compression": None,
+        "hashes": [],
+        "size_limit": CHUNK_BYTES,
+        "column_names": [field.name for field in fields],
+        "column_encodings": [_encoding(field) for field in fields],
+        "column_sizes": [_size(field) for field in fields],
+    }
+    head = json.dumps(config, sort_keys=True).encode()
+    return config, Layout(
+        fields, head, has_shapes=True, has_all_sizes=False, max_bytes=CHUNK_BYTES, is_table_counted=True
+    )
+
+
+def _encoding(field: Field) -> str:
+    return ENCODINGS.get(field.kind) or f"ndarray:{np.dtype(field.dtype).name}"
+
+
+def _size(field: Field) -> int | None:
+    return None if field.has_own_size or field.dtype is None else field.dtype.itemsize
+
+
+def _shard_name(number: int) -> str:
+    return f"shard.{number:05}.mds"
+
+
+def _told(shard: Chunk) -> dict[str, Any]:
+    """What the index has of a shard, beside what is the same of all."""
+    raw = {"basename": shard.name, "bytes": shard.num_bytes, "hashes": {}}
+    return {"samples": shard.num_rows, "raw_data": raw, "zip_data": None}
+
+
+def _shards(path: Path, config: dict[str, Any]) -> list[Chunk]:
+    match read_index(path):
+        case {"version": 2, "shards": [*found]}:
+            return [_shard(shard, number, config, path) for number, shard in enumerate(found)]
+    raise DatasetError(f"{str(path)!r} is no index of MDS shards. Build the dataset again.")
+
+
+def _shard(told: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
+    """Under the name that it must have: none leads out of the folder."""
+    match told:
+        case {"samples": int(num_rows), "raw_data": {"bytes": int(num_bytes)}}:
+            shard = Chunk(_shard_name(number), num_rows, num_bytes)
+            if told == {**config, **_told(shard)}:
+                return shard
+    raise DatasetError(f"{str(path)!r} is damaged: shard {number} is not of this dataset. Build the dataset again.")
+
+
+MDS = Format(
+    name="mds",
+    is_sharded=False,
+    write=write_mds,
+    open=open_mds,
+    require=lambda: None,
+)
