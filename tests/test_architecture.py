@@ -51,6 +51,7 @@ LAYERS = {
     "training": 10,
     "exporting": 10,
     "comparing": 11,
+    "pushing": 11,
     "bench": 12,
     "commands": 13,
     "cli": 14,
@@ -98,7 +99,18 @@ def test_the_public_api_is_what_it_says():
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
-    functions = {"build", "check", "compare", "explain", "load_tokenizer", "open_dataset", "plan", "train"}
+    functions = {
+        "build",
+        "check",
+        "compare",
+        "explain",
+        "export",
+        "load_tokenizer",
+        "open_dataset",
+        "plan",
+        "push",
+        "train",
+    }
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected
@@ -129,6 +141,7 @@ def test_importing_loads_nothing_heavy(module):
         "ray",
         "fsspec",
         "s3fs",
+        "huggingface_hub",
     }
     assert not loaded & heavy
 

@@ -24,6 +24,8 @@ from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
 from gristmill.options import all_options
 from gristmill.planning import result as plan_result
+from gristmill.pushing import gates
+from gristmill.pushing import result as push_result
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
 from gristmill.training import metrics as training_metrics
 from gristmill.training import runfolder as training_folder
@@ -109,6 +111,11 @@ def page() -> Iterator[str]:
     yield "And per method `ratio`, how many times as fast as `original`, and `seconds_for_all`, for one on a sample.\n"
     yield from record_fields("What bench --tokenizers --json prints", bench_speeds, bench_speeds.TokenizerBench)
     yield "And per speed `bytes_per_second` and `ratio`, how many times as fast as gigatoken, handed the same.\n"
+    yield from record_fields("What push --json prints", push_result, push_result.Push)
+    yield "And `ok`: no gate refuses.\n"
+    yield "## Gates of push\n\n```text"
+    yield inspect.cleandoc(gates.__doc__ or "").partition("\n\n")[2]
+    yield "```\n"
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(
