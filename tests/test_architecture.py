@@ -53,6 +53,7 @@ LAYERS = {
     "training": 10,
     "exporting": 10,
     "comparing": 11,
+    "pushing": 11,
     "vocabulary": 12,  # above comparing, which knows how to read a dataset's text back
     "bench": 12,
     "commands": 13,
@@ -102,7 +103,7 @@ def test_the_public_api_is_what_it_says():
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
     functions = {"build", "check", "compare", "diff", "explain", "export", "load_tokenizer", "open_dataset", "plan"}
-    functions |= {"compare_tokenizers", "train", "train_tokenizer"}
+    functions |= {"compare_tokenizers", "push", "train", "train_tokenizer"}
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected
@@ -133,6 +134,7 @@ def test_importing_loads_nothing_heavy(module):
         "ray",
         "fsspec",
         "s3fs",
+        "huggingface_hub",
     }
     assert not loaded & heavy
 

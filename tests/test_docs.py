@@ -10,6 +10,7 @@ import pytest
 from gristmill import TrainConfig
 from gristmill.configuring import load_config
 from gristmill.options import all_options
+from gristmill.pushing.gates import OVERRIDES
 from gristmill.records import DROP_REASONS, DropReason
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ def test_options_in_pages_exist(page):
     known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
     known |= {"--runs", "--only", "--expand-to", "--keep", "--tokenizers", "--device"}
     known |= {"--shard", "--against-clean", "--all"}
+    known |= {"--upload", "--private", "--public", "--revision", "--message", *OVERRIDES.values()}
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
     known |= {"--resume", "--test", "--seeds", "--budget"}
     known |= {"--size", "--pattern", "--template"}

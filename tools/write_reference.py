@@ -26,6 +26,8 @@ from gristmill.intake.excluding import DEFAULT_EXCLUDES
 from gristmill.intake.languages import known_languages
 from gristmill.options import all_options
 from gristmill.planning import result as plan_result
+from gristmill.pushing import gates
+from gristmill.pushing import result as push_result
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
 from gristmill.training import metrics as training_metrics
 from gristmill.training import runfolder as training_folder
@@ -122,6 +124,11 @@ def page() -> Iterator[str]:
     yield from record_fields("What tokenizer train --json prints", vocabulary_result, vocabulary_result.Vocabulary)
     yield "And `command`, the build line. All but that lies in vocabulary.json beside the tokenizer.\n"
     yield from record_fields("What tokenizer show --json prints", vocabulary_table, vocabulary_table.TokenizerTable)
+    yield from record_fields("What push --json prints", push_result, push_result.Push)
+    yield "And `ok`: no gate refuses.\n"
+    yield "## Gates of push\n\n```text"
+    yield inspect.cleandoc(gates.__doc__ or "").partition("\n\n")[2]
+    yield "```\n"
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from gristmill.checking.result import Report
     from gristmill.comparing.result import Comparison
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gristmill.planning.budget import Wanted
     from gristmill.planning.result import Plan
     from gristmill.progress import Progress
+    from gristmill.pushing.result import Push
     from gristmill.sections import (
         DuplicatesConfig,
         LicensesConfig,
@@ -143,6 +144,36 @@ def export(
     from gristmill.exporting import export  # noqa: PLC0415
 
     return export(folder, formats, progress=progress, workers=workers)
+
+
+def push(
+    folder: "str | os.PathLike[str]",
+    repo_id: str,
+    *,
+    upload: bool = False,
+    private: bool = True,
+    revision: str | None = None,
+    message: str | None = None,
+    formats: "Sequence[str] | None" = None,
+    allow: "Collection[str]" = (),
+    progress: "Progress | None" = None,
+    workers: int | Literal["auto"] = "auto",
+) -> "Push":
+    """What would go to the Hugging Face Hub, and with `upload` goes; `allow` names gates that are not to refuse."""
+    from gristmill.pushing.push import push  # noqa: PLC0415
+
+    return push(
+        folder,
+        repo_id,
+        upload=upload,
+        private=private,
+        revision=revision,
+        message=message,
+        formats=formats,
+        allow=allow,
+        progress=progress,
+        workers=workers,
+    )
 
 
 def train(
@@ -271,6 +302,7 @@ __all__ = [
     "load_tokenizer",
     "open_dataset",
     "plan",
+    "push",
     "train",
     "train_tokenizer",
 ]

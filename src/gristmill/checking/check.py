@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 import gristmill
 from gristmill.checking.counts import check_counts
 from gristmill.checking.digests import check_digests
@@ -33,7 +31,7 @@ from gristmill.checking.files import (
 from gristmill.checking.formats import check_formats
 from gristmill.checking.leakage import check_leakage
 from gristmill.checking.reading import read_data_files
-from gristmill.checking.result import Faults, Report, Verdict, Verdicts, result_of
+from gristmill.checking.result import Faults, Report, Verdict, Verdicts, report_file, result_of
 from gristmill.checking.settings import Settings
 from gristmill.checking.sources import folders_by_repo
 from gristmill.checking.tables import FilesTable, check_groups, read_files_table
@@ -140,9 +138,8 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
 
 
 def _write(folder: Path, report: Report) -> bool:
-    content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     try:
-        write_atomically(folder / CHECK, content)
+        write_atomically(folder / CHECK, report_file(report))
     except OSError:
         return False
     return True

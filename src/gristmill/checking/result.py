@@ -129,3 +129,8 @@ def _worst_files(files: list[dict[str, Any]]) -> list[str]:
 
 def report_json(report: Report) -> str:
     return msgspec.json.encode(report).decode()
+
+
+def report_file(report: Report) -> bytes:
+    """As it lies in the dataset folder."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(report, written=True)), indent=2) + b"\n"
