@@ -1,33 +1,46 @@
 """Writing each format from windows in memory: how fast on one core, how large, and against the format's own library?
 
 python benchmarks/formats.py [SOURCE …] [--runs 5] [--only parquet]     # prints benchmarks/formats.md
+
+streaming and litdata are those that make test installs beside the environment.
 """
 
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import orjson
 from measure import STDLIB, machine
 
 import gristmill
 from gristmill.config import Config
 from gristmill.drawing.table import Cell, Table, markdown_table
 from gristmill.formats.arrow import ARROW
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import Ragged, Schema, WindowBatch
 from gristmill.formats.content import row_digests
 from gristmill.formats.format import Format, Target
+from gristmill.formats.jsonlines import JSONL
+from gristmill.formats.lit import LITDATA
+from gristmill.formats.mds import MDS
+from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.parquet import PARQUET, write_options
 from gristmill.formats.rows import batch_of_lines
 from gristmill.formats.tables import num_rows_at_once, tables_of
+from gristmill.formats.tokens import BIN, NPY
 from gristmill.manifest import read_manifest
 from gristmill.records import Split
 from gristmill.sections import WindowConfig
+
+sys.path += [str(Path(sys.prefix, "readers")), str(Path(__file__).parents[1] / "tests")]
+from library_readers import streaming
 
 ROWS_IN_A_BATCH = 3000
 ROWS_READ_AT_ONCE = 1000
@@ -79,9 +92,74 @@ def one_table(rows: Rows) -> Any:
     return pa.concat_tables(tables_of(pa, rows.batches, rows.schema)[1]).combine_chunks()
 
 
+def jsonl_in_bulk(rows: Rows) -> BulkWrite:
+    ready = [dict(zip(rows.schema.columns, row, strict=True)) for row in samples(rows, lambda ids: ids)]
+
+    def write_rows(folder: Path) -> None:
+        with (folder / "train.jsonl").open("wb") as stream:
+            for row in ready:
+                stream.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE))
+
+    return write_rows
+
+
+def mds_in_bulk(rows: Rows) -> BulkWrite:
+    writer = streaming().MDSWriter
+    ready = [dict(zip(rows.schema.columns, row, strict=True)) for row in samples(rows, lambda ids: ids)]
+    kinds = {str: "str", int: "int"}
+    columns = {
+        name: f"ndarray:{value.dtype.name}" if isinstance(value, np.ndarray) else kinds[type(value)]
+        for name, value in ready[0].items()
+    }
+
+    def write_rows(folder: Path) -> None:
+        with writer(columns=columns, out=str(folder / "train")) as out:
+            for row in ready:
+                out.write(row)
+
+    return write_rows
+
+
+def litdata_in_bulk(rows: Rows) -> BulkWrite:
+    import torch  # noqa: PLC0415 - an extra
+    from litdata.streaming.writer import BinaryWriter  # noqa: PLC0415 - of the tests' readers
+
+    torch.set_num_threads(1)
+    ready = [dict(zip(rows.schema.columns, row, strict=True)) for row in samples(rows, torch.from_numpy)]
+
+    def write_rows(folder: Path) -> None:
+        out = BinaryWriter(str(folder), chunk_bytes=1 << 26)
+        for number, row in enumerate(ready):
+            out[number] = row
+        out.done()
+        out.merge()
+
+    return write_rows
+
+
+def samples(rows: Rows, as_array: Callable[[Any], Any]) -> Iterator[tuple[Any, ...]]:
+    """Row by row, as the libraries take them."""
+    for batch in rows.batches:
+        columns = [
+            [as_array(one.astype(np.int32)) for one in column.rows()]
+            if isinstance(column, Ragged)
+            else column.tolist()
+            if isinstance(column, np.ndarray)
+            else column
+            for column in batch.columns.values()
+        ]
+        yield from zip(map(as_array, batch.ids.rows()), *columns, strict=True)
+
+
 WAYS = (
+    Way(JSONL, "orjson.dumps of each row", jsonl_in_bulk),
     Way(PARQUET, "pyarrow.parquet.write_table", parquet_in_bulk),
     Way(ARROW, "datasets.Dataset.save_to_disk", arrow_in_bulk),
+    Way(NPY, ""),
+    Way(BIN, ""),
+    Way(MEGATRON, ""),
+    Way(MDS, "streaming.MDSWriter.write", mds_in_bulk),
+    Way(LITDATA, "litdata's BinaryWriter", litdata_in_bulk),
 )
 
 
@@ -131,7 +209,7 @@ def measured(way: Way, rows: Rows, folder: Path, runs: int) -> list[Cell]:
     read = f"{rows.num_ids / seconds_to_read(way.format, rows, folder) / 1e6:.0f}"
     size = f"{num_bytes / rows.num_ids:.2f}"
     if not theirs:
-        return [way.format.name, speed, size, read, way.library, None, None]
+        return [way.format.name, speed, size, read, None, None, None]
     of_library = f"{rows.num_ids / min(theirs) / 1e6:.0f}"
     return [way.format.name, speed, size, read, way.library, of_library, f"{min(ours) / min(theirs):.2f}"]
 

@@ -276,6 +276,23 @@ def test_a_loader_gives_positions_and_a_training_of_ours_refuses(sources, tmp_pa
         train(tmp_path / "out", tmp_path / "run")
 
 
+def test_a_model_sees_each_window_of_a_row_as_if_it_were_alone(sources, tmp_path):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    build(config(sources, tmp_path / "out", window=WindowConfig(length=64, pack="best-fit")))
+    row = next(row for row in open_dataset(tmp_path / "out")["train"] if len(row["segments"]) > 1)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50_265, **sizes)).eval()
+    ids, groups = torch.tensor([row["input_ids"]]), torch.tensor(row["segment_ids"])
+    with torch.no_grad():
+        together = model(input_ids=ids, position_ids=torch.tensor([row["position_ids"]]), use_cache=False).logits[0]
+        for group in groups.unique():
+            alone = model(input_ids=ids[:, groups == group], use_cache=False).logits[0]
+            assert torch.allclose(together[groups == group], alone, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def good(sources, tmp_path_factory):
     out = tmp_path_factory.mktemp("good") / "out"

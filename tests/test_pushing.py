@@ -167,7 +167,7 @@ def test_a_second_push_deletes_what_is_gone_and_leaves_what_is_not_ours(hub, pus
     assert f"deletes  {shards[0]}, {shards[1]}" in out
     assert len(repo.commits) == num_commits
     assert push("--upload", folder=tmp_path / "few")[0] == 0
-    expected = contents(tmp_path / "few", {*few.files, "manifest.json", "check.json"})
+    expected = contents(tmp_path / "few", {*few.files, "manifest.json", "check.json", "README.md", "croissant.json"})
     assert own_files(hub) == expected | theirs
     assert len(repo.commits) == num_commits + 1
 
@@ -211,7 +211,8 @@ def test_some_formats_go_with_a_manifest_of_their_own(hub, push, dataset):
     sent = json.loads(files["manifest.json"])
     assert sent == told | {"formats": ["jsonl"], "files": sent["files"]}
     assert set(sent["files"]) == set(told["files"]) - {"parquet/train.parquet"}
-    assert set(files) == {*sent["files"], "manifest.json", "check.json"}
+    assert set(files) == {*sent["files"], "manifest.json", "check.json", "README.md", "croissant.json"}
+    assert b"parquet" not in files["README.md"] + files["croissant.json"]
     assert json.loads(files["check.json"])["ok"]
     assert b"parquet" not in files["check.json"]
     assert contents(dataset, ["manifest.json"]) == before

@@ -70,6 +70,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
         *_license_lines(counts.licenses),
+        *_packing_line(manifest),
         formats_text(manifest),
         f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
         f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
@@ -223,6 +224,16 @@ def size_text(num_bytes: float) -> str:
         if num_bytes >= scale:
             return f"{num_bytes / scale:,.1f} {unit}"
     return f"{num_bytes:.0f} bytes"
+
+
+def _packing_line(manifest: Manifest) -> list[str]:
+    if manifest.packing is None:
+        return []
+    how = manifest.settings["window"]["pack"]
+    rows, segments = (sum(getattr(one, name) for one in manifest.packing.values()) for name in ("rows", "segments"))
+    room = rows * manifest.window_length
+    empty = 1 - sum(one.ids for one in manifest.packing.values()) / room
+    return [f"packed   {segments:,} stretches of files in {rows:,} rows ({how}); {empty:.2%} of their room is empty"]
 
 
 def formats_text(manifest: Manifest) -> str:

@@ -46,7 +46,8 @@ def check_formats(
         else:
             if found != manifest.content_sha256:
                 faults.add(CHECK, f"{name}: its windows are not those of content_sha256 in the manifest")
-    summary = f"{', '.join(names)}: {sum(facts.windows for facts in manifest.splits.values()):,} windows in each"
+    num_windows = sum(facts.windows for facts in manifest.splits.values())
+    summary = f"{', '.join(names)}: {num_windows:,} windows{' in each' if len(names) > 1 else ''}"
     return Verdict("; ".join((summary, *skipped)), "reported" if skipped else "ok")
 
 

@@ -13,15 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from gristmill.cards.cards import write_cards
 from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Report, report_file
 from gristmill.errors import ConfigError, DatasetError, OutputError
-from gristmill.layout import CHECK, MANIFEST
+from gristmill.layout import CARDS, CHECK, MANIFEST, README
 from gristmill.manifest import FileFacts, Manifest, facts_of, read_manifest, write_manifest
 from gristmill.records import FORMATS
-
-CARDS = ("README.md", "croissant.json")
-"""For people and for search engines; sent where they are there."""
 
 
 class Outgoing(NamedTuple):
@@ -41,7 +39,7 @@ class Chosen(NamedTuple):
 
 @contextmanager
 def chosen(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> Iterator[Chosen]:
-    """The dataset itself; or, with some of its formats only, links to its files beside a manifest of these."""
+    """The dataset itself; or, with some of its formats only, links to its files beside manifest and cards of these."""
     wanted = _wanted(manifest, formats)
     for name in (*manifest.files, MANIFEST, *CARDS):
         _require_inside(folder, name)
@@ -60,8 +58,9 @@ def chosen(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> I
 
 def _link(folder: Path, manifest: Manifest, place: Path) -> None:
     try:
-        for name in (*manifest.files, *CARDS):
-            if name in manifest.files or (folder / name).exists():
+        write_cards(manifest, place, folder)
+        for name in (*manifest.files, README):
+            if name in manifest.files or not os.path.lexists(place / name):
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).symlink_to(os.path.realpath(folder / name))
         write_manifest(manifest, place)
@@ -100,7 +99,7 @@ def outgoing(place: Chosen, report: Report) -> list[Outgoing]:
 
 
 def _cards(place: Chosen) -> dict[str, bytes]:
-    """As they lie in the folder: the one place to render them anew, for `place.manifest`, where formats stay behind."""
+    """As they lie in the folder."""
     return {name: _read(place.folder, name) for name in CARDS if os.path.lexists(place.folder / name)}
 
 

@@ -15,9 +15,9 @@ import msgspec
 
 from gristmill.errors import InputError, MissingExtraError, OutputError
 from gristmill.intake.addresses import without_credentials
-from gristmill.layout import MANIFEST
+from gristmill.layout import CARDS, MANIFEST
 from gristmill.progress import Progress
-from gristmill.pushing.contents import CARDS, Outgoing
+from gristmill.pushing.contents import Outgoing
 from gristmill.pushing.failing import as_ours, silenced
 from gristmill.records import FORMATS, Split
 

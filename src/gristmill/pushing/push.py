@@ -16,10 +16,10 @@ from typing import Literal
 import gristmill
 from gristmill.checking.check import check
 from gristmill.errors import ConfigError, DatasetError, GristmillError
-from gristmill.layout import CHECK
+from gristmill.layout import CARDS, CHECK
 from gristmill.manifest import BUILD, Manifest, read_manifest
 from gristmill.progress import Progress
-from gristmill.pushing.contents import CARDS, Outgoing, chosen, outgoing
+from gristmill.pushing.contents import Outgoing, chosen, outgoing
 from gristmill.pushing.gates import OVERRIDES, dataset_gates, hub_gate, places_here
 from gristmill.pushing.hub import Repository, There
 from gristmill.pushing.result import Change, Push, PushedFile
