@@ -55,10 +55,20 @@ COLUMN_TEXTS = {
     "variant_seed": "with it and the file's text the same variant comes out again; 0 for the file itself",
     "text": "with `--with-text`: the window's text; a character that two windows would share is whole in the first",
 }
+PACKED_TEXTS = {
+    "input_ids": "the windows' ids one after the other, each with its special tokens; or a repository's, cut anywhere",
+    "segment_ids": "for each id, from 1, what it belongs to: a window, or a repository; 0 for padding",
+    "position_ids": "for each id its place in that, from 0",
+    "segments": "of each file's part in the row, in order, what a row tells without packing but its ids, and `at` and "
+    "`length`: its tokens are `input_ids[at : at + length]`",
+    "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
+}
 FILES = {
     "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
     "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has "
     "no file.",
+    "parquet/, arrow/, npy/, bin/, megatron/, mds/, litdata/": "the same rows in another format, with `--format` or "
+    "`gristmill export`",
     "files.jsonl": "one row per file found, kept or dropped, and why",
     "check.json": "what `gristmill check` found, once it has run",
     "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
@@ -76,7 +86,7 @@ FILES_COLUMNS = {
     "language, encoding, bytes, lines": "of the file as it was read; lines of what was tokenized",
     "tokens": "of the whole file, after redaction and before any cut",
     "cut_tokens": "how many of them no window shows because they are in another split or in a benchmark",
-    "windows": "how many rows it has, variants apart",
+    "windows": "how many rows it has, variants apart; with `--pack`, how many segments",
     "draw": "with a sample or weights: `[passes, extra]`, all its windows so often, so many of them once more; or null",
     "left_tokens": "how many of its tokens no row shows, as the windows that would were not drawn",
     "weight": "of its rows, with `--weights-only`; else 1",
@@ -108,6 +118,8 @@ def page() -> Iterator[str]:
     yield from settings()
     yield from table("A row", ("column", "what it is"), [(f"`{name}`", text) for name, text in COLUMN_TEXTS.items()])
     yield f"Every dataset has the first {len(COLUMNS)}; the manifest lists those of a dataset under `columns`.\n"
+    packed = [(f"`{name}`", text) for name, text in PACKED_TEXTS.items()]
+    yield from table("A row with --pack", ("column", "what it is"), packed)
     yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
     yield from table("files.jsonl", ("column", "what it is"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()])
     yield from record_fields("The manifest", manifest, manifest.Manifest)
