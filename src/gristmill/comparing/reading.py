@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gristmill.checking.digits import numbers_in
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
-from gristmill.feeding.frame import IGNORED_LABEL
+from gristmill.formats.batch import IGNORED_LABEL
 from gristmill.manifest import TokenizerFacts
 from gristmill.records import BY_THEMSELVES, FileKey, Split
 

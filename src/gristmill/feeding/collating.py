@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from gristmill.errors import ConfigError
-from gristmill.feeding.frame import IGNORED_LABEL, Flags, Frame, Numbers, Pad, check_pad
+from gristmill.feeding.frame import Flags, Frame, Numbers, Pad, check_pad
 from gristmill.feeding.items import IDS, LABELS, MASK, Item
 from gristmill.feeding.masking import MASK_RATE, Masking
 from gristmill.feeding.vocabulary import Vocabulary
+from gristmill.formats.batch import IGNORED_LABEL
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.tokenizing.tokenizer import Tokenizer
 

@@ -16,9 +16,6 @@ Pad = Literal["batch", "length"]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-IGNORED_LABEL = -100
-"""What loss functions leave out."""
-
 
 class Frame(NamedTuple):
     length: int
