@@ -5,6 +5,7 @@ and that `segment_ids` and `position_ids` say the same.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import orjson
@@ -85,7 +86,7 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
         raise ValueError(f"columns {', '.join(map(str, row))[:80]}; the manifest says {', '.join(pack.columns)}")
     ids: list[int] = row["input_ids"]
     for name in pack.columns:
-        if name != "segments" and (len(row[name]) != len(ids) or not all(type(one) is int for one in row[name])):
+        if name != "segments" and (len(row[name]) != len(ids) or set(map(type, row[name])) - {int}):
             raise ValueError(f"{name} is not a whole number for each of {len(ids)} ids")
     if pack.pad_id is not None:
         mask = row["attention_mask"]
@@ -97,7 +98,7 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
         ids = ids[:num_real]
     if not ids or len(ids) > pack.length:
         raise _WrongError("windows", f"{len(ids)} ids, where 1 to {pack.length} may be")
-    if any(not 0 <= one < pack.vocab_size for one in ids):
+    if not 0 <= min(ids) <= max(ids) < pack.vocab_size:
         raise _WrongError("ids", f"an id that is not of {pack.vocab_size}")
     return ids
 
@@ -116,17 +117,15 @@ def _segments(row: Any, rules: RowRules) -> list[dict[str, Any]]:
 def _require_groups(row: Any, ids: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
     """Groups are counted from 1, positions from 0 in each; padding has neither."""
     groups, positions = row["segment_ids"], row["position_ids"]
-    before, position = 0, 0
-    for index in range(len(ids)):
-        is_next = groups[index] == before + 1
-        position = 0 if is_next else position + 1
-        if groups[index] != before + is_next or positions[index] != position:
-            raise _WrongError("windows", f"segment_ids or position_ids are wrong at {index}")
-        before = groups[index]
+    sizes = [len(list(own)) for _, own in groupby(groups[: len(ids)])]
+    if groups[: len(ids)] != [number for number, size in enumerate(sizes, 1) for _ in range(size)]:
+        raise _WrongError("windows", "segment_ids that do not count from 1")
+    if positions[: len(ids)] != [position for size in sizes for position in range(size)]:
+        raise _WrongError("windows", "position_ids that do not begin anew with each of its segment_ids")
     if any(groups[len(ids) :]) or any(positions[len(ids) :]):
         raise _WrongError("windows", "padding with segment_ids or position_ids")
-    if pack.markers is None and before != len(segments):
-        raise _WrongError("windows", f"{before} groups of ids, and {len(segments)} segments")
+    if pack.markers is None and len(sizes) != len(segments):
+        raise _WrongError("windows", f"{len(sizes)} groups of ids, and {len(segments)} segments")
 
 
 def _require_special(ids: list[int], segments: list[dict[str, Any]], pack: PackRules, rules: RowRules) -> None:
