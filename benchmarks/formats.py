@@ -24,17 +24,17 @@ import gristmill
 from gristmill.config import Config
 from gristmill.drawing.table import Cell, Table, markdown_table
 from gristmill.formats.arrow import ARROW
+from gristmill.formats.arrow_tables import num_rows_at_once, tables_of
 from gristmill.formats.batch import Ragged, Schema, WindowBatch
 from gristmill.formats.content import row_digests
 from gristmill.formats.format import Format, Target
+from gristmill.formats.json_rows import batch_of_lines
 from gristmill.formats.jsonlines import JSONL
-from gristmill.formats.lit import LITDATA
+from gristmill.formats.litdata import LITDATA
 from gristmill.formats.mds import MDS
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.parquet import PARQUET, write_options
-from gristmill.formats.rows import batch_of_lines
-from gristmill.formats.tables import num_rows_at_once, tables_of
-from gristmill.formats.tokens import BIN, NPY
+from gristmill.formats.token_streams import BIN, NPY
 from gristmill.manifest import read_manifest
 from gristmill.records import Split
 from gristmill.sections import WindowConfig

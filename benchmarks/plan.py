@@ -15,8 +15,8 @@ from measure import GRISTMILL, STDLIB, machine, medians
 import gristmill
 from gristmill.config import Config
 from gristmill.formats.batch import Schema
+from gristmill.formats.json_rows import batch_of_lines
 from gristmill.formats.parquet import num_parquet_bytes
-from gristmill.formats.rows import batch_of_lines
 from gristmill.manifest import Manifest
 from gristmill.planning.budget import Wanted
 from gristmill.sections import OutputConfig, SplitConfig, WindowConfig

@@ -16,11 +16,11 @@ import orjson
 from measure import STDLIB, machine
 
 import gristmill
+from gristmill.formats.arrow_tables import import_pyarrow, tables_of
 from gristmill.formats.batch import Schema, WindowBatch
-from gristmill.formats.documents import batch_of_documents
+from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import write_options
-from gristmill.formats.tables import import_pyarrow, tables_of
 from gristmill.sections import WindowConfig
 from gristmill.shaping.windows import WindowShape, cut
 

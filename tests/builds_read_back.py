@@ -8,7 +8,7 @@ from gristmill import Config, build
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.content import content_of, row_digests
 from gristmill.formats.format import Format, Target
-from gristmill.formats.rows import batch_of_lines
+from gristmill.formats.json_rows import batch_of_lines
 from gristmill.records import Split
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gristmill.formats.batch import KINDS, Kind, Ragged, Schema, WindowBatch, between
-from gristmill.formats.rows import lines_of
+from gristmill.formats.json_rows import lines_of
 
 LENGTH = 12
 NAMES = st.one_of(

@@ -17,7 +17,7 @@ from gristmill.formats import arrow
 from gristmill.formats.arrow import ARROW
 from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.format import Target
-from gristmill.formats.rows import lines_of
+from gristmill.formats.json_rows import lines_of
 from gristmill.records import Split
 from made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.formats.batch import Schema
-from gristmill.formats.documents import batch_of_documents
+from gristmill.formats.document_batches import batch_of_documents
+from gristmill.formats.json_rows import batch_of_lines
+from gristmill.formats.json_rows import lines_of as lines_of_batch
 from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
-from gristmill.formats.rows import batch_of_lines
-from gristmill.formats.rows import lines_of as lines_of_batch
 from gristmill.records import Variant, VariantKind
 from gristmill.sections import OutputConfig
 from gristmill.shaping.windows import WindowShape, cut, lines_of

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from builds_read_back import Built
 from chunked_batches import EVERY, PACKED, batches, cut, many, require_same, schema_of, schemas
 from gristmill import DatasetError
-from gristmill.formats import lit
 from gristmill.formats.batch import between
 from gristmill.formats.format import Target
-from gristmill.formats.lit import LITDATA
-from gristmill.formats.rows import batch_of_lines, lines_of
+from gristmill.formats.json_rows import batch_of_lines, lines_of
+from gristmill.formats.litdata import LITDATA
 from gristmill.records import Split
 from library_readers import ask
 

@@ -13,8 +13,8 @@ from gristmill import DatasetError, OutputError
 from gristmill.formats import mds
 from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.format import Target
+from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.mds import MDS
-from gristmill.formats.rows import batch_of_lines, lines_of
 from gristmill.records import Split
 from library_readers import ask
 

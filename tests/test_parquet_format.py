@@ -16,8 +16,8 @@ from pyarrow import parquet
 from gristmill.errors import DatasetError, OutputError
 from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.format import Target
+from gristmill.formats.json_rows import lines_of
 from gristmill.formats.parquet import PARQUET
-from gristmill.formats.rows import lines_of
 from gristmill.records import Split
 from made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
 

@@ -28,9 +28,9 @@ from gristmill import (
 from gristmill.formats.batch import Ragged, Schema, WindowBatch, between, joined
 from gristmill.formats.content import content_of, row_digests
 from gristmill.formats.format import Target
+from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.megatron import MEGATRON
-from gristmill.formats.rows import batch_of_lines, lines_of
-from gristmill.formats.tokens import BIN, NPY
+from gristmill.formats.token_streams import BIN, NPY
 from gristmill.manifest import read_manifest
 from gristmill.records import Split
 

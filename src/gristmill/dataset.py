@@ -19,7 +19,7 @@ from gristmill.errors import DatasetError
 from gristmill.feeding.extra import require_torch
 from gristmill.formats.batch import PER_ID, Schema
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.stored import StoredSplit
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.unpacking import UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.manifest import Manifest, read_manifest

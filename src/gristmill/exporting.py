@@ -19,7 +19,7 @@ from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.registry import folder_of, format_named
-from gristmill.formats.stored import StoredSplit
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.layout import UNFINISHED
 from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest

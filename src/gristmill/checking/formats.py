@@ -9,7 +9,7 @@ from gristmill.checking.settings import Settings
 from gristmill.errors import DatasetError, MissingExtraError
 from gristmill.formats.batch import Schema
 from gristmill.formats.content import content_of, row_digests
-from gristmill.formats.stored import StoredSplit
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner

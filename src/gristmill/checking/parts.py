@@ -20,7 +20,7 @@ from gristmill.checking.textcolumn import PartRules, secrets_in_column
 from gristmill.checking.tokens import RowRules
 from gristmill.errors import DatasetError
 from gristmill.formats.content import place_of, row_digest
-from gristmill.formats.stored import StoredSplit
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.records import Split
 
 PART_BYTES = 2 << 20

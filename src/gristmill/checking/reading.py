@@ -14,7 +14,7 @@ from gristmill.checking.textcolumn import PartRules
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema
 from gristmill.formats.content import content_of
-from gristmill.formats.stored import StoredSplit
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.records import Split, VariantKind
 from gristmill.runners.local import LocalRunner

@@ -21,9 +21,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import Format, Target, files_of
-from gristmill.formats.tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
 from gristmill.layout import UNFINISHED
 from gristmill.records import Split
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import Format, Target, files_of
+from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.rows import batch_of_lines, lines_of
 from gristmill.formats.zstd import FRAME_BYTES, Frame, ZstdJsonlFile, compress_rows, read_table, table_of
 from gristmill.records import Split
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Kind, Schema, WindowBatch
-from gristmill.formats.chunkreader import ChunkReader, read_index
+from gristmill.formats.chunk_reader import ChunkReader, read_index
 from gristmill.formats.chunks import CHUNK_BYTES, Chunk, Field, Layout, fields_of, write_chunks
 from gristmill.formats.format import Format, SplitReader, Target
 from gristmill.records import Split

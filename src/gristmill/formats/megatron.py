@@ -14,7 +14,7 @@ import numpy as np
 from gristmill.errors import OutputError
 from gristmill.formats.arrays import damaged, map_part, no_head
 from gristmill.formats.batch import Schema
-from gristmill.formats.tokens import StreamFiles, id_kind, stream_format
+from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
 from gristmill.shaping.windows import Indices
 
 HEAD = struct.Struct("<9sQBQQ")

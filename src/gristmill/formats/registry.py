@@ -10,11 +10,11 @@ _HOMES = {
     "jsonl": ("jsonlines", "JSONL"),
     "parquet": ("parquet", "PARQUET"),
     "arrow": ("arrow", "ARROW"),
-    "npy": ("tokens", "NPY"),
-    "bin": ("tokens", "BIN"),
+    "npy": ("token_streams", "NPY"),
+    "bin": ("token_streams", "BIN"),
     "megatron": ("megatron", "MEGATRON"),
     "mds": ("mds", "MDS"),
-    "litdata": ("lit", "LITDATA"),
+    "litdata": ("litdata", "LITDATA"),
 }
 assert tuple(_HOMES) == FORMATS
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from gristmill.errors import OutputError
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.stored import StoredSplit
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import ZstdJsonlFile
 
 Packed = ZstdJsonlFile | StoredSplit

@@ -18,7 +18,7 @@ import zstandard
 
 from gristmill.errors import MissingExtraError
 from gristmill.formats.batch import Schema
-from gristmill.formats.documents import batch_of_documents
+from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import compress_rows, table_of

@@ -7,7 +7,7 @@ import msgspec
 from gristmill.config import Config
 from gristmill.formats.batch import Schema
 from gristmill.formats.jsonl import RowFormat
-from gristmill.formats.packing import packed_schema
+from gristmill.formats.packed_rows import packed_schema
 from gristmill.formats.registry import format_named
 from gristmill.shaping.windows import WindowShape
 from gristmill.steps.keys import key_of, prepare_key

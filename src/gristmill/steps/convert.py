@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gristmill.formats.documents import batches_of
+from gristmill.formats.document_batches import batches_of
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.writing import Share, WrittenFiles, shares_of, write_share
 from gristmill.records import PreparedDocument, Split

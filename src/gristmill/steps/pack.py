@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.documents import batch_of_documents
+from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows
-from gristmill.formats.packing import Placed, packed
+from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.writing import Share, WrittenFiles, shares_of, write_share
 from gristmill.manifest import PackingFacts
 from gristmill.records import PreparedDocument, Split

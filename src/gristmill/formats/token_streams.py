@@ -24,7 +24,7 @@ from gristmill.formats.arrays import ArrayFile, Head, damaged, map_array, no_hea
 from gristmill.formats.batch import Ragged, Schema, WindowBatch
 from gristmill.formats.format import Format, Target
 from gristmill.formats.sidecar import Sidecar, sidecar_lines
-from gristmill.formats.streams import WINDOW, StreamLaying, bytes_of
+from gristmill.formats.stream_laying import WINDOW, StreamLaying, bytes_of
 from gristmill.records import Split
 from gristmill.shaping.windows import Indices
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import SplitReader
+from gristmill.formats.json_rows import lines_of
 from gristmill.formats.registry import folder_of, format_named
-from gristmill.formats.rows import lines_of
 from gristmill.records import Split
 
 ROWS_AT_ONCE = 256
