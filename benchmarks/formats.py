@@ -24,7 +24,7 @@ import gristmill
 from gristmill.config import Config
 from gristmill.drawing.table import Cell, Table, markdown_table
 from gristmill.formats.arrow import ARROW
-from gristmill.formats.arrow_tables import num_rows_at_once, tables_of
+from gristmill.formats.arrow_tables import ROWS_AT_ONCE, tables_of
 from gristmill.formats.batch import Ragged, Schema, WindowBatch
 from gristmill.formats.content import row_digests
 from gristmill.formats.format import Format, Target
@@ -74,7 +74,7 @@ def parquet_in_bulk(rows: Rows) -> BulkWrite:
     from pyarrow import parquet  # noqa: PLC0415 - an extra
 
     table = one_table(rows)
-    options = write_options(rows.schema) | {"row_group_size": num_rows_at_once(rows.schema)}
+    options = write_options(rows.schema) | {"row_group_size": rows.schema.num_rows_at_once(ROWS_AT_ONCE)}
     return lambda folder: parquet.write_table(table, folder / "train.parquet", **options)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gristmill import Config, build
+from gristmill.layout import CARDS
 
 KILLED = -signal.SIGKILL
 
@@ -37,11 +38,13 @@ def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
 
 
 def everything(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """A digest of every file but the manifest, and the manifest but for how the build went."""
+    """A digest of every file but the manifest, and the manifest but for how the build went, with the cards told by it."""
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
-    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}, manifest
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    manifest["cards"] = {name: digests.pop(name) for name in CARDS}
+    return digests, manifest
 
 
 def files_table(folder: Path) -> dict[str, dict[str, Any]]:

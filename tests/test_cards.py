@@ -312,7 +312,8 @@ def test_formats_that_datasets_does_not_read_are_told_with_their_own_line(built)
     }
     other = msgspec.structs.replace(manifest, files=files, formats=list(names))
     front, text = parts(readme(other))
-    assert "configs" not in front
+    assert "export-DIR---format-parquet" in front["configs"][0]["data_files"]
+    assert "dataset_info" not in front
     for line in (
         'load_from_disk("DIR/arrow")  # arrow',
         'numpy.load("DIR/npy/train.npy", mmap_mode="r")  # npy',

@@ -44,7 +44,7 @@ def test_every_option_of_the_command_is_in_its_help():
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in shown
     assert "(default: 512)" in shown
-    assert "(default: 256)" in shown
+    assert "(default: 256; 0 with --pack)" in shown
 
 
 def test_a_build_ends_with_a_table(repo, tmp_path):
@@ -99,7 +99,7 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["settings"] == {
-        "window": {"length": 64, "overlap": 16, "tail": "shift", "min_fresh": 32},
+        "window": {"length": 64, "overlap": 16, "tail": "shift", "min_fresh": 32, "pack": "none"},
         "output": {"pad": True, "with_text": True, "compress": "zstd", "shard_bytes": 512 << 20},
         "split": {"shares": "80/10/10", "seed": 5, "by": "directory", "decontaminate": "drop"},
         "scan": {

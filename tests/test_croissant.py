@@ -43,9 +43,9 @@ def built(tmp_path_factory):
     return made
 
 
-def opened(folder: Path, manifest, **more):
+def opened(folder: Path, manifest):
     """As mlcroissant has it: without errors, and without warnings but of what is not ours to know."""
-    (folder / CROISSANT).write_bytes(croissant(manifest, **more))
+    (folder / CROISSANT).write_bytes(croissant(manifest))
     dataset = mlc.Dataset(jsonld=folder / CROISSANT)
     issues = dataset.metadata.ctx.issues
     assert not issues.errors
@@ -126,10 +126,9 @@ def test_hostile_names_stay_names(built, name, tmp_path):
     assert all(char.isprintable() or char == "\n" for char in content)
 
 
-def test_the_version_is_the_first_unless_one_is_given(built):
+def test_the_version_is_the_first(built):
     folder, manifest = built["plain"]
     assert opened(folder, manifest).metadata.version == "1.0.0"
-    assert opened(folder, manifest, version="2.1.0").metadata.version == "2.1.0"
 
 
 def test_where_it_comes_from_and_what_was_done_is_told(built):

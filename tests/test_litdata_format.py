@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from builds_read_back import Built
 from chunked_batches import EVERY, PACKED, batches, cut, many, require_same, schema_of, schemas
 from gristmill import DatasetError
+from gristmill.formats import litdata
 from gristmill.formats.batch import between
 from gristmill.formats.format import Target
 from gristmill.formats.json_rows import batch_of_lines, lines_of
@@ -34,7 +35,7 @@ CASES = {
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(lit, "CHUNK_BYTES", LIMIT)
+    monkeypatch.setattr(litdata, "CHUNK_BYTES", LIMIT)
 
 
 def written(folder, schema, *parts):
@@ -56,7 +57,7 @@ def test_rows_come_back_as_they_were_however_they_are_cut(tmp_path_factory, data
     batch = data.draw(batches(schema, min_ids=0))
     folders = [tmp_path_factory.mktemp("litdata") for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lit, "CHUNK_BYTES", data.draw(st.sampled_from([1, 700, 4000])))
+        patch.setattr(litdata, "CHUNK_BYTES", data.draw(st.sampled_from([1, 700, 4000])))
         names = written(folders[0], schema, batch)
         written(folders[1], schema, *cut(batch, data.draw(st.lists(st.integers(0, 9)))))
         assert contents(folders[0]) == contents(folders[1])

@@ -11,6 +11,7 @@ import pytest
 from gristmill import LicensesConfig, OutputConfig, RunConfig, SplitConfig, build, open_dataset
 from gristmill.config import Config
 from gristmill.errors import OutputError
+from gristmill.layout import CARDS
 from gristmill.records import DropReason
 from test_remote import moto, proxy, s3  # noqa: F401 - fixtures
 
@@ -147,4 +148,4 @@ def test_an_upload_that_was_broken_off_leaves_nothing_beside_the_next(s3, proxy,
     proxy.refused = []
     assert "train.jsonl" in names_at("bucket/sets/three")
     there = make([table], "s3://bucket/sets/three", output=OutputConfig(compress="zstd"))
-    assert names_at("bucket/sets/three") == {*there.files, "manifest.json"}
+    assert names_at("bucket/sets/three") == {*there.files, "manifest.json", *CARDS}

@@ -24,6 +24,8 @@ from gristmill import (
     VariantsConfig,
     WindowConfig,
     build,
+    compare,
+    compare_tokenizers,
     explain,
     export,
     load_tokenizer,
@@ -266,14 +268,26 @@ def test_a_row_and_a_file_explain_themselves(sources, tmp_path):
     assert f"train:{number}" in [one.row for one in found.windows]
 
 
-def test_a_loader_gives_positions_and_a_training_of_ours_refuses(sources, tmp_path):
+def test_a_loader_gives_what_a_causal_training_needs_and_ours_refuses(sources, tmp_path):
     from gristmill import train
 
     build(config(sources, tmp_path / "out"))
-    windows = open_dataset(tmp_path / "out").torch("train", columns=["position_ids", "segment_ids"])
-    assert len(windows[0]["position_ids"]) == len(windows[0]["input_ids"])
+    windows = open_dataset(tmp_path / "out").torch("train")
+    batch = next(iter(windows.loader(4, windows.causal_collator())))
+    assert set(batch) == {"input_ids", "position_ids", "labels"}
+    is_first = batch["position_ids"] == 0
+    assert (batch["labels"][is_first] == -100).all()
+    assert (batch["labels"][~is_first] == batch["input_ids"][~is_first]).all()
+    assert (batch["input_ids"] == 2).sum() == ((batch["labels"] == 2) & ~is_first).sum()
+    for collate in (windows.masked_collator(), windows.causal_collator(fresh_only=True)):
+        with pytest.raises(ConfigError, match="packed"):
+            next(iter(windows.loader(4, collate)))
     with pytest.raises(ConfigError, match="was built with --pack"):
         train(tmp_path / "out", tmp_path / "run")
+    with pytest.raises(ConfigError, match="was built with --pack"):
+        compare([tmp_path / "out", tmp_path / "out"], tmp_path / "compared")
+    with pytest.raises(ConfigError, match="was built with --pack"):
+        compare_tokenizers(Config(sources=[str(tmp_path / "out")], out=str(tmp_path / "none")))
 
 
 def test_a_model_sees_each_window_of_a_row_as_if_it_were_alone(sources, tmp_path):

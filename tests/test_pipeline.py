@@ -33,6 +33,7 @@ from gristmill import (
     build,
     open_dataset,
 )
+from gristmill.layout import CARDS
 from gristmill.manifest import read_manifest
 from gristmill.records import DropReason, Split
 
@@ -50,6 +51,8 @@ def contents(folder):
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("run")
     manifest.pop("previous_splits")
+    for name in CARDS:  # they tell of it
+        files.pop(name)
     return files, manifest
 
 
@@ -136,7 +139,7 @@ def test_every_file_is_in_one_split_and_found_is_kept_plus_dropped(built, corpus
 def test_the_manifest_says_what_is_there(built):
     out, manifest = built
     assert read_manifest(out) == manifest
-    assert set(manifest.files) | {"manifest.json"} == set(os.listdir(out))
+    assert set(manifest.files) | {"manifest.json", *CARDS} == set(os.listdir(out))
     for name, facts in manifest.files.items():
         content = (out / name).read_bytes()
         assert (facts.bytes, facts.sha256) == (len(content), hashlib.sha256(content).hexdigest())
@@ -540,7 +543,13 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
 
 def test_the_manifest_is_a_public_record(built):
     manifest = json.loads((built[0] / "manifest.json").read_bytes())
-    assert manifest["settings"]["window"] == {"length": 512, "overlap": 256, "tail": "keep", "min_fresh": 32}
+    assert manifest["settings"]["window"] == {
+        "length": 512,
+        "overlap": 256,
+        "tail": "keep",
+        "min_fresh": 32,
+        "pack": "none",
+    }
     assert len(manifest["fingerprint"]) == 64
     assert msgspec.json.encode(built[1])
 

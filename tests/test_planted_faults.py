@@ -18,6 +18,7 @@ from gristmill import Config, DatasetError, SplitConfig, WindowConfig, build, op
 from gristmill.checking.check import check
 from gristmill.checking.result import report_text
 from gristmill.formats.zstd import Frame, read_table, table_of
+from gristmill.layout import CARDS
 from gristmill.tokenizing.definition import Definition
 
 SHARED = "".join(
@@ -87,6 +88,8 @@ class Planted:
         self.manifest["fingerprint"] = self._fingerprint()
         self.manifest["content_sha256"] = self._content() or self.manifest["content_sha256"]
         (self.folder / "manifest.json").write_text(json.dumps(self.manifest))
+        for name in CARDS:  # told by the manifest that was
+            (self.folder / name).unlink(missing_ok=True)
         report = check(self.folder, workers=1, **options)
         return {one.name: one.examples for one in report.checks if one.status == "failed"}
 
@@ -100,7 +103,7 @@ class Planted:
                 for row in named[split]:
                     ids = row["input_ids"]
                     ids = ids[: sum(row.get("attention_mask", [1] * len(ids)))]
-                    place = f"{split}\0{row['repo']}/{row['path']}\0{row['start']}\0".encode()
+                    place = f"{split}\0{row['repo']}\0{row['path']}\0{row['start']}\0".encode()
                     digests += hashlib.sha256(place + struct.pack(f"<{len(ids)}I", *ids)).digest()[:16]
                 whole.update(hashlib.sha256(digests).digest())
         except (TypeError, LookupError, struct.error):

@@ -22,6 +22,7 @@ from gristmill.intake.fetching import fetch, scan_rows
 from gristmill.intake.reading import read_bytes
 from gristmill.intake.remote import download, list_files, refuse_taken, upload_dataset
 from gristmill.intake.trees import scan
+from gristmill.layout import CARDS
 from gristmill.runners.local import LocalRunner
 from gristmill.sections import ScanConfig
 
@@ -337,7 +338,8 @@ def test_an_upload_ends_with_the_manifest(s3, proxy, dataset, tmp_path):
     upload_dataset(dataset, "s3://bucket/sets/one/")
     puts = [request.split()[1].decode() for request in proxy.requests if request.startswith(b"PUT")]
     assert puts[-1] == "/bucket/sets/one/manifest.json"
-    assert [Path(put).name for put in puts[:-1]] == sorted(json.loads((dataset / "manifest.json").read_text())["files"])
+    files = sorted(json.loads((dataset / "manifest.json").read_text())["files"])
+    assert [Path(put).name for put in puts[:-1]] == [*files, *CARDS]
     for file in list_files("s3://bucket/sets/one/"):
         download(file, tmp_path / "back" / file.name)
         assert (tmp_path / "back" / file.name).read_bytes() == (dataset / file.name).read_bytes()

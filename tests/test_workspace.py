@@ -37,6 +37,7 @@ MANIFEST = {
     "variants": {},
     "epochs": None,
     "columns": [],
+    "segment_columns": [],
     "formats": ["jsonl"],
     "content_sha256": "",
     "shards": {},

@@ -26,7 +26,7 @@ COMMANDS = {
     "plan": ("planning", "say what a build would give: how many, how large, how long, how many epochs"),
     "build": ("building", "make a training dataset from source code"),
     "check": ("checking", "verify a finished dataset: is it what it says it is"),
-    "export": ("exporting", "the same windows in further formats: parquet, arrow, bin, megatron, mds, litdata"),
+    "export": ("exporting", "the same windows in further formats: Parquet, Arrow, token streams, MDS, LitData"),
     "push": ("pushing", "a finished dataset to the Hugging Face Hub, if nothing speaks against it"),
     "bench": ("benching", "what each way of making the dataset costs and gives, measured here"),
     "tokenizer": ("tokenizing", "train a vocabulary of your own, or compare tokenizers on your code"),

@@ -87,7 +87,9 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
     rows = dataset[split]
     if not 0 <= number < len(rows):
         raise InputError(f"{split} has {len(rows):,} rows, counted from 0: there is no row {number}.")
-    window, *others = windows_in(rows[number])
+    window, *others = windows_in(rows[number]) or [{}]
+    if not window:
+        raise InputError(f"row {split}:{number} holds only the markers before a file, and no tokens of one.")
     table = _read_table(dataset.folder)
     row = table.get((str(window.get("repo")), str(window.get("path"))))
     if row is None:

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,13 +21,16 @@ from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
-from gristmill.layout import UNFINISHED
+from gristmill.layout import CARDS, UNFINISHED, write_atomically
 from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest
 from gristmill.progress import Progress
 from gristmill.records import FORMATS, Split
 from gristmill.runners.local import LocalRunner, num_workers
 
 ROWS_AT_ONCE = 1000
+GROWING = ".export-"
+TAKEN = "taken"
+"""Names of what is moved from there into the dataset."""
 
 
 class _Task(NamedTuple):
@@ -40,9 +43,9 @@ class _Task(NamedTuple):
     is_compressed: bool
 
     def batches(self) -> Iterator[WindowBatch]:
-        end = self.first + self.share.num_rows
-        for start in range(self.first, end, ROWS_AT_ONCE):
-            yield self.stored.read(start, min(start + ROWS_AT_ONCE, end))
+        end, step = self.first + self.share.num_rows, self.schema.num_rows_at_once(ROWS_AT_ONCE)
+        for start in range(self.first, end, step):
+            yield self.stored.read(start, min(start + step, end))
 
 
 def export(
@@ -107,20 +110,24 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
     manifest = read_manifest(folder)
     if manifest != dataset.manifest:
         raise DatasetError(f"{str(folder)!r} has become another dataset in the meantime. Export it again.")
-    try:
-        for path in sorted(growing.iterdir()):
-            if path.is_dir() and (folder / path.name).is_dir():
-                raise OutputError(f"{str(folder / path.name)!r} is not of the dataset, and stands in its way. Move it.")
-            os.rename(path, folder / path.name)
-    except OSError as error:
-        raise OutputError(f"cannot write into {str(folder)!r}: {error.strerror}.") from None
+    made = sorted(path.name for path in growing.iterdir())
+    for name in made:
+        if os.path.lexists(folder / name):
+            raise OutputError(f"{str(folder / name)!r} is not of the dataset, and stands in its way. Move it.")
+    write_atomically(growing / TAKEN, "\n".join(made).encode())
+    for name in made:
+        os.rename(growing / name, folder / name)
     grown = msgspec.structs.replace(
         manifest,
         formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
         files=dict(sorted({**manifest.files, **facts}.items())),
     )
-    write_cards(grown, folder, folder)
+    cards = growing / "cards"
+    cards.mkdir()
+    write_cards(grown, cards, folder)
     write_manifest(grown, folder)
+    for name in CARDS:
+        os.replace(cards / name, folder / name)
     return grown
 
 
@@ -128,10 +135,11 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
 def _alone_in(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"another export into {str(folder)!r} is running. Wait for it.") from None
         yield
-    except BlockingIOError:
-        raise OutputError(f"another export into {str(folder)!r} is running. Wait for it.") from None
     finally:
         os.close(descriptor)
 
@@ -139,11 +147,27 @@ def _alone_in(folder: Path) -> Iterator[None]:
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
     """A folder in the dataset's own: on the same disk, and gone afterwards."""
-    growing = folder / f".export-{secrets.token_hex(4)}{UNFINISHED}"
+    growing = folder / f"{GROWING}{secrets.token_hex(4)}{UNFINISHED}"
     try:
+        for left in folder.glob(f"{GROWING}*{UNFINISHED}"):
+            _take_back(left, folder)
         growing.mkdir()
         yield growing
     except OSError as error:
-        raise OutputError(f"cannot write into {str(folder)!r}: {error.strerror}.") from None
+        raise OutputError(f"cannot write into {str(folder)!r}: {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(growing, ignore_errors=True)
+        _take_back(growing, folder)
+
+
+def _take_back(growing: Path, folder: Path) -> None:
+    """What was moved into the dataset, if it did not come to the manifest that names it: it broke off in between."""
+    with suppress(OSError, DatasetError):
+        known = {name.partition("/")[0] for name in read_manifest(folder).files}
+        for name in (growing / TAKEN).read_text().splitlines() if (growing / TAKEN).is_file() else ():
+            if name in known:
+                continue
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(growing, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gristmill.errors import DatasetError
+from gristmill.errors import ConfigError, DatasetError
 from gristmill.layout import MANIFEST, write_atomically
 from gristmill.records import FORMATS, DropReason, Split, VariantKind, WhyNoVariant
 
@@ -227,6 +227,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     epochs: EpochFacts | None
     """None: nobody knows, of rows that no build has made."""
     columns: list[str]
+    segment_columns: list[str]
+    """What a row's `segments` tell of each; none without --pack."""
     formats: list[str]
     """In which the rows are there, each all of them."""
     content_sha256: str
@@ -262,6 +264,15 @@ def require_record(manifest: Manifest, folder: Path) -> None:
         raise DatasetError(
             f"{str(folder)!r} was made by {manifest.made_by}, which keeps no record of files: there is nothing to hold "
             "its rows against. What they are worth is on the benchmark's page."
+        )
+
+
+def require_windows(manifest: Manifest, folder: Path, what: str) -> None:
+    """Rows that are windows of one file each."""
+    if manifest.packing is not None:
+        raise ConfigError(
+            f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} does not keep apart. "
+            "Build it with --pack none for this."
         )
 
 

@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Self
 
 from gristmill.errors import DatasetError, InputError, NothingToBuildError, OutputError
-from gristmill.layout import CHECK, CROISSANT, MANIFEST, README, UNFINISHED, is_as_sealed
+from gristmill.layout import CARDS, CHECK, MANIFEST, UNFINISHED
 from gristmill.manifest import read_manifest
 
 AT_FDCWD = -100
@@ -383,15 +383,8 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
 
 def foreign_names(folder: Path) -> list[str]:
     """What lies in a dataset's folder and is not the dataset's; of a folder that is, what lies in there."""
-    known = {
-        MANIFEST,
-        CHECK,
-        CROISSANT,
-        GROWING,
-        PIECES,
-        *(read_manifest(folder).files if any(folder.iterdir()) else ()),
-    }
-    known |= {README} if is_as_sealed(folder / README) else set()
+    known = {MANIFEST, CHECK, *CARDS, GROWING, PIECES}
+    known.update(read_manifest(folder).files if any(folder.iterdir()) else ())
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     foreign: list[str] = []
     waiting = [folder]

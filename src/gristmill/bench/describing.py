@@ -108,6 +108,7 @@ def describe(folder: Path, splits: dict[Split, KeptSplit], job: Job, run: KeptRu
             against=[],
         ),
         columns=columns,
+        segment_columns=[],
         formats=["jsonl"],
         content_sha256=content_of({split: kept.digests for split, kept in splits.items()}),
         shards={split: [facts.rows or 0 for facts in kept.files.values()] for split, kept in splits.items()},

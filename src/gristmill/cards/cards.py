@@ -1,23 +1,41 @@
 """What lies beside a dataset's manifest for readers that know nothing of gristmill."""
 
-import os
 from pathlib import Path
 
-from gristmill.cards.croissant import FIRST_VERSION, croissant
+from gristmill.cards.croissant import croissant
+from gristmill.cards.keeping import PARTS
 from gristmill.cards.readme import readme
+from gristmill.errors import DatasetError
 from gristmill.layout import CROISSANT, README, is_as_sealed, sealed, write_atomically
-from gristmill.manifest import Manifest
+from gristmill.manifest import Manifest, read_manifest
 
 
-def card_files(manifest: Manifest, version: str = FIRST_VERSION) -> dict[str, bytes]:
+def card_files(manifest: Manifest) -> dict[str, bytes]:
     """By name; the same manifest but for its `run`, the same bytes."""
-    return {README: sealed(readme(manifest)), CROISSANT: croissant(manifest, version)}
+    return {README: sealed(readme(manifest)), CROISSANT: croissant(manifest)}
 
 
 def write_cards(manifest: Manifest, folder: Path, earlier: Path) -> list[str]:
-    """But for a README that somebody has written or changed where the dataset goes: it stays. -> What to tell."""
-    is_somebodys = os.path.lexists(earlier / README) and not is_as_sealed(earlier / README)
+    """With what was changed by hand in those of the dataset that is replaced. -> What to tell of that."""
+    notes = []
     for name, content in card_files(manifest).items():
-        if name != README or not is_somebodys:
-            write_atomically(folder / name, content)
-    return [f"{README} was changed by hand, and stays as it is. Remove it to have a new one."] if is_somebodys else []
+        kept = _kept(name, earlier, content)
+        if kept is not None:
+            notes.append(f"what was changed by hand in {name} stays; its entries for loaders and files are new.")
+        write_atomically(folder / name, content if kept is None else kept)
+    return notes
+
+
+def _kept(name: str, earlier: Path, now: bytes) -> bytes | None:
+    """None where nobody has changed anything."""
+    path = earlier / name
+    if not path.is_file() or (name == README and is_as_sealed(path)):
+        return None
+    try:
+        before = card_files(read_manifest(earlier))[name]
+        edited = path.read_bytes()
+    except (OSError, DatasetError):
+        return None
+    if edited == before:
+        return None
+    return PARTS[name].kept(edited, before, now)

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from gristmill.cards.columns import TEXTS, croissant_type
-from gristmill.cards.escaping import literal, shown, title
+from gristmill.cards.escaping import shown, title
 from gristmill.cards.front_matter import languages_by_tokens, named
 from gristmill.cards.licenses import license_page
 from gristmill.cards.limits import limits
@@ -52,14 +52,14 @@ ROW_FILES = "row-files"
 SOURCES_NAMED = 1000
 
 
-def croissant(manifest: Manifest, version: str = FIRST_VERSION) -> bytes:
+def croissant(manifest: Manifest) -> bytes:
     described = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": [CROISSANT_1_1, RAI_1_0],
         "name": named(manifest, title),
         "description": _description(manifest),
-        "version": version,
+        "version": FIRST_VERSION,
         "license": [license_page(shown(spdx)) for spdx in manifest.counts.licenses],
         "keywords": ["code", "language modelling", *map(title, languages_by_tokens(manifest))],
         "isLiveDataset": False,
@@ -98,7 +98,7 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
 
 def _responsibility(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
-    settings = (f"{name} = {literal(value)}" for name, value in told_settings(manifest).items())
+    settings = (f"{name} = {value}" for name, value in told_settings(manifest).items())
     taken_out = ", ".join(f"{num:,} {shown(kind)}" for kind, num in counts.redactions.items()) or "none found"
     is_kept = setting(manifest, "secrets", "action") == "keep"
     return {

@@ -11,6 +11,8 @@ from gristmill.cards.reading import data_files, default_format
 from gristmill.manifest import Manifest
 
 CONFIG = "default"
+NOTHING_TO_LOAD = "add-a-format-by-gristmill-export-DIR---format-parquet"
+"""What `datasets` says that it does not find."""
 SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 SMALLEST_SIZE = 1000
 REPOS_NAMED = 3
@@ -62,8 +64,8 @@ def _entries(manifest: Manifest) -> dict[str, Any]:
 
 def _loading(manifest: Manifest) -> dict[str, Any]:
     name = default_format(manifest)
-    if name is None:
-        return {}
+    if name is None:  # or `datasets` would take whatever JSON it finds for rows
+        return {"configs": [{"config_name": CONFIG, "data_files": NOTHING_TO_LOAD}]}
     files = data_files(manifest, name)
     sizes = {split: sum(facts.bytes for facts in own.values()) for split, own in files.items()}
     found = features(manifest.columns)

@@ -5,9 +5,11 @@ from typing import Any
 
 from gristmill.cards.escaping import code, literal
 from gristmill.cards.markdown import more, table
+from gristmill.cleaning.secrets import redact
 from gristmill.config import Config
 from gristmill.manifest import Manifest
 from gristmill.records import VariantKind
+from gristmill.sections import SecretsConfig
 
 SOURCES_LISTED = 50
 ALWAYS_TOLD = (
@@ -26,7 +28,7 @@ def how_it_was_made(manifest: Manifest) -> Iterator[str]:
         [
             ("gristmill", code(manifest.gristmill)),
             ("tokenizer", f"{code(facts.name)}{at}, {facts.vocab_size:,} ids, sha256 {code(facts.sha256)}"),
-            ("special ids", f"{code(list(facts.prefix))} before each window, {code(list(facts.suffix))} after it"),
+            ("special ids", _special_ids(manifest)),
             ("encoded by", code(facts.engine)),
             ("fingerprint of all inputs", code(manifest.fingerprint)),
             ("sha256 of the content", code(manifest.content_sha256)),
@@ -34,7 +36,7 @@ def how_it_was_made(manifest: Manifest) -> Iterator[str]:
         ],
     )
     yield from table(
-        ("setting", "value"), [(code(name), code(literal(value))) for name, value in told_settings(manifest).items()]
+        ("setting", "value"), [(code(name), code(value)) for name, value in told_settings(manifest).items()]
     )
     yield "All others are as they are by default.\n"
     sources = [
@@ -43,6 +45,15 @@ def how_it_was_made(manifest: Manifest) -> Iterator[str]:
     ]
     yield from table(("source", "commit", "files found"), sources)
     yield from more(len(manifest.sources) - SOURCES_LISTED, "sources in manifest.json")
+
+
+def _special_ids(manifest: Manifest) -> str:
+    facts = manifest.tokenizer
+    if setting(manifest, "window", "pack") == "repo":
+        return f"the tokenizer's markers before repositories and files, {code([facts.end_id])} after each repository"
+    told = f"{code(list(facts.prefix))} before each window, {code(list(facts.suffix))} after it"
+    has_end = manifest.packing is not None and not facts.suffix and facts.end_id is not None
+    return f"{told}, {code([facts.end_id])} after the last of a file" if has_end else told
 
 
 def how_to_repeat_it(manifest: Manifest) -> Iterator[str]:
@@ -68,14 +79,20 @@ def setting(manifest: Manifest, section: str, name: str) -> Any:
     return found.get(name) if isinstance(found, Mapping) else None
 
 
-def told_settings(manifest: Manifest) -> dict[str, Any]:
+def told_settings(manifest: Manifest) -> dict[str, str]:
     """Those that matter always, and those that are not as they are by default."""
     defaults = dotted(Config(sources=["."], out=".").settings())
     return {
-        name: value
+        name: _without_secret(literal(value))
         for name, value in dotted(manifest.settings).items()
         if name in ALWAYS_TOLD or value != defaults.get(name)
     }
+
+
+def _without_secret(text: str) -> str:
+    """A pattern of --exclude may spell one."""
+    redacted = redact(text.encode("utf-8", "replace"), "text", SecretsConfig())
+    return "a value with a secret in it" if redacted is None else redacted.text.decode()
 
 
 def dotted(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

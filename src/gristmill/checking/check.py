@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import gristmill
+from gristmill.checking.cards import check_cards
 from gristmill.checking.counts import check_counts
 from gristmill.checking.digests import check_digests
 from gristmill.checking.files import (
@@ -45,7 +46,18 @@ from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
 CHECKS = (
-    *("digests", "formats", "schema", "ids", "special_tokens", "windows", "fresh", "duplicates", "files_table"),
+    *(
+        "digests",
+        "cards",
+        "formats",
+        "schema",
+        "ids",
+        "special_tokens",
+        "windows",
+        "fresh",
+        "duplicates",
+        "files_table",
+    ),
     *("variants", "groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
@@ -72,13 +84,16 @@ def check(
     with LocalRunner(num_workers(workers, num_bytes // DATA_BYTES_PER_SOURCE_BYTE)) as runner:
         with progress.phase("digests", len(manifest.files)):
             check_digests(path, manifest, faults)
-        with progress.phase("rows", num_bytes, "bytes") as step:
+            cards = check_cards(path, manifest, faults)
+        is_jsonl = "jsonl" in manifest.formats
+        total = num_bytes if is_jsonl else sum(facts.windows for facts in manifest.splits.values())
+        with progress.phase("rows", total, "bytes" if is_jsonl else "rows") as step:
             rows, content_sha256 = read_data_files(settings, runner, faults, step.advance)
         num_windows = sum(facts.windows for facts in manifest.splits.values()) * (len(manifest.formats) - 1)
         with progress.phase("formats", num_windows, "windows") as step:
             formats = check_formats(settings, content_sha256, runner, faults, step.advance)
         table = read_files_table(path, faults)
-        verdicts = {"formats": formats, **_check_files(rows, table, settings, faults)}
+        verdicts = {"cards": cards, "formats": formats, **_check_files(rows, table, settings, faults)}
         texts = Texts(rows, table, settings, folders)
         with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)
@@ -116,13 +131,15 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     num_variants = check_variants(rows, table, settings, faults)
     num_alike = check_duplicates(rows, faults)
     num_tokens = sum(file.shown_tokens for file in table.kept.values())
-    special = [*settings.rules.prefix, "…", *settings.rules.suffix]
+    around = [*settings.rules.prefix, "…", *settings.rules.suffix]
+    special = ["markers between files"] if settings.is_by_repo else around
     num_rows = f"{rows.num_rows:,} rows"
+    num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     alike = f"; {num_alike:,} have the ids of one in another file" if num_alike else ""
     return {
         "digests": Verdict(f"{len(manifest.files)} files"),
         "schema": Verdict(f"{num_rows} of {len(manifest.columns)} columns"),
-        "ids": Verdict(f"{rows.num_ids:,} ids of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
+        "ids": Verdict(f"{num_ids:,} ids of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
         "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
         "windows": Verdict(f"{num_rows} of {len(rows.by_file):,} files"),
         "fresh": Verdict(f"{num_tokens:,} tokens of {len(table.kept):,} files"),

@@ -8,7 +8,7 @@ from gristmill.checking.result import Faults, Verdict
 from gristmill.checking.settings import Settings
 from gristmill.errors import DatasetError, MissingExtraError
 from gristmill.formats.batch import Schema
-from gristmill.formats.content import content_of, row_digests
+from gristmill.formats.content import Content, row_digests
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.records import Split
@@ -38,7 +38,7 @@ def check_formats(
     skipped = []
     for name in names[1:]:
         try:
-            found = content_of(_digests(folder, manifest, name, runner, advance))
+            found = _content(folder, manifest, name, runner, advance)
         except MissingExtraError as error:
             skipped.append(f"{name} was not looked at: {error}")
         except (OSError, DatasetError) as error:
@@ -51,24 +51,24 @@ def check_formats(
     return Verdict("; ".join((summary, *skipped)), "reported" if skipped else "ok")
 
 
-def _digests(
-    folder: Path, manifest: Manifest, name: str, runner: LocalRunner, advance: Callable[[int], None]
-) -> dict[Split, list[bytes]]:
+def _content(folder: Path, manifest: Manifest, name: str, runner: LocalRunner, advance: Callable[[int], None]) -> str:
     ranges = list(_ranges(folder, manifest, name))
-    content: dict[Split, list[bytes]] = {split: [] for split in Split}
+    content = Content()
     for one, digests in zip(ranges, runner.map(_digested, ranges), strict=True):
         if isinstance(digests, Exception):
             raise digests
-        content[one.split].append(digests)
+        content.add(one.split, digests)
         advance(one.stop - one.start)
-    return content
+    return content.sha256()
 
 
 def _ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_Range]:
+    schema = Schema.of(manifest)
+    step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for split, facts in manifest.splits.items():
-        stored = StoredSplit(folder, name, split, Schema.of(manifest), facts.windows)
-        for start in range(0, facts.windows, ROWS_AT_ONCE):
-            yield _Range(stored, split, start, min(start + ROWS_AT_ONCE, facts.windows))
+        stored = StoredSplit(folder, name, split, schema, facts.windows)
+        for start in range(0, facts.windows, step):
+            yield _Range(stored, split, start, min(start + step, facts.windows))
 
 
 def _digested(one: _Range) -> bytes | Exception:

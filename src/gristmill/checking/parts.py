@@ -78,8 +78,9 @@ def _frames_part(path: Path, split: Split, frames: list[StatedFrame]) -> Part:
 
 
 def stored_parts(stored: StoredSplit, split: Split) -> list[Part]:
-    starts = range(0, len(stored), PART_ROWS)
-    return [Part(stored.path, start, min(start + PART_ROWS, len(stored)), None, split, stored) for start in starts]
+    step = stored.schema.num_rows_at_once(PART_ROWS)
+    starts = range(0, len(stored), step)
+    return [Part(stored.path, start, min(start + step, len(stored)), None, split, stored) for start in starts]
 
 
 def read_part(rules: PartRules, part: Part) -> PartRows:

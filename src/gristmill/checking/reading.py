@@ -13,7 +13,7 @@ from gristmill.checking.settings import Settings
 from gristmill.checking.textcolumn import PartRules
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema
-from gristmill.formats.content import content_of
+from gristmill.formats.content import Content
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.records import Split, VariantKind
@@ -39,7 +39,7 @@ def read_data_files(
     files = list(_data_files(settings.folder, settings.manifest, faults))
     read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
-    content: dict[Split, list[bytes]] = {split: [] for split in Split}
+    content = Content()
     packed = {split: Packed(0, 0) for split in Split}
     num_rows = 0
     for file in files:
@@ -47,7 +47,7 @@ def read_data_files(
         for _ in file.parts:
             part = next(read)
             whole.take(part, faults)
-            content[file.split].append(part.content)
+            content.add(file.split, part.content)
             packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids)
             advance(part.num_bytes)
         if whole.num_rows != file.num_rows:
@@ -57,7 +57,7 @@ def read_data_files(
     rows = Rows.of(placed, num_rows)
     if settings.pack is not None:
         rows = Rows.of(_in_order(placed, faults), num_rows)._replace(packed=packed)
-    return ReadRows(rows, content_of(content))
+    return ReadRows(rows, content.sha256())
 
 
 def _in_order(placed: list[PlacedRun], faults: Faults) -> list[PlacedRun]:

@@ -116,8 +116,8 @@ def report_text(report: Report) -> str:
     num_failed = sum(check.status == "failed" for check in report.checks)
     outcome = f"{num_failed} of {len(report.checks)} checks failed" if num_failed else "no check failed"
     lines += [] if report.written else ["", f"{CHECK} could not be written into the dataset folder"]
-    rate = report.bytes / max(report.seconds, 1e-9) / 1e6
-    return "\n".join((*lines, "", f"{outcome}, in {report.seconds:.2f} s ({rate:,.0f} MB/s of data files)"))
+    rate = f"{report.bytes / max(report.seconds, 1e-9) / 1e6:,.3g}"
+    return "\n".join((*lines, "", f"{outcome}, in {report.seconds:.2f} s ({rate} MB/s of data files)"))
 
 
 def _worst_files(files: list[dict[str, Any]]) -> list[str]:

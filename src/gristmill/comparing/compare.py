@@ -18,6 +18,7 @@ from gristmill.comparing.statistics import DatasetScores, Floats, verdicts_of
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.vocabulary import Vocabulary
+from gristmill.manifest import require_windows
 from gristmill.naming import printable
 from gristmill.progress import Progress
 from gristmill.training.describing import with_objective
@@ -71,9 +72,13 @@ def compare(
     """`budget`: all datasets get the same number of tokens, or each the same number of its own epochs."""
     _require_comparable(folders, config, seeds)
     datasets = [open_dataset(folder) for folder in folders]
+    for dataset in datasets:
+        require_windows(dataset.manifest, dataset.folder, "gristmill compare")
     config = with_objective(config or TrainConfig(), datasets[0])
     place = ComparisonFolder(out, resume=resume)
     other = None if test is None else open_dataset(test)
+    if other is not None:
+        require_windows(other.manifest, other.folder, "gristmill compare")
     frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_test_tokens)
     place.keep(frozen)
     tokens = tokens_of(config, frozen.facts.against, budget)

@@ -14,7 +14,7 @@ import torch
 
 from gristmill.errors import ConfigError
 from gristmill.feeding.frame import Flags, Frame, Numbers, Pad, check_pad
-from gristmill.feeding.items import IDS, LABELS, MASK, Item
+from gristmill.feeding.items import IDS, LABELS, MASK, POSITIONS, Item
 from gristmill.feeding.masking import MASK_RATE, Masking
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.formats.batch import IGNORED_LABEL
@@ -22,6 +22,7 @@ from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 Batch = dict[str, torch.Tensor]
+PACKED = (IDS, POSITIONS, LABELS)
 
 
 class Padded(NamedTuple):
@@ -60,7 +61,11 @@ class Padding(NamedTuple):
 
 
 class CausalCollator:
-    """Predict each token of the text from those before it. Special tokens frame the window and are not asked for."""
+    """Predict each token of the text from those before it. Special tokens frame the window and are not asked for.
+
+    Of packed rows the batch has `position_ids` and no mask: models of transformers keep the files of a row apart by
+    them, with use_cache=False. Special tokens are asked for there, as one ends a file, but not what comes first.
+    """
 
     def __init__(self, frame: Frame, *, fresh_only: bool = False, pad: Pad = "batch", multiple_of: int = 1) -> None:
         self.fresh_only = fresh_only
@@ -68,8 +73,22 @@ class CausalCollator:
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         padded = self._padding.padded(items)
+        if any(POSITIONS in item for item in items):
+            return self._packed(items, padded)
         is_asked = _is_asked(items, padded, self._padding.frame, fresh_only=self.fresh_only)
         return padded.batch(padded.ids, np.where(is_asked, padded.ids, IGNORED_LABEL))
+
+    def _packed(self, items: Sequence[Item], padded: Padded) -> Batch:
+        """Rows of several files: positions keep them apart, in the place of a mask."""
+        if self.fresh_only:
+            raise ConfigError("a packed row does not say which of its tokens are fresh: leave out fresh_only.")
+        positions = np.zeros_like(padded.ids)
+        positions[padded.is_there] = np.concatenate([_positions(item) for item in items])
+        # What comes first in its segment follows from nothing.
+        labels = np.where(padded.is_there & (positions > 0), padded.ids, IGNORED_LABEL)
+        return {
+            name: torch.from_numpy(array) for name, array in zip(PACKED, (padded.ids, positions, labels), strict=True)
+        }
 
 
 class MaskedCollator:
@@ -104,6 +123,8 @@ class MaskedCollator:
             self._masking = self._masking._replace(joins=vocabulary.edges)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
+        if any(POSITIONS in item for item in items):
+            raise ConfigError("rows that were packed (--pack) are for causal training: use causal_collator.")
         padded = self._padding.padded(items)
         frame, width = self._padding.frame, padded.ids.shape[1]
         is_maskable = frame.is_content(padded.lengths, width) & ~self._is_control.take(padded.ids)
@@ -130,6 +151,14 @@ def _is_asked(items: Sequence[Item], padded: Padded, frame: Frame, *, fresh_only
 def _without_padding(item: Item) -> Numbers:
     ids: Numbers = item[IDS].numpy()
     return ids[: int(np.count_nonzero(item[MASK].numpy()))] if MASK in item else ids
+
+
+def _positions(item: Item) -> Numbers:
+    try:
+        positions: Numbers = item[POSITIONS].numpy()
+    except KeyError:
+        raise ConfigError("one of these rows is packed and another is not: they are of two datasets.") from None
+    return positions[: len(_without_padding(item))]
 
 
 def _numbers(items: Sequence[Item], column: str) -> Numbers:

@@ -19,7 +19,7 @@ from gristmill.records import BY_THEMSELVES
 Row = dict[str, Any]
 Item = dict[str, Any]
 
-IDS, MASK, LABELS = "input_ids", "attention_mask", "labels"
+IDS, MASK, LABELS, POSITIONS = "input_ids", "attention_mask", "labels", "position_ids"
 DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
 """Of a window that is drawn; our collators look at them."""
 DEFAULT_COLUMNS = (IDS, MASK)
@@ -46,7 +46,8 @@ class ItemFormat(NamedTuple):
         if wrong := next((column for column in columns if column not in known), None):
             raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
         asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
-        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS})
+        asked |= {POSITIONS} if POSITIONS in manifest.columns else set()  # or nobody could keep a row's files apart
+        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITIONS})
         return cls(Frame.of(manifest), pad, asked, tuple(sorted(others)))
 
     def drawn(self, row: Row, draw: Draw) -> Item:
@@ -73,6 +74,8 @@ class ItemFormat(NamedTuple):
             item[LABELS] = self._tensor(_labels(row, ids), IGNORED_LABEL)
         for column in self.others:
             item[column] = row[column]
+        if POSITIONS in self.columns:
+            item[POSITIONS] = self._tensor(row[POSITIONS][:num_ids], 0)
         return item
 
     def _num_fresh(self, row: Row, num_ids: int) -> int:

@@ -18,6 +18,7 @@ from gristmill.formats.batch import (
     IDS,
     KINDS,
     MASK,
+    SEGMENTS,
     Column,
     Kind,
     Ragged,
@@ -30,8 +31,10 @@ from gristmill.formats.batch import (
 )
 
 ROWS_AT_ONCE = 1000
-IDS_AT_ONCE = 1 << 22
-SEGMENTS = "segments"
+"""In a row group or record batch: what a reader must take to see one row.
+
+A thousand, as `datasets` has them; of long windows fewer, up to 16 MB of ids. The Hub's viewer refuses row groups of
+286 MiB, and is the quicker the smaller they are; each costs some hundred bytes a column at the end of the file."""
 SEGMENT_KINDS = {**KINDS, "at": Kind.NUMBER, "length": Kind.NUMBER}
 
 ArrowSchema = Any
@@ -48,20 +51,11 @@ def import_pyarrow(format_name: str) -> Any:
     return pa
 
 
-def num_rows_at_once(schema: Schema) -> int:
-    """In a row group or record batch: what a reader must take to see one row.
-
-    A thousand, as `datasets` has them; of long windows fewer, up to 16 MB of ids. The Hub's viewer refuses row groups
-    of 286 MiB, and is the quicker the smaller they are; each costs some hundred bytes a column at the end of the file.
-    """
-    return max(1, min(ROWS_AT_ONCE, IDS_AT_ONCE // max(1, schema.length)))
-
-
 def tables_of(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tuple[ArrowSchema, Iterator[Table]]:
     """Tables of as many rows at once, and what columns all of them have."""
-    groups = (group for group in rebatched(batches, num_rows_at_once(schema)) if len(group))
+    groups = rebatched(batches, schema.num_rows_at_once(ROWS_AT_ONCE))
     first = list(islice(groups, 1))
-    kinds = arrow_schema(pa, schema, _segment_keys(first))
+    kinds = arrow_schema(pa, schema, schema.segment_columns or _segment_keys(first))
     return kinds, (_table_of(pa, group, schema, kinds) for group in chain(first, groups))
 
 

@@ -27,6 +27,9 @@ IGNORED_LABEL = -100
 """In the place of padding among labels: what loss functions leave out."""
 
 
+IDS_AT_ONCE = 1 << 22
+
+
 class Kind(Enum):
     """What a column holds in each row, and as what a batch holds it."""
 
@@ -108,6 +111,8 @@ class Schema(NamedTuple):
     """With which rows are padded to the full length; None: they are not."""
     end_id: int | None
     """What ends a document in a stream of tokens; None: the tokenizer has no such token."""
+    segment_columns: tuple[str, ...] = ()
+    """What `segments` tell of each, where there are any."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Schema":
@@ -120,6 +125,7 @@ class Schema(NamedTuple):
             suffix=facts.suffix,
             pad_id=facts.pad_id if MASK in manifest.columns else None,
             end_id=facts.end_id,
+            segment_columns=tuple(manifest.segment_columns),
         )
 
     @property
@@ -130,6 +136,10 @@ class Schema(NamedTuple):
     def others(self) -> tuple[str, ...]:
         """All columns but the ids."""
         return self.columns[1:]
+
+    def num_rows_at_once(self, most: int) -> int:
+        """In memory: so many, or of long windows fewer."""
+        return max(1, min(most, IDS_AT_ONCE // max(1, self.length)))
 
     @property
     def is_packed(self) -> bool:
@@ -231,6 +241,8 @@ def rebatched(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowB
     waiting: list[WindowBatch] = []
     num_waiting = 0
     for batch in batches:
+        if not len(batch):
+            continue
         waiting.append(batch)
         num_waiting += len(batch)
         if num_waiting < num_rows:

@@ -130,7 +130,7 @@ def _filled(batches: Iterable[WindowBatch], schema: Schema, layout: Layout) -> I
     rows: list[bytes] = []
     sizes: list[int] = []
     room = limit
-    for batch in rebatched(batches, ROWS_AT_ONCE):
+    for batch in rebatched(batches, schema.num_rows_at_once(ROWS_AT_ONCE)):
         pieces, row_sizes = encoded(stored(batch, schema), layout)
         per_row = len(pieces) // len(batch)
         ends = np.cumsum(row_sizes + more)

@@ -39,7 +39,7 @@ def places_of(segments: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def place_of(repo: str, path: str, start: int) -> bytes:
-    return b"%b/%b\0%d\0" % (repo.encode(), path.encode(), start)
+    return b"%b\0%b\0%d\0" % (repo.encode(), path.encode(), start)
 
 
 def row_digest(split: Split, place: bytes, ids: bytes) -> bytes:
@@ -47,12 +47,22 @@ def row_digest(split: Split, place: bytes, ids: bytes) -> bytes:
     return hashlib.sha256(b"".join((split.encode(), b"\0", place, ids))).digest()[:ROW_BYTES]
 
 
+class Content:
+    """The digests of rows, as they come in, in the order of each split -> that of the dataset."""
+
+    def __init__(self) -> None:
+        self._splits = {split: hashlib.sha256() for split in Split}
+
+    def add(self, split: Split, digests: bytes) -> None:
+        self._splits[split].update(digests)
+
+    def sha256(self) -> str:
+        return hashlib.sha256(b"".join(self._splits[split].digest() for split in Split)).hexdigest()
+
+
 def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
-    """The digests of all rows -> that of the dataset."""
-    whole = hashlib.sha256()
-    for split in Split:
-        of_split = hashlib.sha256()
-        for some in rows.get(split, ()):
-            of_split.update(some)
-        whole.update(of_split.digest())
-    return whole.hexdigest()
+    content = Content()
+    for split, digests in rows.items():
+        for some in digests:
+            content.add(split, some)
+    return content.sha256()

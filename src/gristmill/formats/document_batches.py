@@ -17,11 +17,11 @@ ROWS_AT_ONCE = 1000
 def batches_of(documents: Iterable[DocumentRows], schema: Schema) -> Iterator[WindowBatch]:
     """Of some thousand rows each: a document's rows stay together, so one with many makes a large one."""
     waiting: list[DocumentRows] = []
-    num_waiting = 0
+    num_waiting, most = 0, schema.num_rows_at_once(ROWS_AT_ONCE)
     for rows in documents:
         waiting.append(rows)
         num_waiting += len(rows.windows)
-        if num_waiting >= ROWS_AT_ONCE:
+        if num_waiting >= most:
             yield batch_of_documents(waiting, schema)
             waiting, num_waiting = [], 0
     if num_waiting:

@@ -25,6 +25,9 @@ from gristmill.formats.batch import (
     WindowBatch,
 )
 
+PLACE = ("at", "length")
+"""What a segment tells beside what a row does: where its tokens are, without the special ones."""
+
 
 class Placed(NamedTuple):
     """Ids of a row: those of a window, or none, with special ones before and after."""
@@ -40,7 +43,8 @@ class Placed(NamedTuple):
 def packed_schema(schema: Schema) -> Schema:
     """Of rows that hold windows with this one."""
     mask = [name for name in schema.columns if name not in {IDS, *schema.natural}]
-    return schema._replace(columns=(IDS, SEGMENT_IDS, POSITION_IDS, SEGMENTS, *mask))
+    columns = (IDS, SEGMENT_IDS, POSITION_IDS, SEGMENTS, *mask)
+    return schema._replace(columns=columns, segment_columns=(*schema.natural, *PLACE))
 
 
 def packed(rows: Sequence[Sequence[Placed]], windows: WindowBatch) -> WindowBatch:
@@ -58,7 +62,7 @@ def packed(rows: Sequence[Sequence[Placed]], windows: WindowBatch) -> WindowBatc
             ids = windows.ids[place.window] if place.window is not None else _NOTHING
             at += len(place.before)
             if place.window is not None:
-                own.append({**told[place.window], "at": at, "length": len(ids)})
+                own.append({**told[place.window], **dict(zip(PLACE, (at, len(ids)), strict=True))})
             pieces += (np.array(place.before, kind), ids.astype(kind, copy=False), np.array(place.after, kind))
             at += len(ids) + len(place.after)
             sizes.append(len(place.before) + len(ids) + len(place.after))

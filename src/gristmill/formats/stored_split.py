@@ -1,6 +1,8 @@
 """The rows of a split in any format, as the JSON rows they are in JSONL: in order, or by number."""
 
+import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from gristmill.errors import DatasetError
@@ -11,54 +13,72 @@ from gristmill.formats.registry import folder_of, format_named
 from gristmill.records import Split
 
 ROWS_AT_ONCE = 256
+READERS_KEPT = 8
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Names, sizes and times of what a reader reads."""
 
 
 class StoredSplit:
     """By number, some rows around one that is asked for are read too and kept: the next is often beside it."""
 
     def __init__(self, dataset: Path, name: str, split: Split, schema: Schema, num_rows: int) -> None:
+        self.dataset, self.name, self.split, self.schema, self._num_rows = dataset, name, split, schema, num_rows
         self.path = folder_of(dataset, name) / split
-        self._from = (dataset, name, split, schema, num_rows)
+        self._step = schema.num_rows_at_once(ROWS_AT_ONCE)
         self._reader: SplitReader | None = None
         self._kept: tuple[int, list[bytes]] = (-1, [])
 
     def __len__(self) -> int:
-        return self._from[-1]
+        return self._num_rows
 
     def __iter__(self) -> Iterator[bytes]:
-        for start in range(0, len(self), ROWS_AT_ONCE):
-            yield from self.lines(start, min(start + ROWS_AT_ONCE, len(self)))
+        for start in range(0, len(self), self._step):
+            yield from self.lines(start, min(start + self._step, len(self)))
 
     def __getitem__(self, row: int) -> bytes:
-        number = row // ROWS_AT_ONCE
+        number = row // self._step
         if self._kept[0] != number:
-            start = number * ROWS_AT_ONCE
-            self._kept = (number, self.lines(start, min(start + ROWS_AT_ONCE, len(self))))
-        return self._kept[1][row % ROWS_AT_ONCE]
+            start = number * self._step
+            self._kept = (number, self.lines(start, min(start + self._step, len(self))))
+        return self._kept[1][row % self._step]
 
     def lines(self, start: int, stop: int) -> list[bytes]:
-        return lines_of(self.read(start, stop), self._from[3])
+        return lines_of(self.read(start, stop), self.schema)
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        return self._opened().read(start, stop)
+        if self._reader is None:
+            self._reader = self._opened()
+        return self._reader.read(start, stop)
 
     def _opened(self) -> SplitReader:
-        if self._reader is None:
-            dataset, name, split, schema, num_rows = self._from
-            way = format_named(name)
-            way.require()
-            reader = way.open(folder_of(dataset, name), split, schema)
-            if len(reader) != num_rows:
-                raise DatasetError(
-                    f"{str(self.path)!r} is damaged: {len(reader)} rows, the manifest says {num_rows}. "
-                    "Build the dataset again."
-                )
-            self._reader = reader
-        return self._reader
+        folder = folder_of(self.dataset, self.name)
+        reader = _reader(folder, self.name, self.split, self.schema, _stamp(folder, self.split))
+        if len(reader) != self._num_rows:
+            raise DatasetError(
+                f"{str(self.path)!r} is damaged: {len(reader)} rows, the manifest says {self._num_rows}. "
+                "Build the dataset again."
+            )
+        return reader
 
-    def __getstate__(self) -> tuple[Path, str, Split, Schema, int]:
+    def __reduce__(self) -> tuple[type["StoredSplit"], tuple[Path, str, Split, Schema, int]]:
         """An open file cannot travel to another process; it is opened again there."""
-        return self._from
+        return StoredSplit, (self.dataset, self.name, self.split, self.schema, self._num_rows)
 
-    def __setstate__(self, state: tuple[Path, str, Split, Schema, int]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+
+@lru_cache(maxsize=READERS_KEPT)
+def _reader(folder: Path, name: str, split: Split, schema: Schema, _: Stamp) -> SplitReader:
+    """Many tasks of a process read ranges of the same rows: where these begin is found once."""
+    way = format_named(name)
+    way.require()
+    return way.open(folder, split, schema)
+
+
+def _stamp(folder: Path, split: Split) -> Stamp:
+    found: list[tuple[str, int, int]] = []
+    for place, start in ((folder, split), (folder / split, "")):
+        for name in os.listdir(place) if place.is_dir() else ():
+            if name.startswith(start) and (place / name).exists():
+                facts = (place / name).stat()
+                found.append((name, facts.st_size, facts.st_mtime_ns))
+    return tuple(sorted(found))

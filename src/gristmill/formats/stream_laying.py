@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import OutputError
-from gristmill.formats.batch import Ragged, Schema, WindowBatch, require_fitting
+from gristmill.formats.batch import SEGMENTS, Ragged, Schema, WindowBatch, require_fitting
 from gristmill.records import BY_THEMSELVES
 from gristmill.shaping.windows import Indices
 
@@ -62,8 +62,8 @@ class StreamLaying:
             num_shared = self._num_shared(window)
             if num_shared is None:
                 if self._last is not None:
-                    content.append(self._end)
-                    ends.append(self._after(self._end))
+                    content.append(self._end_of(self._last))
+                    ends.append(self._after(content[-1]))
                 num_shared = 0
             offsets.append(self._num_bytes - num_shared)
             fresh = window.content[num_shared:]
@@ -80,9 +80,15 @@ class StreamLaying:
         """Ends the last document."""
         content, ends = b"", []
         if self._last is not None:
-            content, ends = self._end, [self._after(self._end) // self._kind.itemsize]
+            content = self._end_of(self._last)
+            ends = [self._after(content) // self._kind.itemsize]
             self._last = None
         return Laid(content, np.zeros(0, WINDOW), np.array(ends, np.int64))
+
+    def _end_of(self, last: _Window) -> bytes:
+        """A row of several files' windows may have an end of its own, and needs no other."""
+        has_end = self._schema.is_packed and last.content.endswith(self._end)
+        return b"" if has_end else self._end
 
     def _after(self, content: bytes) -> int:
         """How far the stream goes, with this at its end."""
@@ -134,7 +140,7 @@ def _num_around(schema: Schema) -> int:
 
 def _are_framed(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.bool_]:
     """Which rows are one window between the special ids. A row of several files' windows is more than that."""
-    if "segments" in batch.columns:
+    if SEGMENTS in batch.columns:
         return np.zeros(len(batch), np.bool_)
     values, offsets, sizes = batch.ids.values, batch.ids.offsets, batch.ids.sizes
     is_framed: npt.NDArray[np.bool_] = sizes >= _num_around(schema)

@@ -8,7 +8,7 @@ import msgspec
 
 from gristmill.errors import GristmillError
 from gristmill.formats.batch import Schema, WindowBatch
-from gristmill.formats.content import content_of, row_digests
+from gristmill.formats.content import Content, row_digests
 from gristmill.formats.format import Target
 from gristmill.formats.registry import folder_of, format_named, name_in
 from gristmill.manifest import FileFacts, facts_of
@@ -79,7 +79,7 @@ class AllFiles:
 
     def __init__(self) -> None:
         self.facts: dict[str, FileFacts] = {}
-        self._rows: dict[str, dict[Split, list[bytes]]] = {}
+        self._contents: dict[str, Content] = {}
 
     def add(self, share: Share, written: WrittenFiles) -> None:
         self.facts |= written.facts
@@ -93,11 +93,13 @@ class AllFiles:
                 self.facts[name_in(name, file)] = msgspec.structs.replace(facts_of(folder / file), format=name)
 
     def add_content(self, name: str, split: Split, content: bytes) -> None:
-        self._rows.setdefault(name, {}).setdefault(split, []).append(content)
+        self._contents.setdefault(name, Content()).add(split, content)
 
     def content_sha256(self) -> str:
-        found = {name: content_of(rows) for name, rows in self._rows.items()}
+        found = {name: content.sha256() for name, content in self._contents.items()}
         if len(set(found.values())) != 1:
             told = ", ".join(f"{name} {digest[:12]}…" for name, digest in found.items())
-            raise GristmillError(f"the formats do not hold the same rows: {told}.")
+            raise GristmillError(
+                f"the formats do not hold the same rows: {told}. Please report this fault of gristmill."
+            )
         return next(iter(found.values()))

@@ -17,7 +17,7 @@ from gristmill.cards.cards import write_cards
 from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Report, report_file
 from gristmill.errors import ConfigError, DatasetError, OutputError
-from gristmill.layout import CARDS, CHECK, MANIFEST, README
+from gristmill.layout import CARDS, CHECK, MANIFEST
 from gristmill.manifest import FileFacts, Manifest, facts_of, read_manifest, write_manifest
 from gristmill.records import FORMATS
 
@@ -59,10 +59,9 @@ def chosen(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> I
 def _link(folder: Path, manifest: Manifest, place: Path) -> None:
     try:
         write_cards(manifest, place, folder)
-        for name in (*manifest.files, README):
-            if name in manifest.files or not os.path.lexists(place / name):
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).symlink_to(os.path.realpath(folder / name))
+        for name in manifest.files:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).symlink_to(os.path.realpath(folder / name))
         write_manifest(manifest, place)
     except OSError as error:
         raise OutputError(f"cannot write into {str(place)!r}: {error.strerror or error}.") from None

@@ -247,6 +247,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         variants=variants,
         epochs=epoch_facts(decision, context.window_shape),
         columns=list(context.schema.columns),
+        segment_columns=list(context.schema.segment_columns),
         formats=list(context.config.output.formats),
         content_sha256=made.files.content_sha256(),
         shards=made.shards,
@@ -343,7 +344,7 @@ def warnings_of(
     for split, fraction in config.fractions().items():
         facts, share = splits[split], before[split] / sum(before.values())
         if fraction and not facts.files:
-            why = "the earlier build's splits" if decision.previous else f"only {len(decision.kept)} files"
+            why = "the earlier splits" if decision.previous else f"only {len(decision.kept)} files"
             if before[split]:
                 yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
             else:
@@ -351,7 +352,7 @@ def warnings_of(
         elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
             yield (
                 f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
-                "files stay in the split of the earlier build. Use --fresh-splits to start over."
+                "files stay in their earlier splits (--fresh-splits starts over)."
             )
 
 

@@ -229,8 +229,9 @@ def write_packed(context: Context, task: PackedTask) -> WrittenFiles:
 
 def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
     schema = context.window_schema._replace(prefix=(), suffix=())
-    for first in range(0, len(packs.rows), ROWS_AT_ONCE):
-        rows = packs.rows[first : first + ROWS_AT_ONCE]
+    step = schema.num_rows_at_once(ROWS_AT_ONCE)
+    for first in range(0, len(packs.rows), step):
+        rows = packs.rows[first : first + step]
         shown: list[DocumentRows] = []
         placed = []
         wanted = sorted({place.document for row in rows for place in row if place.end > place.start})

@@ -56,7 +56,8 @@ def repo_ids(definition: Definition) -> RepoIds:
             return RepoIds(*found)
     raise ConfigError(
         f"the tokenizer {definition.name!r} has no tokens that mark repositories and files (like <repo_name> and "
-        "<file_sep>), which --pack repo needs. Try --pack best-fit, or a tokenizer like bigcode/starcoder2-3b."
+        "<file_sep>), which --pack repo needs. Try --pack best-fit, a tokenizer like bigcode/starcoder2-3b, or one of "
+        "your own by gristmill tokenizer train."
     )
 
 

@@ -9,8 +9,7 @@ from transformers import PreTrainedModel
 
 import gristmill
 from gristmill.dataset import Dataset
-from gristmill.errors import ConfigError
-from gristmill.manifest import Manifest
+from gristmill.manifest import Manifest, require_windows
 from gristmill.naming import path_text, printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.training.budget import Budget
@@ -23,11 +22,7 @@ PACKAGES = ("torch", "transformers", "accelerate", "numpy")
 
 def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
     """What nobody named: mlm where the tokenizer can mask."""
-    if dataset.manifest.packing is not None:
-        raise ConfigError(
-            f"{str(dataset.folder)!r} was built with --pack: its rows hold several files, which this training does not "
-            "keep apart. Use --pack none here; trainers that take position_ids read the rows as they are."
-        )
+    require_windows(dataset.manifest, dataset.folder, "gristmill train")
     if config.objective is not None:
         return config
     can_mask = dataset.tokenizer.definition.named_id("mask_token", MASK_NAMES) is not None

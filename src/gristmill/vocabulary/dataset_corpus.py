@@ -14,7 +14,7 @@ from gristmill.config import Config, default_of
 from gristmill.dataset import Dataset
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.layout import FILES, is_dataset_folder
-from gristmill.manifest import BUILD, PreviousSplits
+from gristmill.manifest import BUILD, PreviousSplits, require_windows
 from gristmill.records import FileKey, Split
 from gristmill.vocabulary.corpus import Text, whole_characters
 
@@ -32,6 +32,7 @@ class DatasetCorpus:
     def __init__(self, folder: Path) -> None:
         self._dataset = Dataset(folder)
         manifest = self._dataset.manifest
+        require_windows(manifest, folder, "gristmill tokenizer")
         if manifest.made_by != BUILD:
             raise DatasetError(f"{str(folder)!r} was made by {manifest.made_by}, whose splits are not by file.")
         self._engine = self._dataset.tokenizer

@@ -101,6 +101,7 @@ class Place(NamedTuple):
         if not self.is_file and not (self.out.is_dir() and any(self.out.iterdir())):
             os.rename(stage, self.out)
             return
+        self.files[FACTS].unlink(missing_ok=True)  # what is replaced is not whole any more
         for name, path in self.files.items():  # the facts last: with them it is complete
             os.replace(stage / name, path)
 
