@@ -21,14 +21,13 @@ from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
-from gristmill.layout import CARDS, UNFINISHED, write_atomically
+from gristmill.layout import CARDS, EXPORTING, UNFINISHED, write_atomically
 from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest
 from gristmill.progress import Progress
 from gristmill.records import FORMATS, Split
 from gristmill.runners.local import LocalRunner, num_workers
 
 ROWS_AT_ONCE = 1000
-GROWING = ".export-"
 TAKEN = "taken"
 """Names of what is moved from there into the dataset."""
 
@@ -135,21 +134,34 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
 def _alone_in(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(f"another export into {str(folder)!r} is running. Wait for it.") from None
-        yield
+        _lock(descriptor, f"another export into {str(folder)!r} is running. Wait for it.")
+        work = Path(os.path.realpath(folder)).with_name(f"{Path(os.path.realpath(folder)).name}.work") / "lock"
+        if work.is_file():  # builds hold it until they are done
+            built = os.open(work, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                _lock(built, f"a build into {str(folder)!r} is running. Wait for it.")
+                yield
+            finally:
+                os.close(built)
+        else:
+            yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, why_not: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputError(why_not) from None
 
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
     """A folder in the dataset's own: on the same disk, and gone afterwards."""
-    growing = folder / f"{GROWING}{secrets.token_hex(4)}{UNFINISHED}"
+    growing = folder / f"{EXPORTING}{secrets.token_hex(4)}{UNFINISHED}"
     try:
-        for left in folder.glob(f"{GROWING}*{UNFINISHED}"):
+        for left in folder.glob(f"{EXPORTING}*{UNFINISHED}"):
             _take_back(left, folder)
         growing.mkdir()
         yield growing

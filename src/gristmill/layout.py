@@ -20,6 +20,8 @@ CROISSANT = "croissant.json"
 CARDS = (README, CROISSANT)
 SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
+EXPORTING = ".export-"
+"""Where another format grows, in the dataset's folder."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
@@ -38,7 +40,7 @@ def sealed(card: bytes) -> bytes:
 def is_as_sealed(path: Path) -> bool:
     """Whether it is a card of ours that nobody has changed."""
     try:
-        content = path.read_bytes()
+        content = path.read_bytes() if path.is_file() else b""
     except OSError:
         return False
     return sealed(content[: content.rfind(SEAL[:20])]) == content

@@ -11,10 +11,11 @@ import msgspec
 
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.layout import MANIFEST, write_atomically
-from gristmill.records import FORMATS, DropReason, Split, VariantKind, WhyNoVariant
+from gristmill.records import FORMATS, LARGEST_VOCABULARY, DropReason, Split, VariantKind, WhyNoVariant
 
 FORMAT = 4
 BUILD = "gristmill build"
+MOST_ROWS = 1 << 48
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +283,8 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is not an ordinary file.")
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -298,9 +301,22 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = msgspec.convert(head, Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
-    if not manifest.formats or set(manifest.formats) - set(FORMATS):
+    if not manifest.formats or manifest.formats != [name for name in FORMATS if name in manifest.formats]:
         raise DatasetError(f"{str(path)!r} is damaged: formats {manifest.formats!r}.")
+    _require_sane(manifest, path)
     for name, facts in manifest.files.items():
         if any(part in {"", ".", ".."} for part in name.split("/")) or (facts.rows or 0) < 0:
             raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")
     return manifest
+
+
+def _require_sane(manifest: Manifest, path: Path) -> None:
+    """Numbers that no dataset has: what goes by them would fail in the middle."""
+    facts = manifest.tokenizer
+    ids = [*facts.prefix, *facts.suffix, *(one for one in (facts.pad_id, facts.end_id) if one is not None)]
+    if not 0 < facts.vocab_size <= LARGEST_VOCABULARY or any(not 0 <= one < LARGEST_VOCABULARY for one in ids):
+        raise DatasetError(f"{str(path)!r} is damaged: no tokenizer has its ids.")
+    counts = [one.windows for one in manifest.splits.values()]
+    counts += [rows for shards in manifest.shards.values() for rows in shards]
+    if any(not 0 <= one < MOST_ROWS for one in counts):
+        raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")

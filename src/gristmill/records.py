@@ -20,6 +20,9 @@ FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdat
 """Each can be read back, so all that reads a dataset takes the first of these that is there."""
 
 
+LARGEST_VOCABULARY = 1 << 24
+
+
 class Split(StrEnum):
     TRAIN = "train"
     VALIDATION = "validation"

@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Self
 
 from gristmill.errors import DatasetError, InputError, NothingToBuildError, OutputError
-from gristmill.layout import CARDS, CHECK, MANIFEST, UNFINISHED
+from gristmill.layout import CARDS, CHECK, EXPORTING, MANIFEST, UNFINISHED
 from gristmill.manifest import read_manifest
 
 AT_FDCWD = -100
@@ -393,6 +393,6 @@ def foreign_names(folder: Path) -> list[str]:
             name = entry.relative_to(folder).as_posix()
             if entry.is_dir() and not entry.is_symlink() and name in folders:
                 waiting.append(entry)
-            elif entry.is_dir() or name not in known:
+            elif (entry.is_dir() or name not in known) and not name.startswith(EXPORTING):
                 foreign.append(name)
     return sorted(foreign)

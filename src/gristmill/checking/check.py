@@ -29,7 +29,7 @@ from gristmill.checking.files import (
     check_split_facts,
     check_windows,
 )
-from gristmill.checking.formats import check_formats
+from gristmill.checking.formats import First, check_formats
 from gristmill.checking.leakage import check_leakage
 from gristmill.checking.reading import read_data_files
 from gristmill.checking.result import Faults, Report, Verdict, Verdicts, report_file, result_of
@@ -39,9 +39,8 @@ from gristmill.checking.tables import FilesTable, check_groups, read_files_table
 from gristmill.checking.texts import Texts
 from gristmill.checking.told import check_told
 from gristmill.checking.variants import check_variants
-from gristmill.errors import DatasetError
-from gristmill.layout import CHECK, MANIFEST, write_atomically
-from gristmill.manifest import Manifest, read_manifest, require_record
+from gristmill.layout import CHECK, write_atomically
+from gristmill.manifest import read_manifest, require_record
 from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
@@ -75,7 +74,7 @@ def check(
     started_at = time.perf_counter()
     progress = progress or Progress()
     path = Path(os.path.expanduser(folder))
-    manifest = _read_manifest(path)
+    manifest = read_manifest(path)
     require_record(manifest, path)
     faults = Faults()
     settings = Settings.of(path, manifest, faults)
@@ -88,10 +87,10 @@ def check(
         is_jsonl = "jsonl" in manifest.formats
         total = num_bytes if is_jsonl else sum(facts.windows for facts in manifest.splits.values())
         with progress.phase("rows", total, "bytes" if is_jsonl else "rows") as step:
-            rows, content_sha256 = read_data_files(settings, runner, faults, step.advance)
+            rows, content_sha256, lines_sha256 = read_data_files(settings, runner, faults, step.advance)
         num_windows = sum(facts.windows for facts in manifest.splits.values()) * (len(manifest.formats) - 1)
         with progress.phase("formats", num_windows, "windows") as step:
-            formats = check_formats(settings, content_sha256, runner, faults, step.advance)
+            formats = check_formats(settings, First(content_sha256, lines_sha256), runner, faults, step.advance)
         table = read_files_table(path, faults)
         verdicts = {"cards": cards, "formats": formats, **_check_files(rows, table, settings, faults)}
         texts = Texts(rows, table, settings, folders)
@@ -109,13 +108,6 @@ def check(
     )
     report.written = _write(path, report)
     return report
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    path = folder / MANIFEST
-    if path.exists() and not path.is_file():
-        raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is not an ordinary file.")
-    return read_manifest(folder)
 
 
 def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:

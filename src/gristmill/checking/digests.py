@@ -43,7 +43,7 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
 def _data_names(folder: Path) -> Iterator[str]:
     """What a reader of one of the formats may take for data."""
     for path in sorted(folder.iterdir()):
-        if path.name.endswith((".jsonl", ".jsonl.zst")):
+        if path.name.endswith((".jsonl", ".jsonl.zst")) or (path.name in FORMATS and path.is_symlink()):
             yield path.name
         elif path.name in FORMATS and path.is_dir():
             yield from sorted(one.relative_to(folder).as_posix() for one in path.rglob("*") if not one.is_dir())

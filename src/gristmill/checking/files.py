@@ -201,9 +201,20 @@ def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tai
             if getattr(said, name, None) != count:
                 what = f"splits.{split}.{name} is {getattr(said, name, None)}, and it should be {count}"
                 faults.add("fresh", what, file=MANIFEST)
+    _check_row_counts(manifest, num_windows, is_packed=rows.packed is not None, faults=faults)
     said_tail = manifest.counts.tail_tokens_dropped
     if said_tail != num_tail_tokens:
         faults.add("fresh", f"counts.tail_tokens_dropped is {said_tail}, not {num_tail_tokens}", file=MANIFEST)
+
+
+def _check_row_counts(manifest: Manifest, num_rows: dict[Split, int], *, is_packed: bool, faults: Faults) -> None:
+    for split, shards in manifest.shards.items():
+        if sum(shards) != num_rows[split]:
+            what = f"shards.{split} has {sum(shards)} rows, and there are {num_rows[split]}"
+            faults.add("fresh", what, file=MANIFEST)
+    told = None if manifest.packing is None else {split: one.rows for split, one in manifest.packing.items()}
+    if told != (num_rows if is_packed else None):
+        faults.add("fresh", f"packing tells of rows {told}, which there are not", file=MANIFEST)
 
 
 def check_duplicates(rows: Rows, faults: Faults) -> int:

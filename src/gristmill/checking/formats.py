@@ -1,15 +1,25 @@
-"""`formats`: each one that is there holds the windows that the manifest was written for, all of them and no others."""
+"""`formats`: each one that is there holds the windows that the manifest was written for, all of them and no others.
 
+Of the first, whose rows are looked at one by one, the digest of split, path, start and ids. All others must tell the
+same in every column; and where no other package has a say in a format's bytes, it is written once more from its own
+rows, into a folder that goes away: so whatever no row shows is found too, as foreign tokens in a stream would be.
+"""
+
+import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.checking.result import Faults, Verdict
 from gristmill.checking.settings import Settings
-from gristmill.errors import DatasetError, MissingExtraError
-from gristmill.formats.batch import Schema
-from gristmill.formats.content import Content, row_digests
+from gristmill.errors import DatasetError, GristmillError, MissingExtraError
+from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.content import Content, line_digest, row_digests
+from gristmill.formats.json_rows import lines_of
+from gristmill.formats.registry import format_named
 from gristmill.formats.stored_split import StoredSplit
+from gristmill.formats.writing import shares_of, write_share
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner
@@ -20,59 +30,106 @@ DAMAGED = frozenset({"schema", "ids", "special_tokens", "windows"})
 """Faults with which rows that were read are not those that are there."""
 
 
+class First(NamedTuple):
+    """What was found of the format whose rows were looked at."""
+
+    content_sha256: str
+    lines_sha256: str
+
+
 class _Range(NamedTuple):
     stored: StoredSplit
-    split: Split
     start: int
     stop: int
 
 
+class _Digests(NamedTuple):
+    rows: bytes
+    lines: bytes
+
+
 def check_formats(
-    settings: Settings, first: str, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]
+    settings: Settings, first: First, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]
 ) -> Verdict:
-    """`first`: the content of the format whose rows were looked at one by one."""
     folder, manifest = settings.folder, settings.manifest
-    names = manifest.formats
-    if first != manifest.content_sha256 and not DAMAGED & faults.counts.keys():
+    names, is_sound = manifest.formats, not DAMAGED & faults.counts.keys()
+    if first.content_sha256 != manifest.content_sha256 and is_sound:
         faults.add(CHECK, f"{names[0]}: its windows are not those of content_sha256 in the manifest")
     skipped = []
-    for name in names[1:]:
+    for name in names:
         try:
-            found = _content(folder, manifest, name, runner, advance)
+            if name != names[0]:
+                for what in _differences(settings, name, first if is_sound else None, runner, advance):
+                    faults.add(CHECK, f"{name}: {what}")
+            if format_named(name).is_all_ours:
+                again = runner.map(partial(_written_again, folder, manifest), [(name, split) for split in Split])
+                for what in (one for one in again if one is not None):
+                    faults.add(CHECK, f"{name}: {what}")
         except MissingExtraError as error:
             skipped.append(f"{name} was not looked at: {error}")
         except (OSError, DatasetError) as error:
             faults.add(CHECK, f"{name}: {error}")
-        else:
-            if found != manifest.content_sha256:
-                faults.add(CHECK, f"{name}: its windows are not those of content_sha256 in the manifest")
     num_windows = sum(facts.windows for facts in manifest.splits.values())
     summary = f"{', '.join(names)}: {num_windows:,} windows{' in each' if len(names) > 1 else ''}"
     return Verdict("; ".join((summary, *skipped)), "reported" if skipped else "ok")
 
 
-def _content(folder: Path, manifest: Manifest, name: str, runner: LocalRunner, advance: Callable[[int], None]) -> str:
-    ranges = list(_ranges(folder, manifest, name))
-    content = Content()
-    for one, digests in zip(ranges, runner.map(_digested, ranges), strict=True):
-        if isinstance(digests, Exception):
-            raise digests
-        content.add(one.split, digests)
+def _differences(
+    settings: Settings, name: str, first: First | None, runner: LocalRunner, advance: Callable[[int], None]
+) -> Iterator[str]:
+    """From the manifest; and, if that is known, from what the first format tells."""
+    manifest = settings.manifest
+    ranges = list(_ranges(settings.folder, manifest, name))
+    content, lines = Content(), Content()
+    for one, found in zip(ranges, runner.map(_digested, ranges), strict=True):
+        if isinstance(found, Exception):
+            raise found
+        content.add(one.stored.split, found.rows)
+        lines.add(one.stored.split, found.lines)
         advance(one.stop - one.start)
-    return content.sha256()
+    if content.sha256() != manifest.content_sha256:
+        yield "its windows are not those of content_sha256 in the manifest"
+    elif first is not None and lines.sha256() != first.lines_sha256:
+        yield f"its rows tell something else than those of {manifest.formats[0]}"
 
 
 def _ranges(folder: Path, manifest: Manifest, name: str) -> Iterator[_Range]:
     schema = Schema.of(manifest)
     step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for split, facts in manifest.splits.items():
-        stored = StoredSplit(folder, name, split, schema, facts.windows)
+        stored = StoredSplit(folder, name, split, schema, facts.windows).require()
         for start in range(0, facts.windows, step):
-            yield _Range(stored, split, start, min(start + step, facts.windows))
+            yield _Range(stored, start, min(start + step, facts.windows))
 
 
-def _digested(one: _Range) -> bytes | Exception:
+def _digested(one: _Range) -> _Digests | Exception:
     try:
-        return row_digests(one.split, one.stored.read(one.start, one.stop))
+        batch = one.stored.read(one.start, one.stop)
+        lines = b"".join(line_digest(line[:-1]) for line in lines_of(batch, one.stored.schema))
+        return _Digests(row_digests(one.stored.split, batch), lines)
     except (OSError, DatasetError, MissingExtraError) as error:
         return error
+
+
+def _written_again(folder: Path, manifest: Manifest, what: tuple[str, Split]) -> str | None:
+    """What is not as its own rows give it."""
+    name, split = what
+    wanted = {file: facts.sha256 for file, facts in manifest.files.items() if (facts.format, facts.split) == what}
+    shares = shares_of(name, split, manifest.shards.get(split, []))
+    try:
+        stored = StoredSplit(folder, name, split, Schema.of(manifest), manifest.splits[split].windows)
+        with tempfile.TemporaryDirectory(prefix="gristmill-check-") as place:
+            Path(place, name).mkdir()
+            made = [write_share(share, Path(place), stored.schema, _batches(stored)) for share in shares]
+        found = {file: facts.sha256 for one in made for file, facts in one.facts.items()}
+    except OSError as error:
+        return f"{split} could not be written again in {tempfile.gettempdir()!r}: {error.strerror or error}"
+    except GristmillError as error:
+        return str(error)
+    other = sorted(file for file in found.keys() | wanted.keys() if found.get(file) != wanted.get(file))
+    return f"{other[0]} is not what its rows give: it holds something else beside them" if other else None
+
+
+def _batches(stored: StoredSplit) -> Iterator[WindowBatch]:
+    step = stored.schema.num_rows_at_once(ROWS_AT_ONCE)
+    return (stored.read(start, min(start + step, len(stored))) for start in range(0, len(stored), step))

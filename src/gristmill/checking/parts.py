@@ -19,7 +19,7 @@ from gristmill.checking.spelling import wrong_texts
 from gristmill.checking.textcolumn import PartRules, secrets_in_column
 from gristmill.checking.tokens import RowRules
 from gristmill.errors import DatasetError
-from gristmill.formats.content import place_of, row_digest
+from gristmill.formats.content import line_digest, place_of, row_digest
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.records import Split
 
@@ -50,6 +50,8 @@ class PartRows(NamedTuple):
     runs: list[Run]
     content: bytes
     """The digest of each row that could be read."""
+    lines: bytes
+    """Of each line, whatever it is."""
     faults: Faults
     """Their rows are counted from 1 in this part, as are those of the runs."""
     num_packed_ids: int = 0
@@ -90,7 +92,7 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
     except (OSError, DatasetError) as error:
         what = "bytes" if part.stored is None else "rows"
         faults.add("schema", f"{what} {part.start} to {part.end} cannot be read: {error}", file=part.path.name)
-        return PartRows(0, part.end - part.start, [], b"", faults)
+        return PartRows(0, part.end - part.start, [], b"", b"", faults)
     rules = rules.of_file(part.path.name)
     digests: list[bytes] = []
     if has_open_end:
@@ -105,7 +107,8 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
             digests += [row_digest(part.split, row.place, np.array(row.ids, "<u4").tobytes()) for row in read.rows]
             num_ids += [row.num_ids for row in read.rows]
             runs += [run for row in read.windows for run in runs_of([row], rules.rows.file, faults)]
-    return PartRows(len(lines), part.end - part.start, runs, b"".join(digests), faults, sum(num_ids))
+    content, of_lines = b"".join(digests), b"".join(map(line_digest, lines))
+    return PartRows(len(lines), part.end - part.start, runs, content, of_lines, faults, sum(num_ids))
 
 
 def _packed(lines: list[bytes], rules: PartRules, pack: PackRules, faults: Faults) -> Iterator[PackedRows]:

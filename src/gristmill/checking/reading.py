@@ -24,6 +24,8 @@ class ReadRows(NamedTuple):
     rows: Rows
     content_sha256: str
     """Of those that could be read."""
+    lines_sha256: str
+    """Of all lines."""
 
 
 class _DataFile(NamedTuple):
@@ -39,7 +41,7 @@ def read_data_files(
     files = list(_data_files(settings.folder, settings.manifest, faults))
     read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
-    content = Content()
+    content, lines = Content(), Content()
     packed = {split: Packed(0, 0) for split in Split}
     num_rows = 0
     for file in files:
@@ -48,6 +50,7 @@ def read_data_files(
             part = next(read)
             whole.take(part, faults)
             content.add(file.split, part.content)
+            lines.add(file.split, part.lines)
             packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids)
             advance(part.num_bytes)
         if whole.num_rows != file.num_rows:
@@ -57,7 +60,7 @@ def read_data_files(
     rows = Rows.of(placed, num_rows)
     if settings.pack is not None:
         rows = Rows.of(_in_order(placed, faults), num_rows)._replace(packed=packed)
-    return ReadRows(rows, content.sha256())
+    return ReadRows(rows, content.sha256(), lines.sha256())
 
 
 def _in_order(placed: list[PlacedRun], faults: Faults) -> list[PlacedRun]:
@@ -87,7 +90,7 @@ def _part_rules(settings: Settings) -> PartRules:
 
 def _data_files(folder: Path, manifest: Manifest, faults: Faults) -> Iterator[_DataFile]:
     if "jsonl" not in manifest.formats:
-        yield from _stored_splits(folder, manifest)
+        yield from _stored_splits(folder, manifest, faults)
         return
     for name, facts in sorted(manifest.files.items()):
         if facts.split is None or facts.format != "jsonl":
@@ -100,12 +103,15 @@ def _data_files(folder: Path, manifest: Manifest, faults: Faults) -> Iterator[_D
             faults.add("schema", str(error), file=name)
 
 
-def _stored_splits(folder: Path, manifest: Manifest) -> Iterator[_DataFile]:
+def _stored_splits(folder: Path, manifest: Manifest, faults: Faults) -> Iterator[_DataFile]:
     """In the first of its formats."""
     name = manifest.formats[0]
     for split, facts in manifest.splits.items():
         stored = StoredSplit(folder, name, split, Schema.of(manifest), facts.windows)
-        yield _DataFile(f"{name}/{split}", split, facts.windows, stored_parts(stored, split))
+        try:
+            yield _DataFile(f"{name}/{split}", split, facts.windows, stored_parts(stored.require(), split))
+        except DatasetError as error:
+            faults.add("schema", str(error), file=f"{name}/{split}")
 
 
 class _WholeFile:

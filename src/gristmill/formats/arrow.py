@@ -21,6 +21,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from gristmill.errors import DatasetError
 from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import Format, Target, files_of
@@ -103,7 +104,9 @@ class ArrowRows:
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         pa = import_pyarrow(NAME)
         self._folder, self._split, self._schema = folder, split, schema
-        tables = [_mapped(pa, path, schema) for path in files_of(folder / split, STEM, SUFFIX)]
+        paths = files_of(folder / split, STEM, SUFFIX)
+        _require_state(folder, split, [path.name for path in paths])
+        tables = [_mapped(pa, path, schema) for path in paths]
         with reading(pa, folder / split):
             self._table = pa.concat_tables(tables or [arrow_schema(pa, schema).empty_table()])
 
@@ -119,6 +122,21 @@ class ArrowRows:
     def __reduce__(self) -> tuple[type["ArrowRows"], tuple[Path, Split, Schema]]:
         """A map cannot travel to another process; it is made again there."""
         return ArrowRows, (self._folder, self._split, self._schema)
+
+
+def _require_state(folder: Path, split: Split, names: list[str]) -> None:
+    """The library reads what these name."""
+    if not names:
+        return
+    try:
+        state = json.loads((folder / split / STATE).read_bytes())
+        splits = json.loads((folder / SPLITS).read_bytes())["splits"] if (folder / SPLITS).exists() else [split]
+        is_right = state == _state(split, names, state["_fingerprint"]) and split in splits
+        is_right &= set(splits) <= set(Split)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        is_right = False
+    if not is_right:
+        raise DatasetError(f"{str(folder / split)!r} is damaged: its JSON tells of other files. Build it again.")
 
 
 def _mapped(pa: Any, path: Path, schema: Schema) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.errors import OutputError
+from gristmill.errors import DatasetError, OutputError
 from gristmill.manifest import Manifest
 from gristmill.shaping.windows import Indices
 
@@ -117,6 +117,10 @@ class Schema(NamedTuple):
     @classmethod
     def of(cls, manifest: Manifest) -> "Schema":
         facts = manifest.tokenizer
+        if manifest.columns[:1] != [IDS] or not KINDS.keys() >= set(manifest.columns[1:]):
+            raise DatasetError(
+                f"the manifest is damaged: no rows have the columns {', '.join(manifest.columns)[:200]}."
+            )
         return cls(
             columns=tuple(manifest.columns),
             length=manifest.window_length,
@@ -189,14 +193,23 @@ def natural(batch: WindowBatch, schema: Schema) -> WindowBatch:
     if schema.pad_id is None:
         return batch
     columns = {name: column for name, column in batch.columns.items() if name != MASK}
-    mask = batch.columns[MASK]
-    ids = _masked(batch.ids, mask.values.astype(np.bool_))
-    if LABELS in columns:  # of noise: there may be more of them than ids
-        columns[LABELS] = _masked(columns[LABELS], columns[LABELS].values != IGNORED_LABEL)
-    for name in (SEGMENT_IDS, POSITION_IDS):
-        if name in columns:
-            columns[name] = _masked(columns[name], mask.values.astype(np.bool_))
-    return WindowBatch(ids, columns)
+    mask = batch.columns[MASK].values.astype(np.bool_)
+    if len(mask) != len(batch.ids.values):
+        raise DatasetError("a row is damaged: its attention_mask has another length. Build the dataset again.")
+    for name in PER_ID.keys() & columns.keys():  # of noise there may be more labels than ids
+        is_there = columns[name].values != IGNORED_LABEL if name == LABELS else mask
+        columns[name] = _masked(columns[name], is_there)
+    bare = WindowBatch(_masked(batch.ids, mask), columns)
+    again = stored(bare, schema)
+    if not all(_same(again.columns[name], batch.columns[name]) for name in {MASK, *PER_ID} & batch.columns.keys()) or (
+        not _same(again.ids, batch.ids)
+    ):
+        raise DatasetError("a row is damaged: it is padded otherwise than a build pads. Build the dataset again.")
+    return bare
+
+
+def _same(one: Ragged, other: Ragged) -> bool:
+    return np.array_equal(one.values, other.values) and np.array_equal(np.diff(one.offsets), np.diff(other.offsets))
 
 
 def _masked(column: Ragged, mask: npt.NDArray[np.bool_]) -> Ragged:

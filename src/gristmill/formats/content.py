@@ -47,6 +47,11 @@ def row_digest(split: Split, place: bytes, ids: bytes) -> bytes:
     return hashlib.sha256(b"".join((split.encode(), b"\0", place, ids))).digest()[:ROW_BYTES]
 
 
+def line_digest(line: bytes) -> bytes:
+    """Of all that a row tells, as JSON without its line feed."""
+    return hashlib.sha256(line).digest()[:ROW_BYTES]
+
+
 class Content:
     """The digests of rows, as they come in, in the order of each split -> that of the dataset."""
 

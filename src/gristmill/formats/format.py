@@ -76,5 +76,7 @@ class Format(NamedTuple):
     """The format's folder, a split and its schema -> its rows; a split without rows has nothing there."""
     require: Callable[[], None]
     """Raises MissingExtraError, with the line to install it, where a package that it needs is not there."""
+    is_all_ours: bool = False
+    """No other package has a say in its bytes: the same rows give them again, under any versions."""
     finish: Callable[[Path, Schema], list[str]] | None = None
     """Called once, when all splits are written, with the format's folder -> names of the files it made."""

@@ -113,9 +113,5 @@ def _chunk(told: Any, number: int, path: Path) -> Chunk:
 
 
 LITDATA = Format(
-    name="litdata",
-    is_sharded=False,
-    write=write_litdata,
-    open=open_litdata,
-    require=lambda: None,
+    name="litdata", is_sharded=False, write=write_litdata, open=open_litdata, require=lambda: None, is_all_ours=True
 )

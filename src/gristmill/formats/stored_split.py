@@ -1,6 +1,7 @@
 """The rows of a split in any format, as the JSON rows they are in JSONL: in order, or by number."""
 
 import os
+import stat
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -51,9 +52,17 @@ class StoredSplit:
             self._reader = self._opened()
         return self._reader.read(start, stop)
 
+    def require(self) -> "StoredSplit":
+        """Raises DatasetError where it cannot be opened, or has another number of rows."""
+        self._reader = self._opened()
+        return self
+
     def _opened(self) -> SplitReader:
         folder = folder_of(self.dataset, self.name)
-        reader = _reader(folder, self.name, self.split, self.schema, _stamp(folder, self.split))
+        try:
+            reader = _reader(folder, self.name, self.split, self.schema, _stamp(folder, self.split))
+        except OSError as error:
+            raise DatasetError(f"cannot read {str(self.path)!r}: {error.strerror or error}.") from None
         if len(reader) != self._num_rows:
             raise DatasetError(
                 f"{str(self.path)!r} is damaged: {len(reader)} rows, the manifest says {self._num_rows}. "
@@ -77,8 +86,13 @@ def _reader(folder: Path, name: str, split: Split, schema: Schema, _: Stamp) -> 
 def _stamp(folder: Path, split: Split) -> Stamp:
     found: list[tuple[str, int, int]] = []
     for place, start in ((folder, split), (folder / split, "")):
+        if place.is_symlink():
+            raise DatasetError(f"{str(place)!r} is a link: it is not of the dataset. Remove it, and build again.")
         for name in os.listdir(place) if place.is_dir() else ():
-            if name.startswith(start) and (place / name).exists():
-                facts = (place / name).stat()
-                found.append((name, facts.st_size, facts.st_mtime_ns))
+            if not name.startswith(start) or not os.path.lexists(place / name):
+                continue
+            facts = (place / name).stat()
+            if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
+                raise DatasetError(f"{str(place / name)!r} is not an ordinary file. Remove it, and build again.")
+            found.append((name, facts.st_size, facts.st_mtime_ns))
     return tuple(sorted(found))

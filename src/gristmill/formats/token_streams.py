@@ -184,6 +184,7 @@ def stream_format(name: str, files: StreamFiles) -> Format:
         write=partial(write_stream, files=files),
         open=partial(StreamSplit, files=files),
         require=nothing_required,
+        is_all_ours=True,
     )
 
 

@@ -99,6 +99,9 @@ def outgoing(place: Chosen, report: Report) -> list[Outgoing]:
 
 def _cards(place: Chosen) -> dict[str, bytes]:
     """As they lie in the folder."""
+    for name in CARDS:
+        if (place.folder / name).is_symlink():
+            raise DatasetError(f"{str(place.folder / name)!r} is a link to something else. Remove it.")
     return {name: _read(place.folder, name) for name in CARDS if os.path.lexists(place.folder / name)}
 
 

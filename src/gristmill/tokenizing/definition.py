@@ -22,12 +22,12 @@ import msgspec
 
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
+from gristmill.records import LARGEST_VOCABULARY
 
 END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[SEP]")
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 # Sixteen code points that Unicode says are never characters, in front of a renamed control token.
 UNSPELLABLE = "".join(map(chr, range(0xFDD0, 0xFDE0)))
-LARGEST_VOCABULARY = 1 << 24
 VOCABULARY: Any = dict[str, int] | list[tuple[str, float]]
 Kind = TypeVar("Kind")
 FOUND_BY_SPELLING = ("Unigram", "WordPiece", "WordLevel")
