@@ -18,16 +18,6 @@ from gristmill.pushing.gates import OVERRIDES
 ID = "someone/windows"
 MIT = (Path(__file__).parents[1] / "LICENSE").read_text()
 PASSWORD = 'PASSWORD = "kx82-PQmz-01aB-9vTe"\n'
-README = """---
-configs:
-- config_name: default
-  data_files:
-  - {split: train, path: "train*.jsonl"}
-  - {split: validation, path: "validation*.jsonl"}
-  - {split: test, path: "test*.jsonl"}
----
-# Windows
-"""
 
 
 def source(root, extra=None, *, num_files=12):
@@ -36,6 +26,11 @@ def source(root, extra=None, *, num_files=12):
         for i in range(num_files)
     }
     return write_tree(root, {"LICENSE": MIT, **files, **(extra or {})})
+
+
+def add_to_readme(dataset, text):
+    path = dataset / "README.md"
+    path.write_text(f"{path.read_text()}\n{text}\n")
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +112,7 @@ def test_without_upload_nothing_is_written_there(hub, push, dataset):
 
 
 def test_what_arrives_is_the_dataset_byte_for_byte_and_nothing_else(hub, push, dataset, tmp_path):
-    (dataset / "README.md").write_text(README)
-    (dataset / "croissant.json").write_text("{}")
+    add_to_readme(dataset, "Mine.")
     (dataset / ".env").write_text(PASSWORD)
     (dataset / "notes.txt").write_text("mine")
     (dataset / "report.html").write_text("mine")
@@ -261,11 +255,12 @@ def test_secrets_that_check_finds_refuse_by_themselves(hub, push, tmp_path):
 
 
 def test_a_secret_in_the_readme_refuses(hub, push, dataset):
-    (dataset / "README.md").write_text(f"# Windows\n\n{PASSWORD}")
+    add_to_readme(dataset, f"# Windows\n\n{PASSWORD}")
+    num_lines = len((dataset / "README.md").read_text().splitlines())
     code, out, _ = push("--upload")
     assert code == 1
     assert "README.md has a " in out
-    assert " in line 3 (--allow-secrets" in out
+    assert f" in line {num_lines} (--allow-secrets" in out
     assert "kx82" not in out
     assert hub.writes == []
 
@@ -285,7 +280,7 @@ def test_files_without_a_known_licence_refuse(hub, push, tmp_path):
 
 
 def test_a_folder_of_this_machine_in_what_goes_refuses(hub, push, dataset):
-    (dataset / "README.md").write_text(f"# Windows\n\nBuilt in {dataset}/x\n")
+    add_to_readme(dataset, f"# Windows\n\nBuilt in {dataset}/x\n")
     code, out, _ = push("--upload")
     assert code == 1
     assert "paths      refuses  README.md names" in out
@@ -341,7 +336,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(hub, push, dataset, tmp_
     ],
 )
 def test_trouble_there_is_told_in_one_line(hub, push, dataset, trouble, said):
-    (dataset / "README.md").write_text(README)
+    add_to_readme(dataset, "Mine.")
     hub.acts.append(trouble)
     code, out, err = push("--upload")
     assert (code, out) == (3, "")
@@ -427,7 +422,7 @@ def test_quiet_says_nothing_and_json_is_json(hub, push):
 
 
 def test_the_library_tells_what_speaks_against_it(hub, dataset):
-    (dataset / "README.md").write_text(f"{PASSWORD}\n{dataset}\n")
+    add_to_readme(dataset, f"{PASSWORD}\n{dataset}\n")
     refused = gristmill.push(dataset, ID, upload=True)
     assert not refused.ok
     assert [gate.name for gate in refused.gates if gate.verdict == "refuses"] == ["secrets", "paths"]
@@ -454,7 +449,7 @@ def test_nobody_is_logged_in(hub, dataset, tmp_path):
 
 
 def test_datasets_loads_what_was_pushed(hub, push, dataset, tmp_path):
-    (dataset / "README.md").write_text(README)
+    add_to_readme(dataset, "Mine.")
     assert push("--upload")[0] == 0
     code = (
         "import datasets, sys\n"
