@@ -1,6 +1,7 @@
 """What would go to the Hub, or has gone: every file, every gate and its verdict, as text for people and as JSON."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,8 @@ from gristmill.summary import size_text, table_text
 NAMES_SHOWN = 5
 
 Change = Literal["new", "changed", "same"]
+MOST_FILES = 12
+"""Of one format, that are listed one by one."""
 Verdict = Literal["ok", "allowed", "refuses"]
 Visibility = Literal["private", "public"]
 
@@ -66,7 +69,7 @@ def push_json(push: Push) -> str:
 
 
 def push_text(push: Push, *, upload: bool) -> str:
-    files = [(printable(one.name), one.change, one.format or "-", size_text(one.bytes)) for one in push.files]
+    files = list(_file_rows(push))
     gates = [(gate.name, gate.verdict, printable(gate.why)) for gate in push.gates]
     lines = [
         table_text(("file", "there", "format", "size"), files, left=3),
@@ -81,6 +84,19 @@ def push_text(push: Push, *, upload: bool) -> str:
         _outcome(push, upload=upload),
     ]
     return "\n".join(lines)
+
+
+def _file_rows(push: Push) -> Iterator[tuple[str, str, str, str]]:
+    """A format of many files is one row."""
+    counts = Counter(one.format for one in push.files if one.format is not None)
+    for one in push.files:
+        change = "-" if push.is_new is None else one.change
+        if one.format is None or counts[one.format] <= MOST_FILES:
+            yield printable(one.name), change, one.format or "-", size_text(one.bytes)
+    for name in sorted(name for name, count in counts.items() if count > MOST_FILES):
+        own = [one for one in push.files if one.format == name]
+        changes = "-" if push.is_new is None else ", ".join(sorted({one.change for one in own}))
+        yield f"{len(own)} files of {name}", changes, name, size_text(sum(one.bytes for one in own))
 
 
 def _gate_lines(gates: Sequence[tuple[str, str, str]]) -> list[str]:
