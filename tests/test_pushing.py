@@ -256,7 +256,7 @@ def test_secrets_that_check_finds_refuse_by_themselves(hub, push, tmp_path):
 
 def test_a_secret_in_the_readme_refuses(hub, push, dataset):
     add_to_readme(dataset, f"# Windows\n\n{PASSWORD}")
-    line = (dataset / "README.md").read_bytes().split(b"\n").index(PASSWORD.split("\n")[0].encode()) + 1
+    line = (dataset / "README.md").read_bytes().split(b"\n").index(PASSWORD.split("\n", maxsplit=1)[0].encode()) + 1
     code, out, _ = push("--upload")
     assert code == 1
     assert "README.md has a " in out
