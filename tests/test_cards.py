@@ -1,5 +1,6 @@
 """README.md of a dataset: a card that `datasets` and the Hub take, and that no name in a repository can break."""
 
+import json
 import re
 from contextlib import chdir
 
@@ -10,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from gristmill import Config, OutputConfig, SamplingConfig, SplitConfig, VariantsConfig, build, open_dataset
+from gristmill import (
+    Config,
+    OutputConfig,
+    SamplingConfig,
+    SplitConfig,
+    VariantsConfig,
+    build,
+    check,
+    export,
+    open_dataset,
+)
 from gristmill.cards.cards import card_files
 from gristmill.cards.escaping import code, title, yaml_of
 from gristmill.cards.front_matter import size_category
@@ -338,3 +349,47 @@ def test_cards_are_named_in_one_place_and_not_in_the_manifest(built):
     manifest = built["plain"][1]
     assert list(card_files(manifest)) == [README, CROISSANT] == ["README.md", "croissant.json"]
     assert not {README, CROISSANT} & set(manifest.files)
+
+
+def test_what_people_change_in_a_card_stays_and_what_readers_go_by_is_new(tmp_path):
+    from datasets import load_dataset
+
+    source = write_sources(tmp_path / "code")
+    config = Config(sources=[str(source)], out=str(tmp_path / "out"))
+    build(config)
+    readme_path, croissant_path = tmp_path / "out" / README, tmp_path / "out" / CROISSANT
+    card = readme_path.read_text().replace("## Limits\n", "## What I know of it\n", 1)
+    card = card.replace("task_categories:\n", "license_name: mine\ntask_categories:\n", 1)
+    readme_path.write_text(card)
+    described = json.loads(croissant_path.read_text())
+    croissant_path.write_text(json.dumps({**described, "version": "2.0.0", "creator": "me", "distribution": []}))
+    (source / "more.py").write_text("".join(f"more_{line} = {line} + {line * 7}\n" for line in range(300)))
+    rebuilt = build(config)
+    export(tmp_path / "out", "parquet")
+    front, text = parts(readme_path.read_bytes())
+    assert "## What I know of it" in text
+    assert front["license_name"] == "mine"
+    told = {one["name"]: one["num_examples"] for one in front["dataset_info"]["splits"]}
+    assert told["train"] == rebuilt.splits[Split.TRAIN].windows
+    new = json.loads(croissant_path.read_text())
+    assert (new["version"], new["creator"]) == ("2.0.0", "me")
+    assert {one["name"] for one in new["distribution"]} > {"train.jsonl", "parquet/train.parquet"}
+    report = check(tmp_path / "out")
+    assert report.ok
+    assert report["cards"].status == "reported"
+    loaded = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert len(loaded["train"]) == told["train"]
+    readme_path.write_text(card)
+    assert "dataset_info is not what the manifest says" in check(tmp_path / "out")["cards"].examples[0]
+
+
+def test_a_readme_of_somebody_elses_gets_only_what_loaders_need(tmp_path):
+    source = write_sources(tmp_path / "code")
+    config = Config(sources=[str(source)], out=str(tmp_path / "out"))
+    build(config)
+    (tmp_path / "out" / README).write_text("# Mine\n")
+    build(config)
+    front, text = parts((tmp_path / "out" / README).read_bytes())
+    assert (set(front), text) == ({"configs", "dataset_info"}, "# Mine\n")
+    build(config)
+    assert parts((tmp_path / "out" / README).read_bytes()) == (front, text)

@@ -414,3 +414,12 @@ def test_a_place_that_cannot_be_written_is_said(built, tmp_path):
     for source in built[0], built[0] / "files.jsonl":
         with pytest.raises(OutputError, match="cannot write at"):
             gristmill.train_tokenizer(Config(sources=[str(source)], out=str(tmp_path / "file/tok")), 500)
+
+
+def test_a_build_by_other_splits_than_the_vocabularys_is_told_which(trained, source, tmp_path, capsys):
+    out, _ = trained
+    build = ["build", str(source), "--tokenizer", str(out)]
+    assert run([*build, "--out", str(tmp_path / "other")]) == 0
+    assert f"--splits {out} holds nothing out that it has seen" in capsys.readouterr().err
+    assert run([*build, "--out", str(tmp_path / "same"), "--splits", str(out)]) == 0
+    assert "holds nothing out" not in capsys.readouterr().err
