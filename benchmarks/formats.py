@@ -224,7 +224,7 @@ def seconds_of(write_into: BulkWrite, folder: Path) -> float:
 
 
 def write(one: Format, rows: Rows, folder: Path) -> None:
-    one.write(rows.batches, Target(folder, Split.TRAIN, rows.schema, num_rows=sum(map(len, rows.batches))))
+    one.write(rows.batches, Target(folder, Split.TRAIN, rows.schema))
     if one.finish is not None:
         one.finish(folder, rows.schema)
 

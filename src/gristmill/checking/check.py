@@ -1,4 +1,4 @@
-"""gristmill check: verifies a finished dataset from its files alone, without the code that built it.
+"""gristmill check: verifies a finished dataset from its files alone, by other algorithms than those that built it.
 
 1. digests   every file against the manifest
 2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,

@@ -26,8 +26,6 @@ class Target(NamedTuple):
     schema: Schema
     shard: int = 0
     num_shards: int = 1
-    num_rows: int = 0
-    """That will come; known before the first."""
     is_compressed: bool = False
     """JSONL alone goes by it: other formats are as compressed as they are."""
 
@@ -74,7 +72,7 @@ class Format(NamedTuple):
     The same batches give the same bytes, however the rows are cut into batches."""
     open: Callable[[Path, Split, Schema], SplitReader]
     """The format's folder, a split and its schema -> its rows; a split without rows has nothing there."""
-    require: Callable[[], None]
+    require: Callable[[], object] = lambda: None
     """Raises MissingExtraError, with the line to install it, where a package that it needs is not there."""
     is_all_ours: bool = False
     """No other package has a say in its bytes: the same rows give them again, under any versions."""

@@ -33,13 +33,14 @@ def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
     try:
         rows = [orjson.loads(line) for line in lines]
         ids = Ragged.of([row[IDS] for row in rows], schema.id_type)
-        columns = {name: _column([row[name] for row in rows], KINDS[name]) for name in schema.others}
+        columns = {name: column_of([row[name] for row in rows], KINDS[name]) for name in schema.others}
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
     return natural(WindowBatch(ids, columns), schema)
 
 
-def _column(values: list[Any], kind: Kind) -> Column:
+def column_of(values: list[Any], kind: Kind) -> Column:
+    """Row by row -> as a batch has it."""
     if kind is Kind.NUMBERS:
         return Ragged.of(values)
     if kind is Kind.NUMBER:

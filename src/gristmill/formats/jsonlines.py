@@ -80,4 +80,4 @@ def _opened(path: Path) -> JsonlFile | ZstdJsonlFile:
     return JsonlFile(path, num_rows)
 
 
-JSONL = Format(name="jsonl", is_sharded=True, write=write_jsonl, open=JsonlReader, require=lambda: None)
+JSONL = Format(name="jsonl", is_sharded=True, write=write_jsonl, open=JsonlReader)

@@ -112,6 +112,4 @@ def _chunk(told: Any, number: int, path: Path) -> Chunk:
     raise DatasetError(f"{str(path)!r} is damaged: chunk {number} is not of this dataset. Build the dataset again.")
 
 
-LITDATA = Format(
-    name="litdata", is_sharded=False, write=write_litdata, open=open_litdata, require=lambda: None, is_all_ours=True
-)
+LITDATA = Format(name="litdata", is_sharded=False, write=write_litdata, open=open_litdata, is_all_ours=True)

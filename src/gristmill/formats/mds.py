@@ -102,4 +102,4 @@ def _shard(told: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
     raise DatasetError(f"{str(path)!r} is damaged: shard {number} is not of this dataset. Build the dataset again.")
 
 
-MDS = Format(name="mds", is_sharded=False, write=write_mds, open=open_mds, require=lambda: None, is_all_ours=True)
+MDS = Format(name="mds", is_sharded=False, write=write_mds, open=open_mds, is_all_ours=True)

@@ -14,6 +14,7 @@ import orjson
 
 from gristmill.formats.arrays import damaged
 from gristmill.formats.batch import KINDS, Column, Kind, Ragged, Schema, WindowBatch
+from gristmill.formats.json_rows import column_of
 from gristmill.formats.jsonl import row_starts
 from gristmill.shaping.windows import Indices
 
@@ -58,7 +59,7 @@ class Sidecar:
     def read(self, start: int, stop: int) -> dict[str, Column]:
         try:
             rows = _decoder(self._names).decode_lines(self._lines(start, stop))
-            columns = {name: _column(list(map(attrgetter(name), rows)), KINDS[name]) for name in self._names}
+            columns = {name: column_of(list(map(attrgetter(name), rows)), KINDS[name]) for name in self._names}
         except OSError as error:
             raise damaged(self._path, error.strerror or str(error)) from None
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
@@ -89,11 +90,3 @@ class Sidecar:
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
     fields = [(name, TYPES[KINDS[name]]) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False))
-
-
-def _column(values: list[Any], kind: Kind) -> Column:
-    if kind is Kind.NUMBERS:
-        return Ragged.of(values)
-    if kind is Kind.NUMBER:
-        return np.array(values, np.int64)
-    return np.array(values, np.float64) if kind is Kind.FRACTION else values

@@ -173,17 +173,12 @@ def _last_end(path: Path, _kind: np.dtype[Any]) -> int:
     return int(ends[-1]) if len(ends) else 0
 
 
-def nothing_required() -> None:
-    """NumPy is always there."""
-
-
 def stream_format(name: str, files: StreamFiles) -> Format:
     return Format(
         name=name,
         is_sharded=False,
         write=partial(write_stream, files=files),
         open=partial(StreamSplit, files=files),
-        require=nothing_required,
         is_all_ours=True,
     )
 

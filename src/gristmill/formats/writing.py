@@ -57,7 +57,6 @@ def write_share(
         schema=schema,
         shard=share.shard,
         num_shards=share.num_shards,
-        num_rows=share.num_rows,
         is_compressed=is_compressed,
     )
     names = way.write(_digested(batches, share.split, digests), target)

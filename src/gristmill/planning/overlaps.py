@@ -17,7 +17,6 @@ import numpy.typing as npt
 import zstandard
 
 from gristmill.errors import MissingExtraError
-from gristmill.formats.batch import Schema
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import num_parquet_bytes
@@ -191,7 +190,7 @@ def try_rows(context: Context, task: Rows) -> RowsTried:
 
 def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PreparedDocument]]) -> int | None:
     """None: the library is not there."""
-    schema = _schema_of(context)
+    schema = context.window_schema
     num_bytes = 0
     for documents in files:
         made = _with_windows(read_blocks(context.prepared, documents, schema.vocab_size), shape_at(context, overlap))
@@ -200,19 +199,6 @@ def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[Prepare
         except MissingExtraError:
             return None
     return num_bytes
-
-
-def _schema_of(context: Context) -> Schema:
-    row_format = context.row_format
-    return Schema(
-        columns=tuple(row_format.columns),
-        length=row_format.length,
-        vocab_size=context.tokenizer.vocab_size,
-        prefix=row_format.prefix,
-        suffix=row_format.suffix,
-        pad_id=row_format.pad_id,
-        end_id=None,
-    )
 
 
 def _with_windows(blocks: Iterable[tuple[PreparedDocument, Block]], shape: WindowShape) -> list[DocumentRows]:

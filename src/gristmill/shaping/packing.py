@@ -4,8 +4,7 @@ Best fit, largest first: each window goes into the fullest row that still has ro
 fewest rows possible, and one (Johnson 1973); with the many short files of a code base hardly anything is left empty.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,7 +38,3 @@ def best_fit(sizes: Sequence[int] | Indices, room: int) -> list[list[int]]:
             open_rows.setdefault(left, []).append(row)
             rooms |= 1 << left
     return sorted(sorted(row) for row in rows)
-
-
-def num_left_empty(rows: Iterable[Sequence[int]], sizes: Any, room: int) -> int:
-    return sum(room - sum(int(sizes[window]) for window in row) for row in rows)
