@@ -21,9 +21,9 @@ import msgspec
 from sample import Sample, as_lines, measure
 from shop import Flow, Pool, Setting, Tasks, simulate
 
+from gristmill.formats.jsonlines import PIECE_BYTES
 from gristmill.sections import RunConfig
 from gristmill.steps.compare import PARTITION_SPANS, num_partition_bits
-from gristmill.steps.decide import PIECE_BYTES
 from gristmill.steps.sides import BUCKET_BITS, MATCH, RUN_TOKENS, SPAN
 
 HERE = Path(__file__).parent

@@ -6,9 +6,9 @@ import pytest
 from documents import document
 from gristmill.config import Config
 from gristmill.errors import InputError
+from gristmill.formats.jsonlines import PIECE_BYTES
 from gristmill.records import Split
 from gristmill.sections import DuplicatesConfig, OutputConfig, SplitConfig
-from gristmill.steps import decide as deciding
 from gristmill.steps.context import Context
 from gristmill.steps.decide import decide, lay_out, read_previous_splits
 
@@ -49,7 +49,7 @@ def test_pieces_cover_each_split_without_gap_or_overlap():
         for piece in (piece for piece in pieces if piece.file == name):
             assert piece.offset == offset
             assert piece.num_bytes == sum(member.num_row_bytes for member in piece.documents)
-            assert len(piece.documents) == 1 or piece.num_bytes <= deciding.PIECE_BYTES
+            assert len(piece.documents) == 1 or piece.num_bytes <= PIECE_BYTES
             offset += piece.num_bytes
         assert offset <= 20_000_000
     assert any("-of-" in piece.file for piece in pieces)

@@ -61,11 +61,13 @@ def test_a_format_is_the_same_from_a_build_and_from_an_export(source, tmp_path, 
     assert against_clean(tmp_path / "later") == []
 
 
+@pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("start", NEED_NOTHING)
-def test_jsonl_comes_back_byte_for_byte(source, tmp_path, start):
-    plain = made(source, tmp_path / "plain", shard_bytes=150_000)
-    made(source, tmp_path / "other", formats=[start], shard_bytes=150_000)
-    assert not list((tmp_path / "other").glob("train*.jsonl"))
+def test_jsonl_comes_back_byte_for_byte(source, tmp_path, start, compress):
+    output = {"shard_bytes": 150_000 if start == "bin" else 512 << 20, "compress": compress}
+    plain = made(source, tmp_path / "plain", **output)
+    made(source, tmp_path / "other", formats=[start], **output)
+    assert not list((tmp_path / "other").glob("train*.jsonl*"))
     assert gristmill.check(tmp_path / "other", [source]).ok
     back = export(tmp_path / "other", "jsonl")
     assert back.formats == ["jsonl", start]

@@ -30,7 +30,7 @@ from gristmill import (
 )
 from gristmill.errors import OutputError
 from gristmill.rebuilding import against_clean
-from gristmill.steps.neighbours import neighbours, steady_neighbours
+from gristmill.shaping.neighbours import neighbours, steady_neighbours
 
 SMALL = RunConfig(workers=1, batch_bytes=20_000)
 

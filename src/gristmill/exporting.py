@@ -18,6 +18,7 @@ from gristmill.cards.cards import write_cards
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.jsonlines import piece_bytes
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
@@ -26,6 +27,7 @@ from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifes
 from gristmill.progress import Progress
 from gristmill.records import FORMATS, Split
 from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.sections import OutputConfig
 
 ROWS_AT_ONCE = 1000
 TAKEN = "taken"
@@ -39,7 +41,7 @@ class _Task(NamedTuple):
     """Of the share's rows, in the split."""
     folder: Path
     schema: Schema
-    is_compressed: bool
+    compressed_at: int | None
 
     def batches(self) -> Iterator[WindowBatch]:
         end, step = self.first + self.share.num_rows, self.schema.num_rows_at_once(ROWS_AT_ONCE)
@@ -93,15 +95,16 @@ def _write(
 def _tasks(dataset: Dataset, name: str, split: Split, growing: Path) -> Iterator[_Task]:
     folder_of(growing, name).mkdir(exist_ok=True)
     first = 0
-    is_compressed = dataset.manifest.settings["output"].get("compress") == "zstd"
+    output = msgspec.convert(dataset.manifest.settings["output"], OutputConfig)
+    compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
     for share in shares_of(name, split, dataset.manifest.shards.get(split, [])):
         stored = dataset.stored(dataset.manifest.formats[0], split)
-        yield _Task(share, stored, first, growing, Schema.of(dataset.manifest), is_compressed)
+        yield _Task(share, stored, first, growing, Schema.of(dataset.manifest), compressed_at)
         first += share.num_rows
 
 
 def _written(task: _Task) -> WrittenFiles:
-    return write_share(task.share, task.folder, task.schema, task.batches(), is_compressed=task.is_compressed)
+    return write_share(task.share, task.folder, task.schema, task.batches(), task.compressed_at)
 
 
 def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFacts], growing: Path) -> Manifest:

@@ -26,8 +26,8 @@ class Target(NamedTuple):
     schema: Schema
     shard: int = 0
     num_shards: int = 1
-    is_compressed: bool = False
-    """JSONL alone goes by it: other formats are as compressed as they are."""
+    compressed_at: int | None = None
+    """JSONL, with zstd: in pieces of so many bytes. Other formats are as compressed as they are."""
 
     def file_name(self, suffix: str) -> str:
         """`train.parquet`, or `train-00003-of-00012.parquet` where a split takes several files."""

@@ -5,49 +5,77 @@ A build does not write its rows by this: there each piece knows its place before
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.zstd import FRAME_BYTES, Frame, ZstdJsonlFile, compress_rows, read_table, table_of
+from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
 from gristmill.records import Split
+from gristmill.shaping.neighbours import steady_neighbours
 
 SCAN_BYTES = 1 << 22
+PIECE_BYTES = 1 << 20
 
 
 def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
-    name = target.file_name(".jsonl.zst" if target.is_compressed else ".jsonl")
-    lines = (line for batch in batches for line in lines_of(batch, target.schema))
+    is_compressed = target.compressed_at is not None
+    name = target.file_name(".jsonl.zst" if is_compressed else ".jsonl")
     with (target.folder / name).open("wb") as stream:
-        stream.writelines(_compressed(lines) if target.is_compressed else lines)
+        if target.compressed_at is not None:
+            stream.writelines(_compressed(_documents(batches, target.schema), target.compressed_at))
+        else:
+            stream.writelines(line for batch in batches for line in lines_of(batch, target.schema))
     return [name]
 
 
-def _compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Frame by frame, and the table of them."""
+def piece_bytes(shard_bytes: int) -> int:
+    """Of rows that one task of a build formats and writes, at most; half of it on average.
+
+    Memory per worker is a few times this. Larger ones compress a little better, and leave more to do after a change.
+    """
+    return min(PIECE_BYTES, shard_bytes)
+
+
+class _Document(NamedTuple):
+    name: str
+    lines: list[bytes]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(map(len, self.lines))
+
+
+def _documents(batches: Iterable[WindowBatch], schema: Schema) -> Iterator[_Document]:
+    """Rows of one file, or of one variant of it, together; a row of several files is by itself."""
+    rows = ((place, line) for batch in batches for place, line in _placed(batch, schema))
+    for place, own in groupby(rows, key=itemgetter(0)):
+        lines = [line for _, line in own]
+        if schema.is_packed:
+            yield from (_Document(place[1], [line]) for line in lines)
+        else:
+            yield _Document(place[1], lines)
+
+
+def _placed(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str, str, str], bytes]]:
+    columns, nothing = batch.columns, [""] * len(batch)
+    names = (columns.get(name, nothing) for name in ("repo", "path", "variant"))
+    return zip(zip(*names, strict=True), lines_of(batch, schema), strict=True)
+
+
+def _compressed(documents: Iterable[_Document], limit: int) -> Iterator[bytes]:
+    """Frame by frame, and the table of them: as the pieces of a build make them."""
     frames: list[Frame] = []
-    for own in _frames(lines):
-        content, made = compress_rows(own)
+    for piece in steady_neighbours(documents, attrgetter("name"), attrgetter("num_bytes"), limit):
+        content, made = compress_rows([line for document in piece for line in document.lines])
         frames += made
         yield content
     yield table_of(frames)
-
-
-def _frames(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    gathered: list[bytes] = []
-    size = 0
-    for line in lines:
-        gathered.append(line)
-        size += len(line)
-        if size >= FRAME_BYTES:
-            yield gathered
-            gathered, size = [], 0
-    if gathered:
-        yield gathered
 
 
 class JsonlReader:

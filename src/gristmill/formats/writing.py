@@ -46,7 +46,7 @@ def shares_of(name: str, split: Split, num_rows: list[int]) -> list[Share]:
 
 
 def write_share(
-    share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch], *, is_compressed: bool = False
+    share: Share, dataset: Path, schema: Schema, batches: Iterable[WindowBatch], compressed_at: int | None = None
 ) -> WrittenFiles:
     """Into the format's folder in the dataset's."""
     way, folder = format_named(share.format), folder_of(dataset, share.format)
@@ -57,7 +57,7 @@ def write_share(
         schema=schema,
         shard=share.shard,
         num_shards=share.num_shards,
-        is_compressed=is_compressed,
+        compressed_at=compressed_at,
     )
     names = way.write(_digested(batches, share.split, digests), target)
     more = {"split": share.split, "format": share.format, "rows": share.num_rows if way.is_sharded else None}

@@ -19,14 +19,14 @@ import zstandard
 from gristmill.errors import MissingExtraError
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows, RowFormat
+from gristmill.formats.jsonlines import PIECE_BYTES
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.records import PreparedDocument
+from gristmill.shaping.neighbours import neighbours
 from gristmill.shaping.windows import Windows, WindowShape
 from gristmill.steps.blocks import Block, read_blocks
 from gristmill.steps.context import Context
-from gristmill.steps.decide import PIECE_BYTES
-from gristmill.steps.neighbours import neighbours
 from gristmill.steps.rows import rows_of
 
 SAMPLE_TOKENS = 1 << 19

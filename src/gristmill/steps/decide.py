@@ -12,6 +12,7 @@ import numpy as np
 
 from gristmill.config import Config
 from gristmill.errors import InputError
+from gristmill.formats.jsonlines import piece_bytes
 from gristmill.grouping.clusters import MIN_JACCARD, Cluster
 from gristmill.grouping.duplicates import exact_duplicates
 from gristmill.grouping.signatures import NUM_BANDS
@@ -21,15 +22,10 @@ from gristmill.manifest import NearDuplicates, PreviousSplits
 from gristmill.progress import MapFunction
 from gristmill.records import Drop, DropReason, FileKey, NoVariant, PreparedDocument, Split
 from gristmill.sections import OutputConfig
+from gristmill.shaping.neighbours import neighbours, steady_neighbours
 from gristmill.steps.context import Context
-from gristmill.steps.neighbours import neighbours, steady_neighbours
 from gristmill.steps.parts import PartReader
 from gristmill.steps.similar import clusters_of
-
-PIECE_BYTES = 1 << 20
-"""Rows that one task formats and writes, at most; half of it on average. Memory per worker is a few times this.
-
-Larger ones compress a little better, and leave more to do after a change."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,9 +201,8 @@ def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iter
         if document.num_windows:
             by_split[document.in_split].append(document)
     for split, members in by_split.items():
-        limit = min(PIECE_BYTES, config.shard_bytes)
         runs = steady_neighbours(
-            members, lambda document: document.path, lambda document: document.num_row_bytes, limit
+            members, lambda one: one.path, lambda one: one.num_row_bytes, piece_bytes(config.shard_bytes)
         )
         files = list(neighbours(runs, _num_bytes, config.shard_bytes))
         for index, file_runs in enumerate(files):

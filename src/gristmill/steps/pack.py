@@ -15,6 +15,7 @@ import numpy as np
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows
+from gristmill.formats.jsonlines import piece_bytes
 from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.writing import Share, WrittenFiles, shares_of, write_share
 from gristmill.manifest import PackingFacts
@@ -222,9 +223,9 @@ def _some_of(packs: SplitRows, start: int, stop: int) -> SplitRows:
 
 
 def write_packed(context: Context, task: PackedTask) -> WrittenFiles:
-    is_compressed = context.config.output.compress == "zstd"
-    batches = _batches(context, task.packs)
-    return write_share(task.share, context.dataset, context.schema, batches, is_compressed=is_compressed)
+    output = context.config.output
+    compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
+    return write_share(task.share, context.dataset, context.schema, _batches(context, task.packs), compressed_at)
 
 
 def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:

@@ -18,11 +18,11 @@ from gristmill.grouping.signatures import NUM_BANDS, band_keys
 from gristmill.intake.reading import ReadError, document_of, read_bytes
 from gristmill.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.sections import RunConfig
+from gristmill.shaping.neighbours import steady_neighbours
 from gristmill.steps.blocks import Block, to_bytes
 from gristmill.steps.clean import clean, without_secrets
 from gristmill.steps.context import Context
 from gristmill.steps.keys import key_of
-from gristmill.steps.neighbours import steady_neighbours
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, is_whole, write_part
 from gristmill.steps.reusing import NOT_READ, Ready, earlier_files, known_stamps, stamp_leads
 from gristmill.steps.rows import measured

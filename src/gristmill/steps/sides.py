@@ -18,8 +18,8 @@ from gristmill.grouping.leakage import MIN_DISTINCT_IDS, BlockKeys, KeyTable, Po
 from gristmill.grouping.signatures import Ids
 from gristmill.layout import write_atomically
 from gristmill.records import StoredText
+from gristmill.shaping.neighbours import neighbours
 from gristmill.steps.blocks import read_ids
-from gristmill.steps.neighbours import neighbours
 from gristmill.steps.parts import PartReader
 
 RUN_TOKENS = 1 << 20

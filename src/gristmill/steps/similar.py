@@ -8,9 +8,9 @@ from gristmill.grouping.clusters import Cluster, GramSets, Pair, find_clusters, 
 from gristmill.grouping.signatures import Keys
 from gristmill.progress import MapFunction
 from gristmill.records import PreparedDocument, StoredText
+from gristmill.shaping.neighbours import neighbours
 from gristmill.steps.blocks import IdReader
 from gristmill.steps.context import Context
-from gristmill.steps.neighbours import neighbours
 from gristmill.steps.remembering import recall, remember
 
 SIMILAR = "similar"

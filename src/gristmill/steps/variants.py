@@ -16,6 +16,7 @@ from gristmill.progress import MapFunction
 from gristmill.records import NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.sections import VariantsConfig
 from gristmill.shaping.chance import luck, number_of
+from gristmill.shaping.neighbours import neighbours
 from gristmill.shaping.variants.grammars import is_parsable
 from gristmill.steps.blocks import IdReader
 from gristmill.steps.compare import Shared, compare
@@ -23,7 +24,6 @@ from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.decontaminate import sides_of, tokenized
 from gristmill.steps.make_variants import Chosen
-from gristmill.steps.neighbours import neighbours
 from gristmill.steps.vary import variants_in
 
 CHOSEN_TOKENS = 1 << 18
