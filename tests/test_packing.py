@@ -151,6 +151,14 @@ def test_packed_rows_pass_every_check(sources, tmp_path, sections):
     assert manifest.splits["train"].windows == manifest.packing["train"].rows < manifest.packing["train"].segments
 
 
+def test_packed_rows_share_frames(sources, tmp_path):
+    from gristmill.formats.zstd import read_table
+
+    build(config(sources, tmp_path / "out", output=OutputConfig(compress="zstd")))
+    frames = read_table(tmp_path / "out/train.jsonl.zst")
+    assert sum(frame.num_rows for frame in frames) > 20 * len(frames)
+
+
 def test_hardly_anything_is_left_empty_and_no_file_that_fits_is_cut(sources, tmp_path):
     manifest = build(config(sources, tmp_path / "out"))
     assert manifest.packing["train"].empty_share < 0.01

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,7 @@ import msgspec
 from gristmill.cards.cards import write_cards
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, OutputError
+from gristmill.flow import write_all
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.jsonlines import piece_bytes
 from gristmill.formats.registry import folder_of, format_named
@@ -28,6 +29,7 @@ from gristmill.progress import Progress
 from gristmill.records import FORMATS, Split
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.sections import OutputConfig
+from gristmill.workspace import Workspace
 
 ROWS_AT_ONCE = 1000
 TAKEN = "taken"
@@ -73,16 +75,14 @@ def export(
 def _write(
     dataset: Dataset, missing: Sequence[str], growing: Path, progress: Progress, workers: int | Literal["auto"]
 ) -> dict[str, FileFacts]:
-    tasks = [task for name in missing for split in Split for task in _tasks(dataset, name, split, growing)]
+    tasks = [task for name in missing for task in _tasks(dataset, name, growing)]
     files = AllFiles()
     num_bytes = sum(one.bytes for one in dataset.manifest.files.values())
     with (
         LocalRunner(num_workers(workers, num_bytes)) as runner,
         progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
     ):
-        for task, written in zip(tasks, runner.map(_written, tasks), strict=True):
-            files.add(task.share, written)
-            step.advance(task.share.num_rows)
+        write_all(_written, tasks, files, runner, step)
     files.finish(missing, growing, Schema.of(dataset.manifest))
     if missing and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
@@ -92,15 +92,20 @@ def _write(
     return files.facts
 
 
-def _tasks(dataset: Dataset, name: str, split: Split, growing: Path) -> Iterator[_Task]:
+def _tasks(dataset: Dataset, name: str, growing: Path) -> Iterator[_Task]:
+    manifest = dataset.manifest
     folder_of(growing, name).mkdir(exist_ok=True)
-    first = 0
-    output = msgspec.convert(dataset.manifest.settings["output"], OutputConfig)
+    try:
+        output = msgspec.convert(manifest.settings.get("output"), OutputConfig)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise DatasetError(f"the manifest of {str(dataset.folder)!r} is damaged: {error}. Build it again.") from None
     compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
-    for share in shares_of(name, split, dataset.manifest.shards.get(split, [])):
-        stored = dataset.stored(dataset.manifest.formats[0], split)
-        yield _Task(share, stored, first, growing, Schema.of(dataset.manifest), compressed_at)
-        first += share.num_rows
+    for split in Split:
+        first = 0
+        for share in shares_of(name, split, manifest.shards.get(split, [])):
+            stored = dataset.stored(manifest.formats[0], split)
+            yield _Task(share, stored, first, growing, Schema.of(manifest), compressed_at)
+            first += share.num_rows
 
 
 def _written(task: _Task) -> WrittenFiles:
@@ -135,24 +140,17 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _lock(descriptor, f"another export into {str(folder)!r} is running. Wait for it.")
-        work = Path(os.path.realpath(folder)).with_name(f"{Path(os.path.realpath(folder)).name}.work") / "lock"
-        if work.is_file():  # builds hold it until they are done
-            built = os.open(work, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                _lock(built, f"a build into {str(folder)!r} is running. Wait for it.")
-                yield
-            finally:
-                os.close(built)
-        else:
-            yield
-    finally:
-        os.close(descriptor)
+    work = Workspace(os.fspath(folder)).folder / "lock"  # builds hold it until they are done
+    with ExitStack() as held:
+        _lock(folder, f"another export into {str(folder)!r} is running. Wait for it.", held)
+        if work.is_file():
+            _lock(work, f"a build into {str(folder)!r} is running. Wait for it.", held)
+        yield
 
 
-def _lock(descriptor: int, why_not: str) -> None:
+def _lock(path: Path, why_not: str, held: ExitStack) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    held.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -311,7 +311,7 @@ def with_other_formats(
     if context.other_formats:
         tasks = format_tasks(context, pieces)
         with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
-            _write_all(partial(write_format, context), tasks, files, runner, step)
+            write_all(partial(write_format, context), tasks, files, runner, step)
         files.finish(context.other_formats, context.dataset, context.schema)
     return MadeFiles(files, num_rows_by_file(pieces))
 
@@ -324,15 +324,16 @@ def pack_all(context: Context, decision: Decision, runner: Runner, progress: Pro
         tasks = list(packed_tasks(context, packs))
     files = AllFiles()
     with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
-        _write_all(partial(write_packed, context), tasks, files, runner, step)
+        write_all(partial(write_packed, context), tasks, files, runner, step)
     files.finish(context.other_formats, context.dataset, context.schema)
     facts = {split: packing_facts(own, context.config.window.length) for split, own in packs.items()}
     return MadeFiles(files, {split: rows_by_file(own, context) for split, own in packs.items()}, facts)
 
 
-def _write_all(
+def write_all(
     write: Callable[[Any], WrittenFiles], tasks: Sequence[ShareTask], files: AllFiles, runner: Runner, step: Step
 ) -> None:
+    """Each task's share of a format, in order."""
     for task, written in zip(tasks, runner.map(write, tasks), strict=True):
         files.add(task.share, written)
         step.advance(task.share.num_rows)

@@ -17,20 +17,19 @@ from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
 from gristmill.records import Split
-from gristmill.shaping.neighbours import steady_neighbours
+from gristmill.shaping.neighbours import neighbours, steady_neighbours
 
 SCAN_BYTES = 1 << 22
 PIECE_BYTES = 1 << 20
 
 
 def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
-    is_compressed = target.compressed_at is not None
-    name = target.file_name(".jsonl.zst" if is_compressed else ".jsonl")
+    name = target.file_name(".jsonl" if target.compressed_at is None else ".jsonl.zst")
     with (target.folder / name).open("wb") as stream:
-        if target.compressed_at is not None:
-            stream.writelines(_compressed(_documents(batches, target.schema), target.compressed_at))
-        else:
+        if target.compressed_at is None:
             stream.writelines(line for batch in batches for line in lines_of(batch, target.schema))
+        else:
+            stream.writelines(_compressed(_pieces(batches, target.schema, target.compressed_at)))
     return [name]
 
 
@@ -51,28 +50,33 @@ class _Document(NamedTuple):
         return sum(map(len, self.lines))
 
 
+def _pieces(batches: Iterable[WindowBatch], schema: Schema, limit: int) -> Iterator[list[bytes]]:
+    """As those of a build, whose edges go by documents; rows of several files are only counted."""
+    if schema.is_packed:
+        yield from neighbours((line for batch in batches for line in lines_of(batch, schema)), len, limit)
+        return
+    for piece in steady_neighbours(_documents(batches, schema), attrgetter("name"), attrgetter("num_bytes"), limit):
+        yield [line for document in piece for line in document.lines]
+
+
 def _documents(batches: Iterable[WindowBatch], schema: Schema) -> Iterator[_Document]:
-    """Rows of one file, or of one variant of it, together; a row of several files is by itself."""
+    """Rows of one file, or of one variant of it, together."""
     rows = ((place, line) for batch in batches for place, line in _placed(batch, schema))
-    for place, own in groupby(rows, key=itemgetter(0)):
-        lines = [line for _, line in own]
-        if schema.is_packed:
-            yield from (_Document(place[1], [line]) for line in lines)
-        else:
-            yield _Document(place[1], lines)
+    for (_, path, _), own in groupby(rows, key=itemgetter(0)):
+        yield _Document(path, [line for _, line in own])
 
 
 def _placed(batch: WindowBatch, schema: Schema) -> Iterator[tuple[tuple[str, str, str], bytes]]:
-    columns, nothing = batch.columns, [""] * len(batch)
-    names = (columns.get(name, nothing) for name in ("repo", "path", "variant"))
-    return zip(zip(*names, strict=True), lines_of(batch, schema), strict=True)
+    columns = batch.columns
+    variants = columns.get("variant", [""] * len(batch))
+    return zip(zip(columns["repo"], columns["path"], variants, strict=True), lines_of(batch, schema), strict=True)
 
 
-def _compressed(documents: Iterable[_Document], limit: int) -> Iterator[bytes]:
-    """Frame by frame, and the table of them: as the pieces of a build make them."""
+def _compressed(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
+    """Frame by frame, and the table of them."""
     frames: list[Frame] = []
-    for piece in steady_neighbours(documents, attrgetter("name"), attrgetter("num_bytes"), limit):
-        content, made = compress_rows([line for document in piece for line in document.lines])
+    for piece in pieces:
+        content, made = compress_rows(piece)
         frames += made
         yield content
     yield table_of(frames)
