@@ -4,7 +4,7 @@
     a row: [sizes of its fields][field][field] …
 
 Every field of a row is a slice of bytes that were made for many rows at once, and rows are joined, not built one by
-one: 4 to 10 times as fast as the libraries' own writers (one core; windows of 512, plain, and padded with all columns).
+one: several times as fast as the libraries' own writers (benchmarks/formats.md).
 """
 
 import json

@@ -6,8 +6,19 @@ from typing import Any
 import numpy as np
 import orjson
 
-from gristmill.errors import DatasetError
-from gristmill.formats.batch import IDS, KINDS, Column, Kind, Ragged, Schema, WindowBatch, natural, stored
+from gristmill.errors import DatasetError, OutputError
+from gristmill.formats.batch import (
+    IDS,
+    KINDS,
+    Column,
+    Kind,
+    Ragged,
+    Schema,
+    WindowBatch,
+    natural,
+    require_fitting,
+    stored,
+)
 
 
 def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
@@ -32,9 +43,11 @@ def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
     """Rows as they are stored -> without padding."""
     try:
         rows = [orjson.loads(line) for line in lines]
-        ids = Ragged.of([row[IDS] for row in rows], schema.id_type)
+        ids = Ragged.of([row[IDS] for row in rows])
+        require_fitting(ids.values, schema.id_type)  # numpy 1 would wrap them
+        ids = ids._replace(values=ids.values.astype(schema.id_type))
         columns = {name: column_of([row[name] for row in rows], KINDS[name]) for name in schema.others}
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError) as error:
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
     return natural(WindowBatch(ids, columns), schema)
 

@@ -1,8 +1,8 @@
 """Parquet: one window a row, typed columns, zstd. Ids are stored as they are, not by way of a dictionary.
 
 A dictionary's numbers are packed to bits, so that the ids that two neighbouring windows share no longer look alike to
-the compressor: with overlap 256 that takes 1.6 times the room (benchmarks/write.md). Byte stream split takes 1.1 times
-the room and delta encoding 4 times, and not every reader has them. Names, which repeat, go by a dictionary.
+the compressor: with overlap 256 that takes 1.6 times the room (benchmarks/write.md). Byte stream split and delta
+encoding take more room too, and not every reader has them. Names, which repeat, go by a dictionary.
 """
 
 import os
@@ -23,7 +23,7 @@ NAME, SUFFIX = "Parquet", ".parquet"
 NAMES = ("path", "repo", "language", "variant")
 """Of few values, or the same in many rows that follow each other."""
 ZSTD_LEVEL = 3
-"""Against 1: files smaller by 6 %, made in 1.2 times the time."""
+"""Against 1: somewhat smaller files, in somewhat more time."""
 
 
 def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
