@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
 from gristmill.errors import DeviceError
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Several tests run at once: each training is to take one core, not all.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -106,6 +110,14 @@ def built(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> tuple[Path,
 @pytest.fixture(scope="session")
 def codebert() -> Tokenizer:
     return load_tokenizer("codebert")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Browser"]:
+    from browser import launched
+
+    with launched() as browser:
+        yield browser
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

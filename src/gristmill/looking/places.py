@@ -1,0 +1,68 @@
+"""Where every window of a split is from: read from its rows, without their ids.
+
+Of a row only what it tells is parsed; its ids are counted by their commas.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.dataset import Dataset
+from gristmill.errors import DatasetError
+from gristmill.records import Split
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Of a window: the file that it is from, and which part of it."""
+
+    repo: str
+    path: str
+    lines: tuple[int, int]
+    start: int
+    """Its first token, among the file's."""
+    fresh: int
+    """So many of its tokens, at its end, are not in the window before it."""
+    repeat: int = 0
+    variant: str = ""
+    at: int | None = None
+    length: int | None = None
+    """In a row of several windows: where its tokens are among the ids, without the special ones."""
+
+
+class _Row(Place, frozen=True, kw_only=True, gc=False):
+    attention_mask: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _PackedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    segments: tuple[Place, ...]
+    attention_mask: msgspec.Raw = msgspec.Raw(b"")
+
+
+class RowPlaces(NamedTuple):
+    num_ids: int
+    """With special tokens, without padding."""
+    places: tuple[Place, ...]
+    """One, or those of the windows that share the row."""
+
+
+def places_in(dataset: Dataset, split: Split) -> Iterator[RowPlaces]:
+    """Row by row, in order."""
+    kind: type[_Row | _PackedRow] = _Row if dataset.manifest.packing is None else _PackedRow
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in enumerate(dataset[split].lines()):
+        try:
+            row = decoder.decode(line)
+            places = row.segments if isinstance(row, _PackedRow) else (row,)
+            num_ids = _num_ids(line, bytes(row.attention_mask))
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            raise DatasetError(f"row {split}:{number} is damaged: {error}. `gristmill check` tells more.") from None
+        yield RowPlaces(num_ids, places)
+
+
+def _num_ids(line: bytes, mask: bytes) -> int:
+    if mask:
+        return mask.count(b"1")
+    start = line.index(b"[") + 1
+    end = line.index(b"]", start)
+    return line.count(b",", start, end) + 1 if end > start else 0
