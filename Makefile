@@ -9,6 +9,7 @@ STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib
 demo: $(VENV)/.demo
 	$(BIN)/gristmill build "$(STDLIB)" --out demo
 	$(BIN)/gristmill check demo
+	$(BIN)/gristmill report demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
@@ -33,7 +34,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
 # Libraries that only tests run, and that cannot be in one environment with what trains here.

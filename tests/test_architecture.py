@@ -49,7 +49,7 @@ LAYERS = {
     "checking": 10,
     "explaining": 10,
     "looking": 8,
-    "report": 11,
+    "reporting": 11,
     "viewing": 11,
     "differing": 10,
     "planning": 10,
@@ -106,7 +106,7 @@ def test_the_public_api_is_what_it_says():
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
     functions = {"build", "check", "compare", "diff", "explain", "export", "load_tokenizer", "open_dataset", "plan"}
-    functions |= {"compare_tokenizers", "push", "train", "train_tokenizer"}
+    functions |= {"compare_tokenizers", "push", "report", "train", "train_tokenizer"}
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected

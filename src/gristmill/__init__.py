@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
 
     from gristmill.checking.result import Report
     from gristmill.comparing.result import Comparison
@@ -131,6 +132,20 @@ def check(
     from gristmill.checking.check import check  # noqa: PLC0415
 
     return check(folder, sources, progress=progress, workers=workers)
+
+
+def report(
+    folder: "str | os.PathLike[str]",
+    other: "str | os.PathLike[str] | None" = None,
+    *,
+    sources: "Sequence[str]" = (),
+    out: "str | os.PathLike[str] | None" = None,
+    progress: "Progress | None" = None,
+) -> "Path":
+    """Draw a dataset: one HTML file, in its folder or `out`. With `other`, draw that one, held against `folder`."""
+    from gristmill.reporting.report import report  # noqa: PLC0415
+
+    return report(folder, other, sources=sources, out=out, progress=progress)
 
 
 def export(
@@ -303,6 +318,7 @@ __all__ = [
     "open_dataset",
     "plan",
     "push",
+    "report",
     "train",
     "train_tokenizer",
 ]

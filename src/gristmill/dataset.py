@@ -6,12 +6,13 @@ dataset["train"][123]["input_ids"]
 windows = dataset.torch("train")
 """
 
+import importlib
 import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 import orjson
 
@@ -30,7 +31,26 @@ if TYPE_CHECKING:
     from gristmill.feeding.streams import WindowStream
     from gristmill.feeding.windows import WindowDataset
 
-Row = dict[str, Any]
+
+class RowSource(NamedTuple):
+    """Where rows lie, in plain values: it goes along wherever a row is sent."""
+
+    folder: str
+    split: str
+
+
+class Row(dict[str, Any]):
+    """A row is a dict. A notebook shows it token by token, if its dataset is still where it was."""
+
+    __slots__ = ("number", "source")
+    source: RowSource
+    number: int
+
+    def _repr_html_(self) -> str:
+        # By name, as looking is a layer above: it reads datasets.
+        notebook = importlib.import_module("gristmill.looking.notebook")
+        shown: str = notebook.shown_row(self)
+        return shown
 
 
 class _RowFile(Protocol):
@@ -115,7 +135,7 @@ class Dataset(Mapping[str, "Rows"]):
 
     def _open(self, split: str) -> "Rows":
         if "jsonl" not in self.manifest.formats:
-            return Rows([self.stored(self.manifest.formats[0], split)], self.manifest)
+            return Rows([self.stored(self.manifest.formats[0], split)], self.manifest, self._source(split))
         files = {name: facts for name, facts in self.manifest.files.items() if facts.split == split}
         opened: list[_RowFile] = []
         for name, facts in files.items():
@@ -126,7 +146,10 @@ class Dataset(Mapping[str, "Rows"]):
                 raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
             reader = ZstdJsonlFile if name.endswith(".zst") else JsonlFile
             opened.append(reader(path, facts.rows or 0))
-        return Rows(opened, self.manifest)
+        return Rows(opened, self.manifest, self._source(split))
+
+    def _source(self, split: str) -> RowSource:
+        return RowSource(os.path.abspath(self.folder), split)
 
     def __iter__(self) -> Iterator[str]:
         return iter(str(split) for split in Split)
@@ -138,8 +161,12 @@ class Dataset(Mapping[str, "Rows"]):
         rows = ", ".join(f"{split}: {facts.windows:,}" for split, facts in self.manifest.splits.items())
         return f"Dataset({str(self.folder)!r}, {rows})"
 
+    def _repr_html_(self) -> str:
+        """In a notebook: by name, as what draws it reads datasets and stands above them."""
+        return str(importlib.import_module("gristmill.reporting.notebook").dataset_html(self))
 
-def windows_in(row: Row) -> list[Row]:
+
+def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Those of a row that holds several files' windows, each with its ids; any other row is one."""
     if "segments" not in row:
         return [row]
@@ -154,8 +181,8 @@ def windows_in(row: Row) -> list[Row]:
 class Rows:
     """One split's rows, as dicts. `rows.padded()` gives the same rows padded to the window length."""
 
-    def __init__(self, files: list[_RowFile], manifest: Manifest, *, pad: bool = False) -> None:
-        self._files, self._manifest, self._pad = files, manifest, pad
+    def __init__(self, files: list[_RowFile], manifest: Manifest, source: RowSource, *, pad: bool = False) -> None:
+        self._files, self._manifest, self._source, self._pad = files, manifest, source, pad
         self._first_rows = [0, *accumulate(map(len, files))]
 
     def opened(self) -> "Rows":
@@ -170,14 +197,14 @@ class Rows:
         files = [
             UnpackedJsonlFile(file) if isinstance(file, ZstdJsonlFile | StoredSplit) else file for file in self._files
         ]
-        return Rows(files, self._manifest, pad=self._pad).opened()
+        return Rows(files, self._manifest, self._source, pad=self._pad).opened()
 
     def padded(self) -> "Rows":
         """With `input_ids` of the full window length and an `attention_mask`."""
         if self._manifest.tokenizer.pad_id is None:
             name = self._manifest.tokenizer.name
             raise DatasetError(f"the tokenizer {name!r} has no padding token; pad with an id of your own choice.")
-        return Rows(self._files, self._manifest, pad="attention_mask" not in self._manifest.columns)
+        return Rows(self._files, self._manifest, self._source, pad="attention_mask" not in self._manifest.columns)
 
     def __len__(self) -> int:
         return self._first_rows[-1]
@@ -186,7 +213,7 @@ class Rows:
         return f"Rows({len(self):,} windows of {', '.join(self._manifest.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
-        return map(self._parse, self.lines())
+        return map(self._parse, self.lines(), count())
 
     def lines(self) -> Iterator[bytes]:
         """The rows as they are stored, one JSON object each."""
@@ -203,20 +230,21 @@ class Rows:
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         file = bisect_right(self._first_rows, row) - 1
-        return self._parse(self._files[file][row - self._first_rows[file]])
+        return self._parse(self._files[file][row - self._first_rows[file]], row)
 
-    def of_file(self, repo: str, path: str) -> Iterator[tuple[int, Row]]:
+    def of_file(self, repo: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """A file's windows, with the numbers of their rows."""
         names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
         for number, line in enumerate(self.lines()):
             if names in line:
-                for window in windows_in(self._parse(line)):
+                for window in windows_in(self._parse(line, number)):
                     if (window.get("repo"), window.get("path")) == (repo, path):
                         yield number, window
 
-    def _parse(self, line: bytes) -> Row:
+    def _parse(self, line: bytes, number: int) -> Row:
         try:
-            row: Row = orjson.loads(line)
+            row = Row(orjson.loads(line))
+            row.source, row.number = self._source, number
             if self._pad:
                 missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
                 row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
@@ -224,6 +252,6 @@ class Rows:
                 for name, padding in PER_ID.items():
                     if name in row:
                         row[name] += [padding] * (len(row["input_ids"]) - len(row[name]))
-        except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
         return row

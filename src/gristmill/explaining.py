@@ -208,7 +208,7 @@ def explanation_text(explained: Explanation) -> str:
     lines = [
         ("file", f"{file.path} in {file.repo}" + (f" at commit {explained.commit}" if explained.commit else "")),
         ("", _facts(file)),
-        ("status", _status(file)),
+        ("status", status_text(file)),
         *_part("licence", [_license(file)] if file.license else []),
         *_part("rules", [_rule(result, file.detail) for result in explained.rules]),
         *_part("group", _listed([f"in one split with {name}" for name in explained.group_members])),
@@ -245,7 +245,8 @@ def _facts(file: FileRow) -> str:
     return ", ".join(fact for fact in facts if fact) or "never read"
 
 
-def _status(file: FileRow) -> str:
+def status_text(file: FileRow) -> str:
+    """In a sentence, why it is in or out."""
     if file.reason is not None:
         return f"dropped, {file.reason}: {DROP_REASONS[file.reason]}. Here: {file.detail}"
     moved = f", moved there from {file.moved_from}" if file.moved_from else ""

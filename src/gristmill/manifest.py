@@ -4,6 +4,7 @@ Everything but `run` is the same for the same input: two builds can be compared 
 """
 
 import hashlib
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
                 "the manifest is damaged: it does not say how long windows are. Build the dataset again."
             )
         return length
+
+    def _repr_html_(self) -> str:
+        """In a notebook: by name, as what draws it is made of manifests and stands above them."""
+        return str(importlib.import_module("gristmill.reporting.notebook").manifest_html(self))
 
 
 def require_record(manifest: Manifest, folder: Path) -> None:

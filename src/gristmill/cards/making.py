@@ -83,13 +83,13 @@ def told_settings(manifest: Manifest) -> dict[str, str]:
     """Those that matter always, and those that are not as they are by default."""
     defaults = dotted(Config(sources=["."], out=".").settings())
     return {
-        name: _without_secret(literal(value))
+        name: without_secret(literal(value))
         for name, value in dotted(manifest.settings).items()
         if name in ALWAYS_TOLD or value != defaults.get(name)
     }
 
 
-def _without_secret(text: str) -> str:
+def without_secret(text: str) -> str:
     """A pattern of --exclude may spell one."""
     redacted = redact(text.encode("utf-8", "replace"), "text", SecretsConfig())
     return "a value with a secret in it" if redacted is None else redacted.text.decode()

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import gristmill
 from gristmill.commands.parsing import parse_settings, parser_for, print_summary
 from gristmill.configuring import load_config
+from gristmill.errors import ConfigError
 from gristmill.layout import FILES
 from gristmill.loading import signals_held
-from gristmill.naming import printable
+from gristmill.naming import is_address, printable
 
 if TYPE_CHECKING:
     from gristmill.config import Config
@@ -23,15 +24,30 @@ def build(arguments: Sequence[str]) -> int:
         "build SOURCE... --out DIR [options]",
         "Make a training dataset from source code. For example: gristmill build my-repo --out dataset",
     )
+    parser.add_argument("--report", action="store_true", help="also draw it: DIR/report.html (needs gristmill[report])")
     given, values = parse_settings(parser, arguments, "the summary")
     config = load_config(values, given.config)
+    if given.report:
+        _require_report(config)
     with signals_held("gristmill.pipeline"):
         importlib.import_module("gristmill.summary")
     if not given.quiet:
         _advise(config)
-    manifest = gristmill.build(config, gristmill.Progress(quiet=given.quiet or given.json))
+    progress = gristmill.Progress(quiet=given.quiet or given.json)
+    manifest = gristmill.build(config, progress)
+    if given.report:
+        gristmill.report(config.out, progress=progress)
     print_summary(manifest, config.out, given)
     return 0
+
+
+def _require_report(config: "Config") -> None:
+    """Before the build, not after it."""
+    if is_address(config.out):
+        raise ConfigError("--report draws a dataset that is here. Build into a folder, or leave --report out.")
+    with signals_held("gristmill.reporting.report"):
+        from gristmill.reporting.report import load_assets  # noqa: PLC0415 - most builds do without
+    load_assets()
 
 
 def _advise(config: "Config") -> None:

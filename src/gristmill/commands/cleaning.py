@@ -11,21 +11,24 @@ from gristmill.naming import printable
 def clean(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "clean DIR",
-        "Delete what builds keep beside a dataset, in DIR.work, to do only what has changed the next time. The dataset "
-        "itself stays. For example: gristmill clean dataset",
+        "Delete what builds keep beside a dataset, in DIR.work, to do only what has changed the next time, and what "
+        "viewers keep in DIR.view. The dataset itself stays. For example: gristmill clean dataset",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made, or began to make")
     add_output_options(parser, "the result")
     given = parser.parse_args(arguments)
     with signals_held("gristmill.workspace"):
         from gristmill.summary import size_text  # noqa: PLC0415 - --help does without
+        from gristmill.viewing.keeping import forget, view_folder  # noqa: PLC0415
         from gristmill.workspace import Workspace  # noqa: PLC0415
     work = Workspace(given.folder)
     if not work.folder.is_dir() and not work.target.exists():
         raise DatasetError(f"there is neither {printable(str(work.target))} nor a work folder beside it.")
-    num_bytes = work.clean()
+    deleted = {work.folder: work.clean(), view_folder(work.target): forget(work.target)}
     if given.json:
-        print(f'{{"deleted_bytes":{num_bytes}}}')
+        print(f'{{"deleted_bytes":{sum(deleted.values())}}}')
     elif not given.quiet:
-        print(f"deleted  {size_text(num_bytes)} in {printable(str(work.folder))}")
+        for folder, num_bytes in deleted.items():
+            if num_bytes or folder == work.folder:
+                print(f"deleted  {size_text(num_bytes)} in {printable(str(folder))}")
     return 0

@@ -14,7 +14,7 @@ from gristmill.drawing.look import FONT
 from gristmill.drawing.panel import Panel, styles_of
 from gristmill.drawing.plot import Plot, aligned, labels_fit, plot_of, plot_parts
 from gristmill.drawing.sheet import STYLE_SHEET
-from gristmill.drawing.table import Table, html_table
+from gristmill.drawing.table import Table, scrolling_table
 from gristmill.drawing.telling import told_of, values_table
 
 PANEL_WIDTH, PANEL_HEIGHT = 460, 310
@@ -38,7 +38,7 @@ def curves_html(
         '<div class="panels">',
         *_figures(panels, box, with_labels=with_labels),
         "</div>",
-        *(part for table in tables for part in _scrolling(table)),
+        *(part for table in tables for part in scrolling_table(table)),
         "</main></body></html>",
     ]
     return "\n".join(parts) + "\n"
@@ -79,7 +79,7 @@ def _figures(panels: Sequence[Panel], box: Box, *, with_labels: bool) -> Iterato
         yield "<figure>"
         yield from _picture(plot, plot_parts(plot, styles, num_lines, with_labels=with_labels))
         yield f"<details><summary>Values of {shown(plot.panel.title)}</summary>"
-        yield from _scrolling(values_table(plot.panel))
+        yield from scrolling_table(values_table(plot.panel))
         yield "</details></figure>"
 
 
@@ -89,10 +89,3 @@ def _picture(plot: Plot, parts: Iterator[str]) -> Iterator[str]:
     yield f"<title>{shown(plot.panel.title)}</title><desc>{shown(told_of(plot.panel))}</desc>"
     yield from parts
     yield "</svg>"
-
-
-def _scrolling(table: Table) -> Iterator[str]:
-    """A wide table scrolls by itself, by keyboard too."""
-    yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{shown(table.title)}">'
-    yield from html_table(table)
-    yield "</div>"

@@ -47,6 +47,13 @@ def html_table(table: Table) -> Iterator[str]:
     yield "</tbody></table>"
 
 
+def scrolling_table(table: Table) -> Iterator[str]:
+    """As HTML; where it is wide it scrolls by itself, by keyboard too."""
+    yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{shown(table.title)}">'
+    yield from html_table(table)
+    yield "</div>"
+
+
 def columns_at_right(table: Table) -> list[bool]:
     """Those in which there are numbers and nothing else."""
     columns = [[row[place] for row in table.rows if not _is_absent(row[place])] for place in range(len(table.heads))]

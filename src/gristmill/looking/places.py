@@ -3,13 +3,14 @@
 Of a row only what it tells is parsed; its ids are counted by their commas.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
+from gristmill.manifest import Manifest
 from gristmill.records import Split
 
 
@@ -48,9 +49,14 @@ class RowPlaces(NamedTuple):
 
 def places_in(dataset: Dataset, split: Split) -> Iterator[RowPlaces]:
     """Row by row, in order."""
-    kind: type[_Row | _PackedRow] = _Row if dataset.manifest.packing is None else _PackedRow
+    return places_of(dataset[split].lines(), dataset.manifest, split)
+
+
+def places_of(lines: Iterable[bytes], manifest: Manifest, split: Split) -> Iterator[RowPlaces]:
+    """The same of rows as they are stored, from the split's first on."""
+    kind: type[_Row | _PackedRow] = _Row if manifest.packing is None else _PackedRow
     decoder = msgspec.json.Decoder(kind)
-    for number, line in enumerate(dataset[split].lines()):
+    for number, line in enumerate(lines):
         try:
             row = decoder.decode(line)
             places = row.segments if isinstance(row, _PackedRow) else (row,)

@@ -47,7 +47,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder of the treemap, with all that is below it; a source is one too."""
 
     id: str
-    """`repo/a/b`: parents end at a slash of it."""
+    """`repo/a/b`, with `~2` at the end of what would be the same twice."""
     parent: str
     """Empty for a source."""
     name: str
@@ -211,6 +211,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     num_clusters: int
     num_clustered: int
     """Files in all of them."""
+    num_grouped: int = 0
+    """Near-duplicates that are kept, each beside the others in its split, as --near-duplicates group asks for."""
     splits: list[SplitLine]
     certificate: Certificate | None
     secrets: dict[str, int]

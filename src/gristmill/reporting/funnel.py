@@ -1,0 +1,117 @@
+"""What became of the files that were found: how many are left after each step, and why the others are not."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gristmill.filestable import FileRow
+from gristmill.records import DROP_REASONS, DropReason
+from gristmill.reporting.facts import Reason, Sample, Stage
+
+SAMPLES = 8
+STAGES: dict[str, tuple[DropReason, ...]] = {
+    "read as text": (
+        DropReason.EXCLUDED,
+        DropReason.EXCLUDED_BY_USER,
+        DropReason.NOT_INCLUDED,
+        DropReason.LANGUAGE_NOT_WANTED,
+        DropReason.SYMLINK,
+        DropReason.OUTSIDE_SOURCE,
+        DropReason.NOT_A_FILE,
+        DropReason.TOO_LARGE,
+        DropReason.UNREADABLE,
+        DropReason.VANISHED,
+        DropReason.CHANGED_WHILE_READ,
+        DropReason.EMPTY,
+        DropReason.BINARY,
+        DropReason.BAD_ROW,
+        DropReason.BAD_NOTEBOOK,
+        DropReason.FAILED,
+    ),
+    "clean": (
+        DropReason.VENDORED,
+        DropReason.LOCK_FILE,
+        DropReason.GENERATED,
+        DropReason.MINIFIED,
+        DropReason.ONE_LINE,
+        DropReason.ENCODED_DATA,
+        DropReason.TOO_SHORT,
+        DropReason.MEAN_LINE_TOO_LONG,
+        DropReason.LINE_TOO_LONG,
+        DropReason.TOO_LITTLE_ALPHABETIC,
+        DropReason.HOLDS_SECRET,
+        DropReason.LICENSE_NOT_ALLOWED,
+        DropReason.NO_TOKENS,
+        DropReason.CONTROL_TOKEN,
+    ),
+    "distinct": (DropReason.EXACT_DUPLICATE, DropReason.NEAR_DUPLICATE),
+    "kept": (DropReason.CONTAMINATED,),
+}
+"""By stage, the reasons for which a file does not come to it."""
+
+
+class _Dropped:
+    """Files of one reason."""
+
+    def __init__(self) -> None:
+        self.num_files = self.num_bytes = 0
+        self._first: list[Sample] = []
+        self._of_folders: dict[str, Sample] = {}
+
+    def add(self, row: FileRow) -> None:
+        self.num_files += 1
+        self.num_bytes += row.bytes or 0
+        sample = Sample(name=row.name, detail=row.detail or "")
+        if len(self._first) < SAMPLES:
+            self._first.append(sample)
+        if len(self._of_folders) < SAMPLES:
+            self._of_folders.setdefault(row.name.rstrip("/").rpartition("/")[0], sample)
+
+    def samples(self) -> list[Sample]:
+        """The first of each folder, then the first of all, in path order."""
+        chosen = {sample.name: sample for sample in (*self._of_folders.values(), *self._first)}
+        return sorted(list(chosen.values())[:SAMPLES], key=lambda sample: sample.name)
+
+
+class Drops:
+    """Counted as the rows of files.jsonl come in."""
+
+    def __init__(self) -> None:
+        self.num_found = 0
+        self._dropped: dict[DropReason, _Dropped] = {}
+
+    def add(self, row: FileRow) -> None:
+        self.num_found += 1
+        if row.reason is not None:
+            self._dropped.setdefault(row.reason, _Dropped()).add(row)
+
+    @property
+    def num_dropped(self) -> int:
+        return sum(one.num_files for one in self._dropped.values())
+
+    def reasons(self) -> list[Reason]:
+        """Most files first."""
+        order = {reason: number for number, reason in enumerate(DropReason)}
+        found = sorted(self._dropped.items(), key=lambda item: (-item[1].num_files, order[item[0]]))
+        return [
+            Reason(
+                reason=reason,
+                told=DROP_REASONS[reason],
+                files=one.num_files,
+                bytes=one.num_bytes,
+                samples=one.samples(),
+            )
+            for reason, one in found
+        ]
+
+    def funnel(self, num_sources: int) -> list[Stage]:
+        sources = "1 source" if num_sources == 1 else f"{num_sources:,} sources"
+        stages = [Stage(name="found", files=self.num_found, note=f"in {sources}")]
+        for name, reasons in STAGES.items():
+            gone = Counter({reason: self._dropped[reason].num_files for reason in reasons if reason in self._dropped})
+            stages.append(Stage(name=name, files=stages[-1].files - gone.total(), note=_note(gone.most_common())))
+        return stages
+
+
+def _note(gone: Iterable[tuple[DropReason, int]]) -> str:
+    """`250 excluded, 55 binary`"""
+    return ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in gone) or "nothing dropped"

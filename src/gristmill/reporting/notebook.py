@@ -1,0 +1,136 @@
+"""A manifest and a dataset as a notebook shows them: the report's own tables, without a script and without plotly.
+
+Nothing is read but the manifest, so that it is there at once.
+"""
+
+from collections.abc import Iterator
+
+from gristmill.dataset import Dataset
+from gristmill.drawing.lettering import shown
+from gristmill.drawing.table import html_table
+from gristmill.looking.style import SAYS_DARK, SAYS_LIGHT
+from gristmill.manifest import Manifest
+from gristmill.naming import path_text
+from gristmill.records import DROP_REASONS
+from gristmill.reporting.facts import Reason, Share
+from gristmill.reporting.of_files import reasons_table
+from gristmill.reporting.of_splits import splits_table
+from gristmill.reporting.of_tokens import shares_table, total
+from gristmill.reporting.page import Headline, headlines_html
+from gristmill.reporting.section import folded, listed, share_text, short_number
+from gristmill.reporting.sheet import DARK, LIGHT
+from gristmill.reporting.splits import split_lines
+from gristmill.summary import size_text
+
+MOST_LANGUAGES = 12
+MOST_LISTED = 200
+"""In one cell's output, which stays small."""
+BAR_WIDTH, BAR_HEIGHT = 120, 8
+RULES = """
+.gristmill-facts{color:var(--ink);background:var(--card);border:1px solid var(--edge);border-radius:8px;\
+padding:12px 16px;margin:6px 0;font:14px/1.5 system-ui,sans-serif;max-width:900px;overflow-x:auto}
+.gristmill-facts .name{font-weight:650;font-size:16px;margin:0 0 8px;overflow-wrap:anywhere}
+.gristmill-facts dl{display:flex;flex-wrap:wrap;gap:8px 28px;margin:0 0 10px}
+.gristmill-facts dt,.gristmill-facts .note,.gristmill-facts caption{color:var(--soft);font-size:12px}
+.gristmill-facts dd{margin:0}
+.gristmill-facts .figure{font-size:18px;font-weight:650}
+.gristmill-facts table{border-collapse:collapse;margin:0 0 10px;font-size:13px;color:var(--ink);background:none}
+.gristmill-facts caption{text-align:left;padding:2px 0}
+.gristmill-facts tr{background:none}
+.gristmill-facts th,.gristmill-facts td{padding:2px 16px 2px 0;text-align:left;border-bottom:1px solid var(--edge);\
+overflow-wrap:anywhere}
+.gristmill-facts .number{text-align:right;white-space:nowrap}
+.gristmill-facts summary{cursor:pointer;padding:4px 0;color:var(--soft)}
+.gristmill-facts rect{fill:var(--link)}
+"""
+
+
+def manifest_html(manifest: Manifest) -> str:
+    return _framed("Manifest", manifest)
+
+
+def dataset_html(dataset: Dataset) -> str:
+    return _framed(path_text(dataset.folder.resolve().name), dataset.manifest)
+
+
+def _framed(name: str, manifest: Manifest) -> str:
+    parts = [
+        f'<div class="gristmill-facts"><style>{STYLE}</style><p class="name">{shown(name)}</p>',
+        *headlines_html(_headlines(manifest)),
+        *html_table(splits_table(split_lines(manifest))),
+        *_languages(manifest),
+        *_drops(manifest),
+        "</div>",
+    ]
+    return "\n".join(parts)
+
+
+def _headlines(manifest: Manifest) -> list[Headline]:
+    counts, splits = manifest.counts, manifest.splits.values()
+    num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.format is not None)
+    tokens = sum(facts.tokens for facts in splits)
+    emitted = sum(facts.emitted_tokens for facts in splits)
+    return [
+        Headline("files found", f"{counts.found:,}", ""),
+        Headline("files kept", f"{counts.kept:,}", share_text(counts.kept, counts.found)),
+        Headline("windows", f"{sum(facts.windows for facts in splits):,}", f"of {manifest.window_length:,} ids"),
+        Headline("tokens", short_number(tokens), f"{short_number(emitted)} ids in the rows"),
+        Headline("size", size_text(num_bytes), listed(manifest.formats)),
+    ]
+
+
+def _languages(manifest: Manifest) -> Iterator[str]:
+    """With a bar for each one's share."""
+    tokens = manifest.tokens_by_language
+    shares = sorted(
+        (Share(name=name, files=0, tokens=per_split) for name, per_split in tokens.items()),
+        key=lambda share: (-total(share), share.name),
+    )
+    if not shares:
+        return
+    largest, everything = max(1, total(shares[0])), sum(map(total, shares))
+    yield "<table><caption>Tokens by language</caption>"
+    yield '<thead><tr><th scope="col">language</th><th scope="col" class="number">tokens</th>'
+    yield '<th scope="col" class="number">share</th><td></td></tr></thead><tbody>'
+    for share in shares[:MOST_LANGUAGES]:
+        numbers = f'<td class="number">{total(share):,}</td><td class="number">{_share(total(share), everything)}</td>'
+        yield f"<tr><td>{shown(share.name)}</td>{numbers}<td>{_bar(total(share) / largest)}</td></tr>"
+    yield "</tbody></table>"
+    if len(shares) > MOST_LANGUAGES:
+        table = html_table(shares_table("Tokens by language and split", "language", shares[:MOST_LISTED]))
+        yield from folded(f"All {len(shares)} languages", table)
+
+
+def _share(part: int, everything: int) -> str:
+    return shown(share_text(part, everything))
+
+
+def _bar(share: float) -> str:
+    """Without a style attribute: some notebooks take these away."""
+    size = f'width="{BAR_WIDTH}" height="{BAR_HEIGHT}"'
+    return f'<svg {size} aria-hidden="true"><rect width="{share * BAR_WIDTH:.1f}" height="{BAR_HEIGHT}" rx="2"/></svg>'
+
+
+def _drops(manifest: Manifest) -> Iterator[str]:
+    reasons = [
+        Reason(reason=reason, told=DROP_REASONS[reason], files=count, bytes=0, samples=[])
+        for reason, count in sorted(manifest.counts.dropped_by_reason.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    if reasons:
+        title = f"{manifest.counts.dropped:,} of {manifest.counts.found:,} files were dropped"
+        yield from folded(title, html_table(reasons_table(reasons)), is_open=True)
+
+
+def _variables(look: dict[str, str]) -> str:
+    return "{" + ";".join(f"--{name}:{look[name]}" for name in ("card", "edge", "ink", "soft", "link")) + "}"
+
+
+def _where(places: tuple[str, ...], look: dict[str, str]) -> str:
+    return ",".join(f"{place} .gristmill-facts" for place in places) + _variables(look) + "\n"
+
+
+STYLE = (
+    f".gristmill-facts{_variables(LIGHT)}\n"
+    f"@media screen and (prefers-color-scheme:dark){{.gristmill-facts{_variables(DARK)}}}\n"
+    f"{_where(SAYS_LIGHT, LIGHT)}{_where(SAYS_DARK, DARK)}{RULES}"
+)

@@ -1,0 +1,80 @@
+"""report(): facts of a dataset -> a page of charts and tables -> one HTML file.
+
+report("dataset")            the report of a dataset, in its folder
+report("old", "new")         that of new, held against old
+"""
+
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from gristmill.dataset import open_dataset
+from gristmill.errors import MissingExtraError, OutputError
+from gristmill.layout import REPORT, write_atomically
+from gristmill.looking.markup import LOOK_STYLE
+from gristmill.progress import Progress
+from gristmill.reporting.comparing_two import compared_section
+from gristmill.reporting.gathering import gather
+from gristmill.reporting.of_rows import rows_section
+from gristmill.reporting.page import GENERATOR, Assets, page_html
+from gristmill.reporting.sections import page_of
+from gristmill.reporting.sheet import style_sheet
+
+PLOTLY = "package_data/plotly.min.js"
+HEAD_BYTES = 2000
+
+
+def report(
+    folder: str | os.PathLike[str],
+    other: str | os.PathLike[str] | None = None,
+    *,
+    sources: Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """With `other`, the report of that one, held against `folder`. `sources`: where near-duplicates are read from."""
+    assets = load_assets()
+    subject = Path(os.path.expanduser(folder if other is None else other))
+    path = subject / REPORT if out is None else Path(os.path.expanduser(out))
+    require_place(path)
+    facts = gather(subject, sources, progress)
+    compared = None if other is None else compared_section(Path(os.path.expanduser(folder)), subject, facts, progress)
+    page = page_of(facts, compared, rows_section(open_dataset(subject)))
+    try:
+        write_atomically(path, page_html(page, assets))
+    except OSError as error:
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}. Name another place with --out.") from None
+    return path
+
+
+def load_assets() -> Assets:
+    """Plotly's script lies in its package; its Python is not imported, as that takes longer than all else here."""
+    package = find_spec("plotly")
+    if package is None or package.origin is None:
+        raise MissingExtraError("a report needs plotly: pip install 'gristmill[report]'.")
+    try:
+        plotly = (Path(package.origin).parent / PLOTLY).read_text("utf-8")
+    except OSError:
+        raise MissingExtraError("plotly is there without its script: pip install -U 'gristmill[report]'.") from None
+    ours = files("gristmill.reporting").joinpath("assets")
+    before, drawing = (ours.joinpath(name).read_text("utf-8") for name in ("before.js", "report.js"))
+    return Assets(style_sheet() + LOOK_STYLE, (before, plotly, drawing))
+
+
+def require_place(path: Path) -> None:
+    """What is there already is replaced only if it is a report: a wrong name must not cost anybody a file."""
+    if path.is_dir():
+        raise OutputError(f"{str(path)!r} is a folder. Name a file, like {str(path / REPORT)!r}.")
+    if not path.parent.is_dir():
+        raise OutputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} into.")
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as stream:
+            is_report = GENERATOR.encode() in stream.read(HEAD_BYTES)
+    except OSError as error:
+        raise OutputError(f"cannot read {str(path)!r}: {error.strerror}. Name another place with --out.") from None
+    if not is_report:
+        raise OutputError(f"{str(path)!r} is there already and is no report. Name another file with --out.")

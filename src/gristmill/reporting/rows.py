@@ -1,0 +1,90 @@
+"""All rows, once: how full they are, what their ids are, and in which of them some files' windows are."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from gristmill.dataset import Dataset
+from gristmill.looking.places import Place, places_in
+from gristmill.records import FileKey, Split
+from gristmill.reporting.facts import Redundancy
+from gristmill.reporting.histograms import Values
+
+ROWS_AT_ONCE = 1000
+
+
+class RowsTold(msgspec.Struct, frozen=True, kw_only=True):
+    num_ids: Values
+    """Of rows, without padding."""
+    redundancy: list[Redundancy]
+    rows_of: dict[FileKey, list[int]]
+    """Of the files that were asked for: the rows, by number in their split, that show them."""
+
+
+def read_rows(dataset: Dataset, wanted: Collection[FileKey], advance: Callable[[int], None]) -> RowsTold:
+    told = RowsTold(num_ids={}, redundancy=[], rows_of={})
+    for split in Split:
+        if split in dataset.manifest.splits:
+            tally = _SplitTally(dataset, split, wanted)
+            tally.read(advance)
+            told.num_ids[split] = tally.num_ids
+            told.redundancy.append(tally.redundancy())
+            told.rows_of.update(tally.rows_of)
+    return told
+
+
+class _SplitTally:
+    def __init__(self, dataset: Dataset, split: Split, wanted: Collection[FileKey]) -> None:
+        self._dataset, self._split, self._wanted = dataset, split, wanted
+        facts = dataset.manifest.tokenizer
+        self._num_around = len(facts.prefix) + len(facts.suffix)
+        self.num_ids: Counter[int] = Counter()
+        self.rows_of: dict[FileKey, list[int]] = {}
+        self._fresh = self._overlap = self._repeats = self._variants = self._special = 0
+
+    def read(self, advance: Callable[[int], None]) -> None:
+        number = -1
+        for number, (num_ids, places) in enumerate(places_in(self._dataset, self._split)):
+            self.num_ids[num_ids] += 1
+            num_special = num_ids
+            for place in places:
+                num_special -= self._take(place, num_ids)
+                if not (place.variant or place.repeat) and (place.repo, place.path) in self._wanted:
+                    self._note((place.repo, place.path), number)
+            self._special += num_special
+            if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
+                advance(ROWS_AT_ONCE)
+        advance((number + 1) % ROWS_AT_ONCE)
+
+    def _take(self, place: Place, num_ids: int) -> int:
+        """-> its tokens in the row."""
+        length = num_ids - self._num_around if place.length is None else place.length
+        if place.variant:
+            self._variants += length
+        elif place.repeat:
+            self._repeats += length
+        else:
+            self._fresh += place.fresh
+            self._overlap += length - place.fresh
+        return length
+
+    def _note(self, key: FileKey, number: int) -> None:
+        rows = self.rows_of.setdefault(key, [])
+        if not rows or rows[-1] != number:
+            rows.append(number)
+
+    def redundancy(self) -> Redundancy:
+        manifest = self._dataset.manifest
+        num_ids = sum(num * count for num, count in self.num_ids.items())
+        has_room = manifest.packing is not None or "attention_mask" in manifest.columns
+        room = self.num_ids.total() * manifest.window_length
+        return Redundancy(
+            split=self._split,
+            fresh=self._fresh,
+            overlap=self._overlap,
+            repeats=self._repeats,
+            variants=self._variants,
+            special=self._special,
+            padding=max(0, room - num_ids) if has_room else 0,
+        )

@@ -1,0 +1,70 @@
+"""The sections of a report, in order, and what stands above them."""
+
+from collections.abc import Sequence
+
+from gristmill.reporting.facts import Facts
+from gristmill.reporting.of_files import files_section
+from gristmill.reporting.of_making import repeat_section, seconds_section
+from gristmill.reporting.of_splits import secrets_section, splits_section, variants_section
+from gristmill.reporting.of_tokens import tokens_section
+from gristmill.reporting.of_twins import twins_section
+from gristmill.reporting.of_windows import windows_section
+from gristmill.reporting.page import Headline, Page
+from gristmill.reporting.section import Section, listed, plural, share_text, short_number
+from gristmill.summary import size_text
+
+MOST_NAMED = 3
+
+
+def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
+    """`compared`: with an earlier dataset; `rows`: what a model sees."""
+    return Page(
+        title=facts.title,
+        lead=lead_of(facts),
+        headlines=headlines_of(facts),
+        notes=facts.warnings,
+        sections=[
+            *([compared] if compared else []),
+            files_section(facts),
+            tokens_section(facts),
+            windows_section(facts),
+            twins_section(facts),
+            splits_section(facts),
+            secrets_section(facts),
+            variants_section(facts),
+            seconds_section(facts),
+            rows,
+            repeat_section(facts),
+        ],
+        footer=f"Made by gristmill {facts.provenance.gristmill} from the dataset with the fingerprint "
+        f"{facts.provenance.fingerprint[:16]}….",
+    )
+
+
+def lead_of(facts: Facts) -> str:
+    made = facts.provenance
+    sources = [source.repo for source in made.sources]
+    overlap = f", neighbours sharing {facts.overlap:,}" if facts.overlap else ""
+    tokenizer = next((value for name, value in made.tokenizer if name == "name"), "")
+    by = f" of the tokenizer {tokenizer}" if tokenizer else ""
+    return (
+        f"A training dataset from {_sources(sources)}: windows of {facts.window_length:,} ids{by}{overlap}, "
+        f"as {listed(facts.formats)}. Built {made.started_at[:10]}."
+    )
+
+
+def _sources(names: Sequence[str]) -> str:
+    return listed(names) if len(names) <= MOST_NAMED else f"{len(names):,} sources"
+
+
+def headlines_of(facts: Facts) -> list[Headline]:
+    return [
+        Headline("files found", f"{facts.found:,}", size_text(facts.source_bytes)),
+        Headline("files kept", f"{facts.kept:,}", f"{share_text(facts.kept, facts.found)} of those found"),
+        Headline("windows", f"{facts.windows:,}", f"of {facts.window_length:,} ids"),
+        Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} ids in the rows"),
+        Headline("size", size_text(facts.data_bytes), listed(facts.formats)),
+        Headline(
+            "time", f"{facts.total_seconds:,.1f} s", f"with {plural(facts.provenance.workers, 'process', 'processes')}"
+        ),
+    ]

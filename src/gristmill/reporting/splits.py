@@ -1,0 +1,33 @@
+"""What a manifest says of the splits, beside what was asked for."""
+
+import msgspec
+
+from gristmill.errors import ConfigError
+from gristmill.manifest import Manifest
+from gristmill.records import Split
+from gristmill.reporting.facts import SplitLine
+from gristmill.sections import SplitConfig
+
+
+def split_lines(manifest: Manifest) -> list[SplitLine]:
+    try:
+        asked = msgspec.convert(manifest.settings.get("split"), SplitConfig).fractions()
+    except (msgspec.ValidationError, ConfigError):
+        asked = {}
+    cut = manifest.decontamination
+    return [
+        SplitLine(
+            split=split,
+            files=facts.files,
+            groups=facts.groups,
+            windows=facts.windows,
+            tokens=facts.tokens,
+            emitted=facts.emitted_tokens,
+            share=facts.share,
+            asked_share=asked.get(split),
+            tokens_cut=cut.tokens_cut.get(split, 0),
+            files_cut=cut.files_cut.get(split, 0),
+        )
+        for split in Split
+        if (facts := manifest.splits.get(split)) is not None
+    ]

@@ -1,0 +1,145 @@
+// One row: its window, or the windows that share it, token by token.
+
+import { ask } from "./api.js";
+import { carriedIn, fileAddress, filtersIn, listAddress, rowAddress } from "./address.js";
+import { SPECIAL, codeView } from "./code.js";
+import { factList, make } from "./dom.js";
+import { markMatches } from "./marking.js";
+import { codeToggles } from "./toggles.js";
+import { count, counted, licenseName, lines, place, printable } from "./telling.js";
+
+// Their windows are each by itself: what they show has no lines of a text.
+const WITHOUT_LINES = new Set(["noise", "fim"]);
+
+export function rowPage({ go, announce, listLeft }) {
+  const root = make("div", { class: "row-page" });
+  const keys = {};
+  let title = "Row";
+
+  async function update({ split, row, query }, signal) {
+    const found = await ask("row", { ...filtersIn(query), split, row }, { signal });
+    const kept = root.contains(document.activeElement) ? document.activeElement.dataset.keep : null;
+    const { nodes, code, toggles } = drawn(found, query, up(listLeft, query));
+    root.replaceChildren(...nodes);
+    title = titleOf(found.look);
+    setKeys(keys, { found, query, go, toggles, up: up(listLeft, query) });
+    const matches = markMatches(code, query.get("q"), query.get("case") === "1");
+    announce(matches ? `${title}, matches: ${count(matches)}` : title);
+    if (kept) (root.querySelector(`[data-keep="${kept}"]`) ?? root.querySelector("h1")).focus({ preventScroll: true });
+  }
+  return { root, update, title: () => title, keys };
+}
+
+/** Back to the list as it was left, if it is the one that this row's filters are of. */
+function up(listLeft, query) {
+  const left = listLeft();
+  const own = listOf(query);
+  return left !== null && listOf(new URLSearchParams(left.slice(1))) === own ? left : own;
+}
+
+/** From its first row on. */
+const listOf = (query) => listAddress(carriedIn(query));
+
+function setKeys(keys, { found, query, go, toggles, up: upAddress }) {
+  const step = (to) => () => (to ? go(rowAddress(to, carriedIn(query))) && true : false);
+  const [next, previous] = [step(found.next), step(found.previous)];
+  Object.assign(keys, {
+    j: next, ArrowRight: next, k: previous, ArrowLeft: previous, u: () => void go(upAddress), ...toggles.keys,
+    "/": () => void go(upAddress).then(() => document.getElementById("q")?.focus()),
+  });
+}
+
+function titleOf({ split, row, windows }) {
+  const names = windows.length === 1 ? printable(windows[0].path) : counted(windows.length, "window");
+  return `${place(split, row)} ${names}`;
+}
+
+function drawn({ look, licenses, previous, next }, query, upAddress) {
+  const view = codeView(`Text of row ${place(look.split, look.row)}`, look.tokens, look.strokes, startsOf(look));
+  const toggles = codeToggles(view.code, query);
+  const nodes = [
+    stepping(previous, next, query, upAddress),
+    heading(look),
+    factList([...rowFacts(look), ...(look.windows.length === 1 ? windowFacts(look.windows[0], licenses[0]) : [])]),
+    look.windows.length > 1 ? packedList(look.windows, licenses) : null,
+    look.note ? make("p", { class: "note" }, printable(look.note)) : null,
+    make("div", { class: "bar" }, toggles.element, legend(look)),
+    view.element,
+  ];
+  return { nodes: nodes.filter(Boolean), code: view.code, toggles };
+}
+
+function stepping(previous, next, query, upAddress) {
+  const carried = carriedIn(query);
+  const step = (to, words, key, rel) =>
+    to
+      ? make("a", { rel, href: rowAddress(to, carried), "data-keep": rel }, words, " ", make("kbd", {}, key))
+      : make("span", { class: "faint", "data-keep": rel, tabindex: -1 }, words);
+  const whereTo = query.get("q") ? "↑ The search " : "↑ The list ";
+  return make(
+    "nav", { class: "stepping", "aria-label": "Rows" },
+    make("a", { href: upAddress, "data-keep": "up" }, whereTo, make("kbd", {}, "u")),
+    step(previous, "← Previous", "k", "prev"),
+    step(next, "Next →", "j", "next"),
+  );
+}
+
+function heading({ split, row, windows }) {
+  if (windows.length === 1) return make("h1", { tabindex: -1, class: "name" }, printable(windows[0].path));
+  return make("h1", { tabindex: -1 }, `Row ${place(split, row)}: ${counted(windows.length, "window")}`);
+}
+
+function rowFacts({ split, row, num_rows: numRows, num_ids: numIds, num_room: numRoom }) {
+  return [
+    ["Row", `${place(split, row)}, of ${count(numRows)} in ${split}`],
+    ["Ids", `${count(numIds)} of ${count(numRoom)}`],
+  ];
+}
+
+function windowFacts(window, license) {
+  return [
+    ["File", make("a", { href: fileAddress(window), class: "name" }, printable(`${window.repo}/${window.path}`))],
+    ["Lines", `${count(window.lines[0])} to ${count(window.lines[1])}`],
+    ["Tokens of the file", `${count(window.start)} to ${count(window.start + window.length)}`],
+    ["Fresh", `${count(window.fresh)} of ${count(window.length)}`],
+    ["Language", printable(window.language)],
+    ["Licence", license && printable(licenseName(license))],
+    ["Variant", window.variant && printable(window.variant)],
+    ["Repeat", window.repeat ? count(window.repeat) : null],
+  ];
+}
+
+function packedList(windows, licenses) {
+  const items = windows.map((window, number) => {
+    const heading = make("h2", { class: "told" }, printable(window.path));
+    return make("li", {}, heading, factList(windowFacts(window, licenses[number])));
+  });
+  return make("ol", { class: "packed", "aria-label": "Windows in this row" }, items);
+}
+
+/** Where each window begins among the tokens. */
+function startsOf({ windows }) {
+  return new Map(windows.map((window) => [window.at, startOf(window, windows.length > 1)]));
+}
+
+function startOf(window, isPacked) {
+  const line = WITHOUT_LINES.has(window.variant) ? null : window.lines[0];
+  if (!isPacked) return { line };
+  const link = make("a", { href: fileAddress(window) }, printable(window.path));
+  return { line, head: make("div", { class: "head" }, link, `, ${lines(window.lines)}`) };
+}
+
+function legend({ windows, tokens, strokes }) {
+  const total = (name) => windows.reduce((sum, window) => sum + window[name], 0);
+  const [before, after] = [total("shared_before"), total("shared_after")];
+  const entries = [
+    [before, "swatch before", "↑", `also in the window before: ${counted(before, "token")}`],
+    [after, "swatch after", "↓", `also in the window after: ${counted(after, "token")}`],
+    [tokens.some(([, flags]) => flags & SPECIAL), "special", "<s>", "special token"],
+    [strokes.some(([, kind]) => kind === "odd"), "syntax-odd", "\\x00", "stands for what cannot be seen"],
+  ];
+  const items = entries
+    .filter(([isThere]) => isThere)
+    .map(([, name, mark, words]) => make("li", {}, make("span", { class: name }, mark), ` ${words}`));
+  return make("ul", { class: "legend", "aria-label": "Legend" }, items);
+}
