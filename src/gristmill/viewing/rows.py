@@ -33,6 +33,8 @@ TEXT_IDS = 120
 """Some 400 characters of code."""
 
 Offsets = npt.NDArray[np.uint64]
+Fields = dict[str, Any]
+"""A row, or a window of one that holds several."""
 
 
 class NotIndexedError(Exception):
@@ -194,9 +196,9 @@ class OneAtATime:
                 raise DatasetError(f"cannot read {str(self._file.path)!r}: {error.strerror}.") from None
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def parsed(line: bytes) -> Fields:
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return msgspec.json.decode(line, type=Fields)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"a row is damaged: {error}. `gristmill check` tells more.") from None
 
@@ -220,7 +222,7 @@ class Content(NamedTuple):
     """Without special ones."""
 
 
-def contents_of(row: dict[str, Any], manifest: Manifest) -> list[Content]:
+def contents_of(row: Fields, manifest: Manifest) -> list[Content]:
     """Of each window in a row."""
     try:
         windows = windows_in(row)
@@ -231,12 +233,12 @@ def contents_of(row: dict[str, Any], manifest: Manifest) -> list[Content]:
     return [Content(*pair) for pair in zip(told, ids, strict=True)]
 
 
-def _own_ids(row: dict[str, Any], manifest: Manifest) -> list[int]:
+def _own_ids(row: Fields, manifest: Manifest) -> list[int]:
     facts, ids = manifest.tokenizer, row["input_ids"]
     return list(ids[len(facts.prefix) : num_ids_of(row) - len(facts.suffix)])
 
 
-def num_ids_of(row: dict[str, Any]) -> int:
+def num_ids_of(row: Fields) -> int:
     """Without padding."""
     try:
         return sum(row["attention_mask"]) if "attention_mask" in row else len(row["input_ids"])
