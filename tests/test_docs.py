@@ -36,9 +36,10 @@ def test_options_in_pages_exist(page):
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
     known |= {"--resume", "--test", "--seeds", "--budget"}
     known |= {"--size", "--pattern", "--template"}
+    known |= {"--report", "--open", "--port", "--no-browser", "--ids", "--no-colour"}
     of_others = {"--exclude-standard", "--bare", "--measure"}
     of_others |= {"--nproc-per-node", "--logdir"}
-    of_others |= {"--head", "--port", "--address", "--num-cpus"}  # ray start
+    of_others |= {"--head", "--address", "--num-cpus"}  # ray start
     of_others |= {
         "--parsable",
         "--chdir",

@@ -49,7 +49,7 @@ def test_by_default_the_first_window_of_train(plain, capsys):
     out = shown(capsys, plain)
     assert out == shown(capsys, plain, "--row", "0", "--split", "train") == shown(capsys, plain, "--row", "train:0")
     head, name, facts, *_ = filter(None, out.splitlines())
-    assert head == "row train:0, 13 in train, 48 ids in a room for 48"
+    assert head == "row train:0 of 13, 48 ids of at most 48"
     assert name == f"plain/{EVIL}"
     assert facts == "lines 1 to 2, python, 46 tokens from 0 on, 46 fresh"
 

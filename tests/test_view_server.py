@@ -71,6 +71,16 @@ def test_the_key_does_not_stay_in_the_address(asking, address, location):
     assert asking.ask(location, Cookie=f"other=1; {cookie.partition(';')[0]}")[0] == 200
 
 
+def test_an_address_that_a_browser_is_started_with_lets_in_once(asking):
+    """All users of the machine can read it while the browser starts."""
+    address = "/?" + asking.once().partition("/?")[2]
+    assert asking.key not in address
+    status, headers, _ = asking.ask(address)
+    assert status == 303
+    assert asking.ask("/api/dataset", Cookie=headers["Set-Cookie"].partition(";")[0])[0] == 200
+    assert asking.ask(address)[0] == 403
+
+
 @pytest.mark.parametrize("address", [*PAGES, *DATA])
 def test_with_it_all_is_told_under_strict_rules(asking, address):
     status, headers, body = asking.ask(address, **asking.cookie)

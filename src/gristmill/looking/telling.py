@@ -15,8 +15,8 @@ def row_name(look: RowLook) -> str:
 def row_facts(look: RowLook) -> list[str]:
     several = [f"{len(look.windows):,} windows share it"] if len(look.windows) != 1 else []
     return [
-        f"row {row_name(look)}, {look.num_rows:,} in {look.split}",
-        f"{look.num_ids:,} ids in a room for {look.num_room:,}",
+        f"row {row_name(look)} of {look.num_rows:,}",
+        f"{look.num_ids:,} ids of at most {look.num_room:,}",
         *several,
     ]
 

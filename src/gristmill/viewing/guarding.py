@@ -8,6 +8,7 @@ that no other site asks, and a key must be known, which is in the first address 
 import hashlib
 import hmac
 import re
+import secrets
 from email.message import Message
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -35,12 +36,25 @@ class Guard:
         self._key = key.encode()
         # Cookies are shared by all ports: by its name, each viewer finds its own.
         self._name = f"gristmill-{hashlib.sha256(self._key).hexdigest()[:12]}"
+        self._tickets: set[str] = set()
 
     @property
     def cookie(self) -> str:
         return f"{self._name}={self._key.decode()}; Path=/; HttpOnly; SameSite=Lax"
 
-    def is_key(self, text: str) -> bool:
+    def ticket(self) -> str:
+        """Lets in once: what a browser is started with, all users can read in the list of processes."""
+        ticket = secrets.token_urlsafe()
+        self._tickets.add(ticket)
+        return ticket
+
+    def lets_in(self, text: str) -> bool:
+        if text in self._tickets:
+            self._tickets.remove(text)
+            return True
+        return self._is_key(text)
+
+    def _is_key(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._key)
 
     def has_cookie(self, headers: Message) -> bool:
@@ -49,7 +63,7 @@ class Guard:
             found = SimpleCookie(sent if len(sent) <= MAX_COOKIES else "").get(self._name)
         except CookieError:
             return False
-        return found is not None and self.is_key(found.value)
+        return found is not None and self._is_key(found.value)
 
 
 def require_own(headers: Message) -> None:

@@ -80,7 +80,7 @@ class ViewServer(http.server.ThreadingHTTPServer):
         is_page = PAGE.fullmatch(address.path) is not None
         fields = _fields(address.query) if is_page else []
         if keys := [text for name, text in fields if name == KEY]:
-            return self._let_in(address.path, fields) if all(map(self.guard.is_key, keys)) else NO_ENTRY
+            return self._let_in(address.path, fields) if all(map(self.guard.lets_in, keys)) else NO_ENTRY
         if not self.guard.has_cookie(headers):
             return NO_ENTRY
         if is_page:

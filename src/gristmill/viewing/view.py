@@ -24,7 +24,13 @@ class Viewing:
 
     def __init__(self, server: ViewServer, key: str, note: str | None) -> None:
         self.server, self.note = server, note
-        self.address = f"http://127.0.0.1:{server.server_port}/?key={key}"
+        self.address = self._address(key)
+
+    def address_for_once(self) -> str:
+        return self._address(self.server.guard.ticket())
+
+    def _address(self, key: str) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/?key={key}"
 
 
 @contextmanager
@@ -64,7 +70,7 @@ def view(
     with suppress(KeyboardInterrupt), served(folder, port) as viewing:
         tell(viewing)
         if opens_browser and _has_screen():
-            threading.Thread(target=webbrowser.open, args=(viewing.address,), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(viewing.address_for_once(),), daemon=True).start()
         viewing.server.serve_forever(SECONDS_BETWEEN_LOOKS)
 
 
