@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import unicodedata
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from word_starts_in_numpy import word_starts
 
 ROOT = Path(__file__).parent.parent
 SCALARS = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x110000))]
+# The rules see classes, and of which class each character is the engine is asked for all of them, below. Four of five
+# stand for nothing yet, or privately: of these every 16th is tried in context.
+IN_CONTEXT = [one for at, one in enumerate(SCALARS) if at % 16 == 0 or unicodedata.category(one) not in {"Cn", "Co"}]
 WHITE = " \t\n\r\v\f\u0085\u00a0\u2003\u2028\u3000"
 PIECES = [
     *WHITE,
@@ -90,8 +94,8 @@ def test_every_short_text_around_apostrophes(splitter, pattern):
 
 @every_pattern
 def test_every_character_in_context(splitter, pattern):
-    for at in range(0, len(SCALARS), 10_000):
-        assert_same(splitter, pattern, ["".join(f"a{one}'{one}b {one}\n" for one in SCALARS[at : at + 10_000])])
+    for at in range(0, len(IN_CONTEXT), 10_000):
+        assert_same(splitter, pattern, ["".join(f"a{one}'{one}b {one}\n" for one in IN_CONTEXT[at : at + 10_000])])
 
 
 @every_case
