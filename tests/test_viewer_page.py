@@ -389,6 +389,7 @@ def test_a_row_shows_its_tokens_and_what_neighbours_share(chromium, address, dat
         first, last = look.windows[0].lines
         assert numbers == list(range(first, last + 1))
         expect(page.locator(".legend")).to_contain_text(f"window before: {look.windows[0].shared_before} tokens")
+        assert "bounds" in page.locator(".code").get_attribute("class")
         assert seen.is_quiet()
 
 
@@ -411,13 +412,13 @@ def test_an_address_opens_the_same_state_elsewhere(chromium, address):
     with opened(chromium, address, "/row/train/2?language=python") as seen:
         seen.page.keyboard.press("t")
         seen.page.keyboard.press("w")
-        assert seen.page.url.endswith("/row/train/2?language=python&tokens=1&wrap=0")
+        assert seen.page.url.endswith("/row/train/2?language=python&tokens=0&wrap=0")
         copied = seen.page.url
     own = address.split("?")[0]
     with opened(chromium, address, "/" + copied.removeprefix(own)) as seen:
-        assert "bounds" in seen.page.locator(".code").get_attribute("class")
+        assert "bounds" not in seen.page.locator(".code").get_attribute("class")
         assert "wrapped" not in seen.page.locator(".code").get_attribute("class")
-        expect(seen.page.get_by_role("button", name="Token boundaries")).to_have_attribute("aria-pressed", "true")
+        expect(seen.page.get_by_role("button", name="Token boundaries")).to_have_attribute("aria-pressed", "false")
         assert "train:2 " in seen.page.title()
         assert "key=" not in seen.page.url
         assert seen.is_quiet()
@@ -501,7 +502,7 @@ PAGES = {
     "windows": "/?path=part21",
     "nothing": "/?path=nothing+is+named+so",
     "search": "/?q=quernstone",
-    "row": "/row/train/1?tokens=1",
+    "row": "/row/train/1",
     "odd row": None,
     "file": file_place("src/part1.py"),
     "dropped": "/dropped",

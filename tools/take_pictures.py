@@ -33,7 +33,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         report = (folder / "report.html").resolve().as_uri()
         take(browser, "report", report)
-        take(browser, "report-charts", report + "#languages", is_dark=True)
+        take(browser, "report-charts", report + "#tokens", is_dark=True)
         take(browser, "viewer", address, then="row/train/3000")
         take(browser, "viewer-list", address, then="?language=python&path=asyncio", is_dark=True)
         browser.close()

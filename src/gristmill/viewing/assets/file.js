@@ -128,7 +128,7 @@ function windowTold({ lines: range, fresh, variant, repeat }) {
 function textPart(found, query) {
   const { file, tokens, strokes, num_tokens_left_out: numLeftOut } = found;
   const view = codeView(`Text of ${printable(file.path)}`, tokens, strokes, startsOf(found));
-  const toggles = codeToggles(view.code, query);
+  const toggles = codeToggles(view.code, query, { hasBounds: false });
   view.code.classList.add("whole");
   return {
     keys: toggles.keys,

@@ -56,7 +56,7 @@ function titleOf({ split, row, windows }) {
 
 function drawn({ look, licenses, previous, next }, query, upAddress) {
   const view = codeView(`Text of row ${place(look.split, look.row)}`, look.tokens, look.strokes, startsOf(look));
-  const toggles = codeToggles(view.code, query);
+  const toggles = codeToggles(view.code, query, { hasBounds: true });
   const nodes = [
     stepping(previous, next, query, upAddress),
     heading(look),
