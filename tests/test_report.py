@@ -15,10 +15,11 @@ from gristmill.layout import REPORT
 from gristmill.looking.row import look_at
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
-from gristmill.reporting.facts import Certificate, Leak
+from gristmill.reporting.facts import Certificate, Folder, Leak
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.notebook import dataset_html, manifest_html
 from gristmill.reporting.of_rows import shortened
+from gristmill.reporting.of_tokens import tokens_section
 from gristmill.reporting.page import section_html
 from gristmill.reporting.section import Section, listed, plural, share_text, short_number
 from gristmill.reporting.sections import page_of
@@ -85,6 +86,16 @@ def test_sections_without_content_say_so(facts):
     assert [one.id for one in page_of(bare, None, ROWS).sections] == [
         one.id for one in page_of(facts, None, ROWS).sections
     ]
+
+
+def test_sources_are_in_a_box_that_leads_back_to_all_of_them(facts):
+    other = Folder(id="other", parent="", name="other", files=1, tokens=7)
+    boxes = tokens_section(msgspec.structs.replace(facts, folders=[*facts.folders, other])).figures[-1].chart
+    parents = dict(zip(boxes.labels, boxes.parents, strict=True))
+    assert parents["all sources"] == ""
+    assert parents["other"] == parents["sources"] == boxes.ids[boxes.labels.index("all sources")]
+    assert boxes.values[0] == facts.tokens + 7
+    assert "all sources" not in tokens_section(facts).figures[-1].chart.labels
 
 
 def test_without_a_check_it_says_how_to_have_one(facts):

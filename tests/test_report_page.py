@@ -75,6 +75,18 @@ def test_hints_show_names_as_they_are(opened, folder):
     assert opened.is_quiet()
 
 
+def test_the_line_above_an_opened_folder_can_be_seen_and_leads_back(opened):
+    chart = opened.page.locator("#chart-folders")
+    opened.page.evaluate(
+        "Plotly.restyle('chart-folders', { level: document.getElementById('chart-folders').data[0].ids[1] })"
+    )
+    path = chart.locator(".pathbar").filter(has_text="sources")
+    assert chart.bounding_box()["y"] <= path.bounding_box()["y"]
+    path.dispatch_event("click")
+    path.wait_for(state="detached")
+    assert opened.is_quiet()
+
+
 def test_bars_have_hints(opened):
     opened.page.evaluate("Plotly.Fx.hover('chart-languages', [{curveNumber: 0, pointNumber: 0}])")
     told = "".join(texts(opened.page, "#chart-languages .hoverlayer text"))

@@ -11,6 +11,8 @@ from gristmill.reporting.section import Figure, Section, listed, paragraph, plur
 
 MOST_BARS = 12
 MOST_TOLD = 3
+ALL_SOURCES = "all"
+"""The box's id; those of the others begin with a number."""
 SPLIT_STYLES = {Split.TRAIN: 1, Split.VALIDATION: 0, Split.TEST: 2}
 """Colour and pattern, the same in all charts."""
 
@@ -128,14 +130,22 @@ def _treemap(folders: list[Folder]) -> Treemap:
 
 
 def _boxes(folders: list[Folder]) -> Iterator[_Box]:
-    """Each folder, and where there are folders in it, what is in it besides them."""
+    """Each folder, and where there are folders in it, what is in it besides them; around several sources one box more.
+
+    Without that box nothing could be seen to click on that leads back from a source to all of them.
+    """
     numbers = {folder.id: str(number) for number, folder in enumerate(folders)}
+    sources = [folder for folder in folders if not folder.parent]
+    if len(sources) > 1:
+        files, tokens = sum(one.files for one in sources), sum(one.tokens for one in sources)
+        yield _Box(ALL_SOURCES, "", "all sources", "all sources", files, tokens)
     inner: dict[str, list[Folder]] = {}
     for folder in folders:
         inner.setdefault(folder.parent, []).append(folder)
     for folder in folders:
         number = numbers[folder.id]
-        yield _Box(number, numbers.get(folder.parent, ""), folder.name, folder.id, folder.files, folder.tokens)
+        parent = numbers.get(folder.parent, ALL_SOURCES if len(sources) > 1 else "")
+        yield _Box(number, parent, folder.name, folder.id, folder.files, folder.tokens)
         files, tokens = (
             getattr(folder, name) - sum(getattr(one, name) for one in inner.get(folder.id, []))
             for name in ("files", "tokens")

@@ -7,7 +7,8 @@
   const PATTERNS = ["/", "", ".", "x", "-", "+"];
   const BAR_HEIGHT = 30;
   const UPRIGHT_HEIGHT = 300;
-  const TREEMAP_HEIGHT = 460;
+  const TREEMAP_HEIGHT = 480;
+  const PATH_HEIGHT = 26;
   const PAPER_WIDTH = 660;
   const FEW = 5;
   const ROOM_FOR_TEXT = 1.22;
@@ -168,12 +169,14 @@
         textfont: { color: look.ink, size: 13 },
         tiling: { pad: 2 },
         root: { color: chart.ids.length > 1 ? "rgba(0,0,0,0)" : mixed(look.lines[1], look.ground, 0.38) },
-        pathbar: { thickness: 26, textfont: { color: look.ink, size: 13 } },
+        pathbar: { thickness: PATH_HEIGHT, textfont: { color: look.ink, size: 13 } },
         marker: { line: { color: look.ground, width: 1.5 }, pad: { t: 24, l: 4, r: 4, b: 4 } },
       },
     ],
     layout: {
       height: TREEMAP_HEIGHT,
+      // The line that leads back is drawn above the drawing, in its margin.
+      margin: { t: PATH_HEIGHT + 8, r: 24, b: 10, l: 10 },
       uniformtext: { mode: "hide", minsize: 10 },
       treemapcolorway: look.lines.map((colour) => mixed(colour, look.ground, 0.38)),
       extendtreemapcolors: false,
