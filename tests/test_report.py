@@ -15,7 +15,7 @@ from gristmill.layout import REPORT
 from gristmill.looking.row import look_at
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
-from gristmill.reporting.facts import Certificate, Folder, Leak
+from gristmill.reporting.facts import Certificate, Folder, Histogram, Leak
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.notebook import dataset_html, manifest_html
 from gristmill.reporting.of_rows import shortened
@@ -96,6 +96,14 @@ def test_sources_are_in_a_box_that_leads_back_to_all_of_them(facts):
     assert parents["other"] == parents["sources"] == boxes.ids[boxes.labels.index("all sources")]
     assert boxes.values[0] == facts.tokens + 7
     assert "all sources" not in tokens_section(facts).figures[-1].chart.labels
+
+
+def test_how_many_rows_are_full_is_counted(facts):
+    fill = Histogram(
+        edges=[0.0, 0.95, 1.0], counts={Split.TRAIN: [1, 8], Split.TEST: [0, 1]}, median=1.0, mean=0.9, largest=1.0
+    )
+    told = told_in(msgspec.structs.replace(facts, fill=fill), "windows")
+    assert "90.0% of the rows are 95% full and more; on average they are 90.0% full." in told
 
 
 def test_without_a_check_it_says_how_to_have_one(facts):

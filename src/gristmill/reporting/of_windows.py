@@ -41,9 +41,16 @@ def windows_section(facts: Facts) -> Section:
 
 def _fill(fill: Histogram) -> Figure:
     edges = [f"{edge:.0%}" for edge in fill.edges]
-    half = "full" if fill.median > NEARLY_FULL else f"{fill.median:.0%} full and more"
-    told = f"Half of the rows are {half}; on average they are {fill.mean:.1%} full."
+    told = f"{_fullest(fill)}; on average they are {fill.mean:.1%} full."
     return Figure("fill", "How full rows are", told, _bars(fill, edges, "rows", "filled"), fill_table(fill))
+
+
+def _fullest(fill: Histogram) -> str:
+    """Half of them says little where most are full."""
+    if fill.median <= NEARLY_FULL:
+        return f"Half of the rows are {fill.median:.0%} full and more"
+    num_full = sum(counts[-1] for counts in fill.counts.values())
+    return f"{share_text(num_full, _num_counted(fill))} of the rows are {fill.edges[-2]:.0%} full and more"
 
 
 def fill_table(fill: Histogram) -> Table:
