@@ -162,8 +162,9 @@ def test_the_command_says_where_it_is(dataset, tmp_path, capsys):
 
 def test_a_build_draws_it_too(tmp_path, capsys):
     source = write_sources(tmp_path / "sources")
-    assert run(["build", str(source), "--out", str(tmp_path / "out"), "--report", "-q"]) == 0
+    assert run(["build", str(source), "--out", str(tmp_path / "out"), "--report"]) == 0
     assert (tmp_path / "out" / REPORT).is_file()
+    assert f"\nreport   {tmp_path / 'out' / REPORT}\n" in capsys.readouterr().out
     assert run(["build", str(source), "--out", "s3://bucket/x", "--report"]) == 2
     assert "--report draws a dataset that is here" in capsys.readouterr().err
 

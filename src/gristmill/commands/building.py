@@ -35,9 +35,10 @@ def build(arguments: Sequence[str]) -> int:
         _advise(config)
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     manifest = gristmill.build(config, progress)
-    if given.report:
-        gristmill.report(config.out, progress=progress)
+    report = gristmill.report(config.out, progress=progress) if given.report else None
     print_summary(manifest, config.out, given)
+    if report is not None and not (given.quiet or given.json):
+        print(f"report   {printable(str(report))}")
     return 0
 
 
