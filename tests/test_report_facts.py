@@ -367,6 +367,7 @@ def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
     told = provenance_of(msgspec.structs.replace(manifest, tokenizer=tokenizer))
     assert "--tokenizer org/name@abc123" in told.command
     assert ("revision", "abc123") in told.tokenizer
+    assert ("ids before each window", "0") in told.tokenizer  # an id, not how many
 
 
 @pytest.mark.parametrize(

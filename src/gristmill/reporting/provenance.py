@@ -137,10 +137,10 @@ def _told(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
     if facts.revision is not None:
         yield "revision", facts.revision
     yield "sha256", facts.sha256
-    yield "ids", f"{facts.vocab_size:,}"
+    yield "size of the vocabulary", f"{facts.vocab_size:,}"
     yield "encoded by", facts.engine
-    yield "before each window", " ".join(map(str, facts.prefix)) or "nothing"
-    yield "after each window", " ".join(map(str, facts.suffix)) or "nothing"
-    for name, one in (("padding", facts.pad_id), ("end of text", facts.end_id)):
+    yield "ids before each window", " ".join(map(str, facts.prefix)) or "none"
+    yield "ids after each window", " ".join(map(str, facts.suffix)) or "none"
+    for name, one in (("id of padding", facts.pad_id), ("id of the end of a text", facts.end_id)):
         if one is not None:
             yield name, str(one)
