@@ -11,10 +11,12 @@ import pytest
 import gristmill
 from gristmill import DatasetError, MissingExtraError, OutputError
 from gristmill.cli import run
+from gristmill.differing.diff import diff
 from gristmill.layout import REPORT
 from gristmill.looking.row import look_at
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
+from gristmill.reporting.comparing_two import section_of
 from gristmill.reporting.facts import Certificate, Folder, Histogram, Leak
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.notebook import dataset_html, manifest_html
@@ -186,6 +188,14 @@ def test_two_datasets_are_told_apart_in_words_and_tables(dataset, tmp_path):
     assert re.search(r"setting\s+split.seed\s+0\s+1", told)
     assert len(re.findall("<figure", section)) == len(re.findall("<table", section)) - 1 == 5
     assert str(tmp_path) not in path.read_text()
+
+
+def test_two_datasets_of_one_name_and_nearly_the_same_are_told_apart(dataset, facts):
+    nearly = msgspec.structs.replace(facts.fill, mean=facts.fill.mean - 0.004)
+    section = section_of(diff(dataset, dataset), msgspec.structs.replace(facts, fill=nearly), facts)
+    assert section.title == "Compared with an earlier dataset"
+    before, after = re.findall(r"[\d.]+%", section.figures[-1].told)
+    assert before != after
 
 
 def test_a_dataset_without_a_record_cannot_be_compared(dataset, tmp_path):

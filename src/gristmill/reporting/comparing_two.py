@@ -33,7 +33,7 @@ def compared_section(before: Path, after: Path, new: Facts, progress: Progress |
 def section_of(difference: Difference, old: Facts, new: Facts) -> Section:
     return Section(
         "compared",
-        f"Compared with {old.title}",
+        f"Compared with {old.title}" if old.title != new.title else f"Compared with an earlier {old.title}",
         _told(difference),
         [
             *(figure for measure in MEASURES if (figure := _counted(measure, old, new)).table.rows),
@@ -128,7 +128,7 @@ def _fill(old: Histogram, new: Histogram) -> Figure:
         axis="share of the rows",
         places_axis="filled",
     )
-    told = f"On average rows were {old.mean:.0%} full before, and are {new.mean:.0%} full now."
+    told = f"On average rows were {old.mean:.1%} full before, and are {new.mean:.1%} full now."
     title = "How full rows were and are"
     return Figure("compared-fill", title, told, chart, Table(title, ["filled", BEFORE, AFTER], rows), is_wide=True)
 
