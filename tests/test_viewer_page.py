@@ -460,6 +460,15 @@ def test_a_file_shows_all_its_windows_and_where_they_begin(chromium, address, da
         assert seen.is_quiet()
 
 
+def test_many_windows_of_a_file_are_a_list_that_scrolls_down_not_sideways(chromium, address, dataset):
+    with opened(chromium, address, file_place(dataset["train"][0]["path"]), viewport=PHONE) as seen:
+        sizes = seen.page.locator(".window-links").evaluate(
+            "list => { for (let one = 0; one < 40; one++) list.append(list.firstElementChild.cloneNode(true));"
+            " return [list.scrollWidth - list.clientWidth, list.scrollHeight - list.clientHeight] }"
+        )
+        assert sizes[0] == 0 < sizes[1], sizes
+
+
 def test_dropped_files_are_told_with_their_reasons(chromium, address, dataset):
     table = [file for file in files_table(dataset.folder).values() if file["status"] == "dropped"]
     assert {"empty", "exact_duplicate", "binary"} <= {file["reason"] for file in table}
