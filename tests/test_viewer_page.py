@@ -397,6 +397,7 @@ def test_a_token_tells_its_id_under_the_pointer_and_by_arrow_keys(chromium, addr
     look = look_at(dataset, "train", 1)
     with opened(chromium, address, "/row/train/1") as seen:
         page, status = seen.page, seen.page.locator(".token-status")
+        expect(status).to_contain_text("click on one and walk on with → and ←")
         page.locator(".code [data-token='7']").first.hover()
         expect(status).to_contain_text(f"Token 7 of {len(look.tokens)} · id {look.tokens[7][0]} · ")
         page.locator(".code").focus()
@@ -404,6 +405,10 @@ def test_a_token_tells_its_id_under_the_pointer_and_by_arrow_keys(chromium, addr
         page.keyboard.press("ArrowRight")
         expect(status).to_contain_text(f"Token 1 of {len(look.tokens)} · id {look.tokens[1][0]} · ")
         expect(status).to_contain_text("also in the window before")
+        page.locator("h1").focus()
+        page.locator(".code [data-token='7']").first.click()
+        page.keyboard.press("ArrowRight")
+        expect(status).to_contain_text(f"Token 8 of {len(look.tokens)} · id {look.tokens[8][0]} · ")
         assert "/row/train/1" in page.url
         assert seen.is_quiet()
 

@@ -115,7 +115,7 @@ export function codeView(label, tokens, strokes, starts) {
   code.append(drawnLines(tokens, strokes, starts));
   const texts = spelled(strokes);
   let chosen = -1;
-  const hint = `${counted(tokens.length, "token")}. Point at one, or walk along them with → and ←.`;
+  const hint = `${counted(tokens.length, "token")}. Point at one, or click on one and walk on with → and ←.`;
   const rest = () => (status.textContent = hint);
   const tell = (token) => (status.textContent = tokenTold(token, tokens, texts));
 
