@@ -490,6 +490,9 @@ def test_dropped_files_are_told_with_their_reasons(chromium, address, dataset):
         page.get_by_role("link", name="repo/src/zcopy.py").click()
         page.wait_for_url("**/file?*")
         expect(page.locator(".verdict")).to_contain_text("Dropped, exact_duplicate")
+        expect(page.locator(".facts").first).not_to_contain_text("Split")
+        # As in the report and in the terminal.
+        assert page.evaluate("import('/telling.js').then((telling) => telling.bytes(36_800))") == "36.8 KB"
         page.keyboard.press("u")
         page.wait_for_url("**/dropped?reason=exact_duplicate")
         assert seen.is_quiet()

@@ -50,7 +50,7 @@ const capitalised = (sentence) => sentence.charAt(0).toUpperCase() + sentence.sl
 function fileFacts(file, commit) {
   return factList([
     ["Source", printable(file.repo) + (commit ? ` at ${commit.slice(0, 12)}` : "")],
-    ["Split", file.split],
+    ["Split", file.status === "kept" ? file.split : null],
     ["Language", file.language && printable(file.language)],
     ["Licence", file.license && printable(licenseName(file.license))],
     ["Licence by", file.license_from && printable(file.license_from)],

@@ -34,7 +34,7 @@ export const percent = (share) => `${Math.floor(100 * share)} %`;
 export function bytes(number) {
   if (number === null || number === undefined) return null;
   if (number < 1000) return counted(number, "byte");
-  return number < 1e6 ? `${(number / 1e3).toFixed(1)} kB` : `${(number / 1e6).toFixed(1)} MB`;
+  return number < 1e6 ? `${(number / 1e3).toFixed(1)} KB` : `${(number / 1e6).toFixed(1)} MB`;
 }
 
 /** Variants by kind; a file's own windows have none. */
