@@ -262,7 +262,7 @@ def test_a_damaged_table_is_an_error_in_one_line(old, tmp_path, capsys, damage):
 
 
 def test_a_row_without_end_is_not_read_whole(old, tmp_path, monkeypatch):
-    monkeypatch.setattr("gristmill.differing.tables.LONGEST_ROW", 1000)
+    monkeypatch.setattr("gristmill.filestable.LONGEST_ROW", 1000)
     new = shutil.copytree(old, tmp_path / "new")
     (new / "files.jsonl").write_bytes(b" " * 5000)
     with pytest.raises(DatasetError, match=r"files\.jsonl' is damaged"):

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from conftest import write_tree
 from gristmill import Config, InputError, OutputConfig, RunConfig, SecretsConfig, SplitConfig, WindowConfig, build
-from gristmill.filestable import FileRow
+from gristmill.filestable import FileRow, file_rows
 from gristmill.reporting import clusters, side_by_side
 from gristmill.reporting.clusters import Twins
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.side_by_side import LONGEST_LINE, MOST_LINES
-from gristmill.reporting.table import file_rows
 
 TOKEN = "gh" + "p_Ab1Cd2Ef3Gh4Jk5Lm6Np7Qr8St9Uv0Wx1Yz2"
 ACCESS_KEY = "AK" + "IAQ3WERTYUIOPASDFG"
@@ -93,7 +92,7 @@ def test_clusters_have_the_largest_first_and_every_twin(facts, root):
     ]
     assert [twin.name for twin in facts.clusters[0].twins] == ["repo/a/other.py", "repo/a/twin.py", "repo/b/copy.py"]
     assert (facts.num_clusters, facts.num_clustered) == (4, 10)
-    dropped = [row for row in file_rows(root / "out") if row.twin]
+    dropped = [row for row in file_rows(root / "out" / "files.jsonl") if row.twin]
     assert {row.name: row.similarity for row in dropped} == {
         name: twin.similarity for name, twin in twins_of(facts).items()
     }
@@ -191,7 +190,7 @@ def test_what_was_cut_is_read_from_the_source(tmp_path):
     files = {f"f{number}.py": code(20 + number, 25) + shared for number in range(12)}
     files |= {f"g{number}.py": text + "x = 1\n" for number, text in enumerate(files.values())}
     out = make(write_tree(tmp_path / "repo", files), tmp_path / "out", split=SplitConfig(shares="50/25/25"))
-    cut = {row.name for row in file_rows(out) if row.cuts and row.status == "kept"}
+    cut = {row.name for row in file_rows(out / "files.jsonl") if row.cuts and row.status == "kept"}
     told = gather(out)
     assert cut & {cluster.kept for cluster in told.clusters}
     assert all(twin.lines[-1].right == "x = 1" for twin in twins_of(told).values())

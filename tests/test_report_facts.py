@@ -32,14 +32,13 @@ from gristmill import (
 from gristmill.checking.check import check
 from gristmill.commands.parsing import parse_settings, parser_for
 from gristmill.configuring import load_config
-from gristmill.filestable import FileRow
+from gristmill.filestable import FileRow, file_rows
 from gristmill.manifest import read_manifest
 from gristmill.records import DropReason, Split
 from gristmill.reporting.folders import MOST_FOLDERS, Folders
 from gristmill.reporting.funnel import SAMPLES, STAGES
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.histograms import histogram_of
-from gristmill.reporting.table import file_rows
 
 HOSTILE = "<img src=x onerror=alert(1)>.py"
 MARKERS = ("<|endoftext|>", "<repo_name>", "<file_sep>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>")
@@ -266,7 +265,7 @@ def test_bars_hold_every_value_once(lists):
 
 
 def test_lengths_are_the_tokens_of_kept_files(dataset, facts):
-    tokens = sorted(row.tokens for row in file_rows(dataset) if row.status == "kept")
+    tokens = sorted(row.tokens for row in file_rows(dataset / "files.jsonl") if row.status == "kept")
     assert sum(sum(own) for own in facts.lengths.counts.values()) == len(tokens)
     assert (facts.lengths.largest, facts.lengths.edges[0]) == (tokens[-1], 1)
     assert facts.lengths.edges[-2] <= tokens[-1] < facts.lengths.edges[-1]

@@ -7,7 +7,6 @@ import difflib
 import math
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from gristmill.cleaning.licenses import HEADER, NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
 from gristmill.dataset import Dataset, open_dataset, windows_in
 from gristmill.errors import ConfigError, DatasetError, InputError
-from gristmill.filestable import FileRow, VariantRow
+from gristmill.filestable import FileRow, VariantRow, file_rows
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
 from gristmill.naming import path_text, printable
@@ -73,7 +72,7 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     """`path` as in files.jsonl, with or without its repo, with or without `:LINE` at its end."""
     dataset = open_dataset(folder)
     require_record(dataset.manifest, dataset.folder)
-    table = _read_table(dataset.folder)
+    table = {row.key: row for row in file_rows(dataset.folder / FILES)}
     row, line = _find(path, table)
     return _explain(dataset, table, row, line)
 
@@ -90,24 +89,13 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
     window, *others = windows_in(rows[number]) or [{}]
     if not window:
         raise InputError(f"row {split}:{number} holds only the markers before a file, and no tokens of one.")
-    table = _read_table(dataset.folder)
+    table = {row.key: row for row in file_rows(dataset.folder / FILES)}
     row = table.get((str(window.get("repo")), str(window.get("path"))))
     if row is None:
         raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.")
     explained = _explain(dataset, table, row, None)
     beside = [f"{one['repo']}/{one['path']}, lines {one['lines'][0]} to {one['lines'][1]}" for one in others]
     return msgspec.structs.replace(explained, windows=[_place(split, number, window)], beside=beside)
-
-
-def _read_table(folder: Path) -> dict[FileKey, FileRow]:
-    path = folder / FILES
-    try:
-        rows = msgspec.json.Decoder(FileRow).decode_lines(path.read_bytes())
-    except OSError as error:
-        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
-    return {row.key: row for row in rows}
 
 
 def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | None]:

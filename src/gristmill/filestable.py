@@ -1,12 +1,20 @@
-"""A row of files.jsonl: what became of one file that was found."""
+"""A row of files.jsonl: what became of one file that was found; and all of them, read one at a time."""
 
-from typing import Annotated, Literal
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from gristmill.errors import DatasetError
 from gristmill.records import Cut, DropReason, FileKey, Redaction, Split, VariantKind, WhyNoVariant
 
+LONGEST_ROW = 64 << 20
+"""Bytes; past it, the file is none of ours."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+Kind = TypeVar("Kind")
 
 
 class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,3 +75,37 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.repo}/{self.path}"
+
+    @property
+    def shown_tokens(self) -> int:
+        """Of a kept file: each once, less what was cut and what was not drawn."""
+        return max(0, (self.tokens or 0) - (self.cut_tokens or 0) - (self.left_tokens or 0))
+
+
+def file_rows(path: Path) -> Iterator[FileRow]:
+    """In path order. There may be a hundred thousand, and nobody asks for all of them at once."""
+    return (row for _, row in file_lines(path))
+
+
+def file_lines(path: Path) -> Iterator[tuple[bytes, FileRow]]:
+    """The same, each with its line as it is stored."""
+    for line, row in decoded_lines(path, FileRow):
+        if row.split is None if row.status == "kept" else row.reason is None:
+            what = f"{row.name!r} is {row.status}, and nothing says where or why"
+            raise DatasetError(f"{str(path)!r} is damaged: {what}. Build the dataset again.")
+        yield line, row
+
+
+def decoded_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
+    """For who reads other columns: `kind` names them."""
+    decoder = msgspec.json.Decoder(kind)
+    try:
+        if not path.is_file() and os.path.lexists(path):
+            raise DatasetError(f"{str(path)!r} is damaged: it is not an ordinary file. Build the dataset again.")
+        with path.open("rb") as stream:
+            while line := stream.readline(LONGEST_ROW):
+                yield line, decoder.decode(line)
+    except OSError as error:
+        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None

@@ -10,13 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from gristmill.comparing.reading import Ids, files_in, windows_of
 from gristmill.comparing.stretches import whole
 from gristmill.dataset import Dataset
-from gristmill.errors import DatasetError
-from gristmill.filestable import FileRow
+from gristmill.filestable import file_rows
 from gristmill.layout import FILES
 from gristmill.manifest import BUILD
 from gristmill.records import FileKey, Split
@@ -56,11 +53,7 @@ def _held_out_in(dataset: Dataset) -> dict[FileKey, str | None]:
     if dataset.manifest.made_by != BUILD:
         shown = set.union(*(files_in(dataset, split) for split in HELD_OUT))
         return dict.fromkeys(shown - files_in(dataset, Split.TRAIN))
-    path = dataset.folder / FILES
-    try:
-        rows = msgspec.json.Decoder(FileRow).decode_lines(path.read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error}. Build the dataset again.") from None
+    rows = file_rows(dataset.folder / FILES)
     return {row.key: row.text_sha256 for row in rows if row.status == "kept" and row.split in HELD_OUT}
 
 

@@ -1,6 +1,5 @@
 """Two files.jsonl side by side, in one pass: both are in order of repo and path, so neither is held in memory."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -9,12 +8,9 @@ import msgspec
 
 from gristmill.differing.result import FileChange, FileChanges, FileKind
 from gristmill.errors import DatasetError
-from gristmill.filestable import Count, VariantRow
+from gristmill.filestable import Count, VariantRow, decoded_lines
 from gristmill.layout import FILES
 from gristmill.records import Cut, DropReason, FileKey, Split
-
-LONGEST_ROW = 64 << 20
-"""Bytes; past it, the file is none of ours."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,24 +99,12 @@ def paired(before: Iterator[Row], after: Iterator[Row]) -> Iterator[tuple[Row | 
 
 def read_rows(folder: Path) -> Iterator[Row]:
     path = folder / FILES
-    decoder = msgspec.json.Decoder(Row)
     last: FileKey | None = None
-    try:
-        if not path.is_file() and os.path.lexists(path):
-            raise DatasetError(f"{str(folder)!r} is damaged: its {FILES} is not an ordinary file.")
-        with path.open("rb") as stream:
-            number = 0
-            while line := stream.readline(LONGEST_ROW):
-                number += 1
-                row = decoder.decode(line)
-                if last is not None and row.key <= last:
-                    raise DatasetError(f"{str(path)!r} is damaged: line {number:,} is not in order. Build it again.")
-                last = row.key
-                yield row
-    except OSError as error:
-        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
+    for number, (_, row) in enumerate(decoded_lines(path, Row), 1):
+        if last is not None and row.key <= last:
+            raise DatasetError(f"{str(path)!r} is damaged: line {number:,} is not in order. Build it again.")
+        last = row.key
+        yield row
 
 
 def _told(old: Row | None, new: Row | None) -> FileChange:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gristmill.filestable import FileRow
+from gristmill.filestable import FileRow, file_rows
 from gristmill.records import DropReason
 from gristmill.reporting.facts import Cluster, Twin
 from gristmill.reporting.read_back import Missing, ShownTexts, Sources
 from gristmill.reporting.side_by_side import MOST_LINES, Difference, side_by_side, size_of
-from gristmill.reporting.table import file_rows
 
 MOST_CLUSTERS = 30
 MOST_TWINS = 6
@@ -81,10 +80,10 @@ class Twins:
         return at, _Member(name, similarity, is_exact)
 
 
-def rows_named(folder: Path, outlines: Iterable[Outline]) -> dict[str, FileRow]:
+def rows_named(table: Path, outlines: Iterable[Outline]) -> dict[str, FileRow]:
     """Those of the files in these clusters."""
     names = {name for one in outlines for name in (one.kept, *(twin.name for twin in one.twins))}
-    return {row.name: row for row in file_rows(folder) if row.name in names} if names else {}
+    return {row.name: row for row in file_rows(table) if row.name in names} if names else {}
 
 
 class Comparing:

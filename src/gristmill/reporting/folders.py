@@ -2,7 +2,6 @@
 
 from gristmill.filestable import FileRow
 from gristmill.reporting.facts import Folder
-from gristmill.reporting.table import shown_tokens
 
 MOST_FOLDERS = 400
 DEEPEST = 12
@@ -34,7 +33,7 @@ class Folders:
     def add(self, row: FileRow) -> None:
         if row.status == "kept":
             folder = row.path.rpartition("/")[0]
-            self._own.setdefault((row.repo, folder), _Sizes()).add(1, shown_tokens(row))
+            self._own.setdefault((row.repo, folder), _Sizes()).add(1, row.shown_tokens)
 
     def tree(self) -> tuple[list[Folder], int]:
         """Parents first, the largest of each first; and how many folders are not among them."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
+from gristmill.filestable import file_rows
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
 from gristmill.naming import path_text
@@ -27,7 +28,6 @@ from gristmill.reporting.rows import read_rows
 from gristmill.reporting.settings import config_of
 from gristmill.reporting.shares import Shares
 from gristmill.reporting.splits import split_lines
-from gristmill.reporting.table import file_rows
 
 FILES_AT_ONCE = 1000
 
@@ -41,14 +41,14 @@ def gather(folder: Path, sources: Sequence[str] = (), progress: Progress | None 
     config, texts = config_of(manifest), sources_of(dataset, sources)
     drops, shares, folders, lengths, twins = Drops(), Shares(), Folders(), Lengths(), Twins()
     with progress.phase("files", manifest.counts.found) as step:
-        for number, row in enumerate(file_rows(folder), 1):
+        for number, row in enumerate(file_rows(folder / FILES), 1):
             for tally in (drops, shares, folders, lengths, twins):
                 tally.add(row)
             if number % FILES_AT_ONCE == 0:
                 step.advance(FILES_AT_ONCE)
         _require_all(drops, manifest, folder)
         outlines, num_clusters, num_clustered = twins.outlines()
-        named = rows_named(folder, outlines)
+        named = rows_named(folder / FILES, outlines)
     num_windows = sum(facts.windows for facts in manifest.splits.values())
     with progress.phase("rows", num_windows, "windows") as step:
         rows = read_rows(dataset, {row.key for row in named.values()}, step.advance)

@@ -5,7 +5,6 @@ from collections import Counter
 from gristmill.filestable import FileRow
 from gristmill.records import Split
 from gristmill.reporting.facts import PerSplit, Sample, Share
-from gristmill.reporting.table import shown_tokens
 
 SECRET_FILES = 20
 LINES_NAMED = 5
@@ -24,7 +23,7 @@ class Shares:
         if row.split is None or row.status != "kept":
             return
         for tallies, name in ((self._languages, row.language or ""), (self._licenses, row.license or "")):
-            tallies.setdefault(name, _Tally()).add(row.split, shown_tokens(row))
+            tallies.setdefault(name, _Tally()).add(row.split, row.shown_tokens)
         if row.redactions and len(self.secret_files) < SECRET_FILES:
             self.secret_files.append(Sample(name=row.name, detail=_redacted(row)))
 

@@ -9,7 +9,7 @@ import hashlib
 import mmap
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import DatasetError
-from gristmill.filestable import FileRow
+from gristmill.filestable import FileRow, file_lines
 from gristmill.formats.arrays import map_array, write_array
 
 CODES = ("language", "license", "reason")
@@ -52,7 +52,7 @@ def write_files(table: Path, folder: Path, tick: Tick) -> None:
     numbers = {name: array("I") for name in (*CODES, "status")}
     places, starts, keys = array("Q", [0]), array("Q", [0]), array("Q")
     with (folder / NAMES).open("wb") as names:
-        for line, row in _rows(table):
+        for line, row in file_lines(table):
             for name in CODES:
                 numbers[name].append(codes[name][getattr(row, name)])
             numbers["status"].append(KEPT if row.status == "kept" else DROPPED)
@@ -66,18 +66,6 @@ def write_files(table: Path, folder: Path, tick: Tick) -> None:
     _write_keys(np.array(keys, np.uint64), table, folder)
     words = {name: [word for word in codes[name] if word is not None] for name in CODES}
     (folder / WORDS).write_bytes(msgspec.json.encode(words))
-
-
-def _rows(table: Path) -> Iterator[tuple[bytes, FileRow]]:
-    decoder = msgspec.json.Decoder(FileRow)
-    try:
-        with table.open("rb") as stream:
-            for line in stream:
-                yield line, decoder.decode(line)
-    except OSError as error:
-        raise DatasetError(f"cannot read {str(table)!r}: {error.strerror}.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{str(table)!r} is damaged: {error}. Build the dataset again.") from None
 
 
 def _write_keys(keys: npt.NDArray[np.uint64], table: Path, folder: Path) -> None:
