@@ -263,6 +263,16 @@ def files(folder):
     return [json.loads(line) for line in (folder / "files.jsonl").read_bytes().splitlines()]
 
 
+def test_a_row_that_no_build_has_made_may_tell_less(plain, tmp_path):
+    folder = shutil.copytree(plain, tmp_path / "other")
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_bytes().splitlines()]
+    bare = [{name: row[name] for name in ("input_ids", "repo", "path")} for row in rows]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
+    look = look_at(open_dataset(folder), "train", 0)
+    assert text_of(look) == text_of(look_at(open_dataset(plain), "train", 0))
+    assert (look.windows[0].path, look.windows[0].lines) == (EVIL, (0, 0))
+
+
 def test_a_look_is_json_that_can_be_read_back(plain):
     look = look_at(open_dataset(plain), "train", 1)
     assert msgspec.json.decode(msgspec.json.encode(look), type=RowLook) == look

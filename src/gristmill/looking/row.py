@@ -6,18 +6,17 @@ look = look_at(open_dataset("dataset"), "test", 12)
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from gristmill.dataset import Dataset, Rows
-from gristmill.errors import DatasetError, InputError
+from gristmill.errors import InputError
 from gristmill.looking.pieces import STAND_IN, Piece, note_on, pieces_of
-from gristmill.looking.places import Place
 from gristmill.looking.syntax import syntax_of
-from gristmill.manifest import TokenizerFacts
+from gristmill.looking.windows import Window, read_row
 from gristmill.naming import printable
-from gristmill.records import BY_THEMSELVES, LARGEST_VOCABULARY, Split
+from gristmill.records import BY_THEMSELVES, Split
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 SPECIAL, BEFORE, AFTER = 1, 2, 4
@@ -38,19 +37,7 @@ class Stroke(NamedTuple):
     """Never unprintable but for line feeds and tabs."""
 
 
-class WindowLook(msgspec.Struct, frozen=True, kw_only=True):
-    repo: str
-    path: str
-    language: str
-    lines: tuple[int, int]
-    start: int
-    fresh: int
-    repeat: int
-    variant: str
-    at: int
-    """Index of its first content token in the row's tokens."""
-    length: int
-    """Content tokens."""
+class WindowLook(Window, frozen=True, kw_only=True):
     shared_before: int
     """So many of its tokens, at its start, the window before it shows too."""
     shared_after: int
@@ -75,35 +62,10 @@ class RowLook(msgspec.Struct, frozen=True, kw_only=True):
     """What to know of the text."""
 
 
-class _Window(Place, frozen=True, kw_only=True):
-    language: str = ""
-
-    @property
-    def end(self) -> int:
-        """Among the file's tokens, of a window that is a stretch of them."""
-        return self.start + (self.length or 0)
-
-
-_Id = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_VOCABULARY)]
-
-
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    input_ids: list[_Id]
-    attention_mask: list[int] | None = None
-    segments: list[_Window] | None = None
-
-
-class _Read(NamedTuple):
-    ids: list[int]
-    """Without padding."""
-    windows: list[_Window]
-    """Each with its place among the ids."""
-
-
 def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowLook:
     """With the dataset's tokenizer, which takes longer to open than a row: who looks at many has it open."""
     rows = _rows(dataset, split, row)
-    ids, windows = _read(dataset, split, row)
+    ids, windows = read_row(dataset, split, row)
     tokenizer = tokenizer or dataset.tokenizer
     pieces = pieces_of(ids, tokenizer)
     looks = [_window_look(window, _shared(dataset, split, row, window)) for window in windows]
@@ -138,59 +100,34 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
     return rows
 
 
-def _read(dataset: Dataset, split: str, row: int) -> _Read:
-    try:
-        return _understood(dataset.manifest.tokenizer, dataset[split][row])
-    except (ValueError, DatasetError) as error:  # msgspec's are ValueErrors
-        raise DatasetError(f"row {split}:{row} is damaged: {error}. `gristmill check` tells more.") from None
-
-
-def _understood(facts: TokenizerFacts, told: dict[str, Any]) -> _Read:
-    found = msgspec.convert(told, _Row)
-    ids = found.input_ids if found.attention_mask is None else found.input_ids[: sum(found.attention_mask)]
-    windows = found.segments
-    if windows is None:
-        length = len(ids) - len(facts.prefix) - len(facts.suffix)
-        windows = [msgspec.structs.replace(msgspec.convert(told, _Window), at=len(facts.prefix), length=length)]
-    end = 0
-    for one in windows:
-        if one.at is None or one.length is None or one.at < end or one.length < 0 or one.at + one.length > len(ids):
-            raise ValueError(f"it has {len(ids)} ids, and a window of {one.length} at {one.at}")
-        end = one.at + one.length
-    return _Read(ids, windows)
-
-
-def _shared(dataset: Dataset, split: str, row: int, window: _Window) -> tuple[int, int]:
+def _shared(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
     """Tokens that the window before shows too, and the one after: those of one file stand together in a split."""
     if window.variant in BY_THEMSELVES:
         return 0, 0
     if dataset.manifest.packing is not None:
         # Its neighbours may be in any row. What is fresh tells of the one before, unless all of it was shown before.
-        length = window.length or 0
-        return (0, 0) if window.repeat else (length - min(max(window.fresh, 0), length), 0)
+        return (0, 0) if window.repeat else (window.length - min(max(window.fresh, 0), window.length), 0)
     before, after = (_neighbour(dataset, split, number, window) for number in (row - 1, row + 1))
     return _overlap(before, window), _overlap(window, after)
 
 
-def _neighbour(dataset: Dataset, split: str, row: int, window: _Window) -> _Window | None:
+def _neighbour(dataset: Dataset, split: str, row: int, window: Window) -> Window | None:
     """The window in this row, if it is of the same text."""
     if not 0 <= row < len(dataset[split]):
         return None
-    found = _read(dataset, split, row).windows[0]
+    found = read_row(dataset, split, row).windows[0]
     names = ("repo", "path", "variant", "repeat")
     return found if all(getattr(found, name) == getattr(window, name) for name in names) else None
 
 
-def _overlap(first: _Window | None, second: _Window | None) -> int:
+def _overlap(first: Window | None, second: Window | None) -> int:
     if first is None or second is None or first.start > second.start:
         return 0
     return max(min(first.end, second.end) - second.start, 0)
 
 
-def _window_look(window: _Window, shared: tuple[int, int]) -> WindowLook:
-    names = (field.name for field in msgspec.structs.fields(_Window))
-    told = {name: getattr(window, name) for name in names}
-    return WindowLook(**told, shared_before=shared[0], shared_after=shared[1])
+def _window_look(window: Window, shared: tuple[int, int]) -> WindowLook:
+    return WindowLook(**msgspec.structs.asdict(window), shared_before=shared[0], shared_after=shared[1])
 
 
 def _flagged(pieces: Sequence[Piece], windows: Iterable[WindowLook]) -> list[TokenFlags]:

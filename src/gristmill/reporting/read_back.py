@@ -6,20 +6,21 @@ then is redacted here, and a source that has changed since gives nothing.
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from gristmill.checking.sources import folders_by_repo, location_of
 from gristmill.cleaning.rules import Limits
-from gristmill.dataset import Dataset, windows_in
+from gristmill.dataset import Dataset
 from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow
 from gristmill.intake.addresses import is_table_name
 from gristmill.intake.reading import read_document
+from gristmill.looking.windows import read_row
 from gristmill.manifest import Manifest
 from gristmill.naming import is_address
 from gristmill.pipeline import BUILT, Built
@@ -117,22 +118,10 @@ class ShownTexts:
         text = self._tokenizer.decode(np.array(ids, np.uint32))
         return text if is_text_of(row, text) else None
 
-    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Of each where it begins and its tokens, without special ones."""
-        found: list[tuple[int, list[int]]] = []
+    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Of each where it begins and its tokens."""
         for number in numbers:
-            try:
-                own = [one for one in windows_in(self._dataset[split][number]) if (one["repo"], one["path"]) == row.key]
-                found += [(int(one["start"]), self._content(one)) for one in own if not one.get("variant")]
-            except (LookupError, TypeError, ValueError) as error:
-                raise DatasetError(f"row {split}:{number} is damaged: {error!r}. Build the dataset again.") from None
-        return found
-
-    def _content(self, window: dict[str, Any]) -> list[int]:
-        manifest = self._dataset.manifest
-        ids: list[int] = [int(one) for one in window["input_ids"]]
-        if manifest.packing is not None:
-            return ids
-        facts = manifest.tokenizer
-        num_ids = sum(window["attention_mask"]) if "attention_mask" in window else len(ids)
-        return ids[len(facts.prefix) : num_ids - len(facts.suffix)]
+            read = read_row(self._dataset, split, number)
+            for window in read.windows:
+                if (window.repo, window.path) == row.key and not window.variant:
+                    yield window.start, read.content(window)

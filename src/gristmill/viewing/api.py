@@ -7,13 +7,14 @@ import msgspec
 import numpy as np
 
 from gristmill.looking.row import look_at
+from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import BUILD, Manifest
 from gristmill.naming import printable
 from gristmill.records import DROP_REASONS, DropReason, Split
 from gristmill.viewing.asking import Query, bad_request, not_found
 from gristmill.viewing.file_page import file_page
 from gristmill.viewing.filtering import Filters, Passing, files_of
-from gristmill.viewing.rows import TEXT_IDS, Content, NotIndexedError, contents_of, num_ids_of, text_of
+from gristmill.viewing.rows import TEXT_IDS, NotIndexedError, text_of
 from gristmill.viewing.searching import Cursor, Found, Scope, Search, search
 from gristmill.viewing.viewed import Viewed
 
@@ -69,21 +70,19 @@ def windows(viewed: Viewed, query: Query) -> Answer:
 
 def _listed(viewed: Viewed, number: int) -> dict[str, Any]:
     split, row = viewed.dataset.numbering.place(number)
-    told = viewed.dataset[split][row]
-    contents = contents_of(told, viewed.dataset.manifest)
-    text = text_of(contents[0].ids[:TEXT_IDS], viewed.dataset.tokenizer) if contents else ""
+    read = read_row(viewed.dataset, split, row)
+    first = read.content(read.windows[0])[:TEXT_IDS] if read.windows else []
     return {
         "split": split,
         "row": row,
-        "num_ids": num_ids_of(told),
-        "windows": [_told(viewed, content) for content in contents],
-        "text": _excerpt(text),
+        "num_ids": len(read.ids),
+        "windows": [_told(viewed, window) for window in read.windows],
+        "text": _excerpt(text_of(first, viewed.dataset.tokenizer)),
     }
 
 
-def _told(viewed: Viewed, content: Content) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(content.told)
-    return {**told, "license": _license(viewed, content.told.repo, content.told.path)}
+def _told(viewed: Viewed, window: Window) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(window), "license": _license(viewed, window.repo, window.path)}
 
 
 def _license(viewed: Viewed, repo: str, path: str) -> str | None:

@@ -8,8 +8,8 @@ from gristmill.errors import DatasetError
 from gristmill.explaining import status_text
 from gristmill.filestable import FileRow
 from gristmill.looking.row import look_at_tokens
+from gristmill.looking.windows import read_row
 from gristmill.viewing.filtering import tables_of
-from gristmill.viewing.rows import Content, contents_of
 from gristmill.viewing.viewed import Viewed
 from gristmill.viewing.windows import KINDS, WindowTable
 
@@ -64,7 +64,7 @@ def _stitched(viewed: Viewed, file: FileRow, windows: WindowTable, own: np.ndarr
         if len(stitched.ids) >= MOST_TOKENS:
             break
         start, number_of_row = int(windows.start[number]), int(windows.row[number])
-        ids = _content(viewed, file, number_of_row, start).ids
+        ids = _content(viewed, file, number_of_row, start)
         if start > end:
             stitched.gaps.append((len(stitched.ids), start - end))
             end = start
@@ -74,14 +74,13 @@ def _stitched(viewed: Viewed, file: FileRow, windows: WindowTable, own: np.ndarr
     return stitched
 
 
-def _content(viewed: Viewed, file: FileRow, number: int, start: int) -> Content:
+def _content(viewed: Viewed, file: FileRow, number: int, start: int) -> list[int]:
     split, row = viewed.dataset.numbering.place(number)
-    contents = contents_of(viewed.dataset[split][row], viewed.dataset.manifest)
+    read = read_row(viewed.dataset, split, row)
     wanted = (file.repo, file.path, start, "", 0)
-    for content in contents:
-        told = content.told
-        if (told.repo, told.path, told.start, told.variant, told.repeat) == wanted:
-            return content
+    for window in read.windows:
+        if (window.repo, window.path, window.start, window.variant, window.repeat) == wanted:
+            return read.content(window)
     raise DatasetError(f"row {split}:{row} is not what it was when the index was made. Start the viewer again.")
 
 

@@ -15,11 +15,10 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.dataset import Dataset, Rows, windows_in
+from gristmill.dataset import Dataset, Rows
 from gristmill.errors import DatasetError
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import ZstdJsonlFile
@@ -33,8 +32,6 @@ TEXT_IDS = 120
 """Some 400 characters of code."""
 
 Offsets = npt.NDArray[np.uint64]
-Fields = dict[str, Any]
-"""A row, or a window of one that holds several."""
 
 
 class NotIndexedError(Exception):
@@ -194,56 +191,6 @@ class OneAtATime:
                 return self._file[row]
             except OSError as error:
                 raise DatasetError(f"cannot read {str(self._file.path)!r}: {error.strerror}.") from None
-
-
-def parsed(line: bytes) -> Fields:
-    try:
-        return msgspec.json.decode(line, type=Fields)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"a row is damaged: {error}. `gristmill check` tells more.") from None
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a row tells of a window. Rows that no build has made may tell less."""
-
-    repo: str = ""
-    path: str = ""
-    language: str = ""
-    lines: tuple[int, int] = (0, 0)
-    start: int = 0
-    fresh: int = 0
-    repeat: int = 0
-    variant: str = ""
-
-
-class Content(NamedTuple):
-    told: Told
-    ids: list[int]
-    """Without special ones."""
-
-
-def contents_of(row: Fields, manifest: Manifest) -> list[Content]:
-    """Of each window in a row."""
-    try:
-        windows = windows_in(row)
-        told = msgspec.convert(windows, list[Told])
-        ids = [_own_ids(window, manifest) if "segments" not in row else window["input_ids"] for window in windows]
-    except (LookupError, TypeError, ValueError) as error:
-        raise DatasetError(f"a row is damaged: {error}. `gristmill check` tells more.") from None
-    return [Content(*pair) for pair in zip(told, ids, strict=True)]
-
-
-def _own_ids(row: Fields, manifest: Manifest) -> list[int]:
-    facts, ids = manifest.tokenizer, row["input_ids"]
-    return list(ids[len(facts.prefix) : num_ids_of(row) - len(facts.suffix)])
-
-
-def num_ids_of(row: Fields) -> int:
-    """Without padding."""
-    try:
-        return sum(row["attention_mask"]) if "attention_mask" in row else len(row["input_ids"])
-    except (LookupError, TypeError) as error:
-        raise DatasetError(f"a row is damaged: {error!r}. `gristmill check` tells more.") from None
 
 
 def text_of(ids: Sequence[int] | npt.NDArray[Any], tokenizer: Tokenizer) -> str:

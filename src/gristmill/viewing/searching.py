@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import MASK
+from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import BUILD, Manifest
 from gristmill.naming import printable
 from gristmill.records import BY_THEMSELVES, Split
 from gristmill.viewing.asking import bad_request, whole_number
 from gristmill.viewing.filtering import Passing
-from gristmill.viewing.rows import Content, NotIndexedError, Told, ViewedDataset, contents_of, parsed, text_of
+from gristmill.viewing.rows import NotIndexedError, ViewedDataset, text_of
 from gristmill.viewing.windows import WindowTable
 
 SECONDS = 0.3
@@ -124,21 +125,25 @@ def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:
 
 
 def _hits(scope: Scope, wanted: Search, split: Split, row: int) -> Iterator[Hit]:
-    tokenizer = scope.dataset.tokenizer
-    line = scope.dataset.line(split, row)
-    ids = _plain_ids(line, scope.dataset.manifest)
-    if ids is not None and not any(wanted.matches(text_of(ids, tokenizer))):
-        return
-    for content in _passing_contents(scope, line, scope.dataset.numbering.number(split, row)):
-        text = text_of(content.ids, tokenizer)
+    dataset, tokenizer = scope.dataset, scope.dataset.tokenizer
+    if _has_plain_ids(dataset.manifest):
+        ids = _plain_ids(dataset.line(split, row), dataset.manifest)
+        if not any(wanted.matches(text_of(ids, tokenizer))):
+            return
+    read = read_row(dataset, split, row)
+    for window in _passing_windows(scope, read.windows, dataset.numbering.number(split, row)):
+        text = text_of(read.content(window), tokenizer)
         for match in wanted.matches(text):
-            yield _hit(split, row, content.told, match, has_lines=tokenizer.gives_text_back)
+            yield _hit(split, row, window, match, has_lines=tokenizer.gives_text_back)
 
 
-def _plain_ids(line: bytes, manifest: Manifest) -> npt.NDArray[np.uint32] | None:
-    """Of a row with one window and no padding. In this way two to three times as fast; most rows have no hit."""
-    if manifest.packing is not None or manifest.made_by != BUILD or MASK in manifest.columns:
-        return None
+def _has_plain_ids(manifest: Manifest) -> bool:
+    """Its rows have one window each and no padding."""
+    return manifest.packing is None and manifest.made_by == BUILD and MASK not in manifest.columns
+
+
+def _plain_ids(line: bytes, manifest: Manifest) -> npt.NDArray[np.uint32]:
+    """Without parsing all that the row tells: most rows have no hit."""
     start = line.find(b"[") + 1
     digits = line[start : line.find(b"]", start)]
     if digits.translate(None, ID_BYTES):
@@ -147,26 +152,25 @@ def _plain_ids(line: bytes, manifest: Manifest) -> npt.NDArray[np.uint32] | None
     return ids[len(manifest.tokenizer.prefix) : len(ids) - len(manifest.tokenizer.suffix)]
 
 
-def _passing_contents(scope: Scope, line: bytes, number: int) -> list[Content]:
-    contents = contents_of(parsed(line), scope.dataset.manifest)
+def _passing_windows(scope: Scope, windows: list[Window], row: int) -> list[Window]:
     if scope.windows is None or scope.passing.windows is None:
-        return contents
-    own = scope.windows.of_row(number)
+        return windows
+    own = scope.windows.of_row(row)
     does_pass = np.isin(np.arange(own.start, own.stop), scope.passing.windows)
-    return [content for content, passes in zip(contents, does_pass, strict=True) if passes]
+    return [window for window, passes in zip(windows, does_pass, strict=True) if passes]
 
 
-def _hit(split: Split, row: int, told: Told, match: re.Match[str], *, has_lines: bool) -> Hit:
+def _hit(split: Split, row: int, window: Window, match: re.Match[str], *, has_lines: bool) -> Hit:
     text, (start, end) = match.string, match.span()
-    has_lines = has_lines and told.lines[0] > 0 and told.variant not in BY_THEMSELVES
+    has_lines = has_lines and window.lines[0] > 0 and window.variant not in BY_THEMSELVES
     begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     return Hit(
         split=split,
         row=row,
-        repo=told.repo,
-        path=told.path,
-        variant=told.variant,
-        line=told.lines[0] + text.count("\n", 0, start) if has_lines else None,
+        repo=window.repo,
+        path=window.path,
+        variant=window.variant,
+        line=window.lines[0] + text.count("\n", 0, start) if has_lines else None,
         before=_shown(text[max(begin, start - AROUND) : start]),
         match=_shown(text[start:end][:MAX_MATCH]),
         after=_shown(text[end : stop if stop >= 0 else None][:AROUND].rstrip("\r")),
