@@ -11,9 +11,9 @@ import pytest
 
 from browser import file_address, watched
 from gristmill import DatasetError, open_dataset
-from gristmill.looking.markup import LOOK_STYLE, row_html
+from gristmill.looking.markup import row_html
 from gristmill.looking.row import AFTER, BEFORE, SPECIAL, look_at
-from gristmill.looking.style import DARK, LIGHT, PAPERS
+from gristmill.looking.style import DARK, LIGHT, LOOK_STYLE, PAPERS
 from looked_at import looks_of, make_packed, make_plain
 
 
@@ -101,7 +101,7 @@ def test_every_ink_is_readable_on_every_paper(palette):
 def test_the_style_touches_nothing_else():
     rules = [line for line in LOOK_STYLE.splitlines() if line]
     for rule in rules:
-        selectors = rule.removeprefix("@media (prefers-color-scheme:dark){").split("{")[0].split(",")
+        selectors = rule.removeprefix("@media screen and (prefers-color-scheme:dark){").split("{")[0].split(",")
         assert all(".gristmill-look" in one for one in selectors), rule
     assert "url(" not in LOOK_STYLE
     assert "<" not in LOOK_STYLE

@@ -1,4 +1,4 @@
-"""A row as HTML: static, classes only, readable without colours; its style sheet is LOOK_STYLE.
+"""A row as HTML: static, classes only, readable without colours; its style sheet is in `style`.
 
 What is in its <pre>, tags taken out, is the text of the row's strokes.
 """
@@ -10,7 +10,6 @@ from itertools import groupby
 from operator import attrgetter
 
 from gristmill.looking.row import AFTER, BEFORE, SPECIAL, RowLook, Stroke, WindowLook
-from gristmill.looking.style import STYLE
 from gristmill.looking.telling import (
     has_odd,
     has_special,
@@ -21,7 +20,6 @@ from gristmill.looking.telling import (
     window_name,
 )
 
-LOOK_STYLE = STYLE
 CLASSES = {SPECIAL: "special", BEFORE: "before", AFTER: "after"}
 LINES = {BEFORE: "dotted", AFTER: "dashed"}
 FEED = '<span class="feed">\n</span>'

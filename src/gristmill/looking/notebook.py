@@ -4,8 +4,9 @@ from html import escape
 from pathlib import Path
 
 from gristmill.dataset import Row, open_dataset
-from gristmill.looking.markup import LOOK_STYLE, row_html
+from gristmill.looking.markup import row_html
 from gristmill.looking.row import look_at
+from gristmill.looking.style import LOOK_STYLE
 from gristmill.naming import printable
 
 LONGEST_VALUE = 400

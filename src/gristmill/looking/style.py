@@ -5,6 +5,8 @@ Every ink is readable on every paper (4.5 to 1, a test says so), and nothing is 
 
 from collections.abc import Mapping
 
+from gristmill.looking.syntax import KINDS
+
 Palette = Mapping[str, str]
 
 LIGHT: Palette = {
@@ -46,7 +48,6 @@ DARK: Palette = {
     "odd": "#ff9c96",
 }
 PAPERS = ("paper", "paper-2", "before", "before-2", "after", "after-2", "special")
-SYNTAX = ("keyword", "name", "builtin", "string", "comment", "number", "operator")
 
 # Where a page says which of the two it is, that counts; else what the reader's system prefers. JupyterLab and VS Code
 # say so on the body.
@@ -75,19 +76,26 @@ overflow-wrap:anywhere;tab-size:4;font:13px/1.6 ui-monospace,SFMono-Regular,Menl
 """
 
 
+def themed(scope: str, light: Palette, dark: Palette) -> str:
+    """The colours of one class, as variables; paper is light."""
+    light_here, dark_here = (_under(scope, says) for says in (SAYS_LIGHT, SAYS_DARK))
+    return (
+        f"{scope}{_variables(light)}\n"
+        f"@media screen and (prefers-color-scheme:dark){{{scope}{_variables(dark)}}}\n"
+        f"{light_here}{_variables(light)}\n{dark_here}{_variables(dark)}\n"
+    )
+
+
+def _under(scope: str, says: tuple[str, ...]) -> str:
+    return ",".join(f"{one} {scope}" for one in says)
+
+
 def _variables(palette: Palette) -> str:
     return "{" + ";".join(f"--{name}:{colour}" for name, colour in palette.items()) + "}"
 
 
-def _scheme(says: tuple[str, ...], palette: Palette) -> str:
-    return ",".join(f"{one} .gristmill-look" for one in says) + _variables(palette) + "\n"
-
-
-STYLE = (
-    f".gristmill-look{_variables(LIGHT)}\n"
-    f"@media (prefers-color-scheme:dark){{.gristmill-look{_variables(DARK)}}}\n"
-    + _scheme(SAYS_LIGHT, LIGHT)
-    + _scheme(SAYS_DARK, DARK)
+LOOK_STYLE = (
+    themed(".gristmill-look", LIGHT, DARK)
     + RULES
-    + "".join(f".gristmill-look .{name}{{color:var(--{name})}}\n" for name in SYNTAX)
+    + "".join(f".gristmill-look .{name}{{color:var(--{name})}}\n" for name in KINDS)
 )

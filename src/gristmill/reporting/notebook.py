@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gristmill.dataset import Dataset
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import html_table
-from gristmill.looking.style import SAYS_DARK, SAYS_LIGHT
+from gristmill.looking.style import themed
 from gristmill.manifest import Manifest
 from gristmill.naming import path_text
 from gristmill.records import DROP_REASONS
@@ -93,16 +93,13 @@ def _languages(manifest: Manifest) -> Iterator[str]:
     yield '<thead><tr><th scope="col">language</th><th scope="col" class="number">tokens</th>'
     yield '<th scope="col" class="number">share</th><td></td></tr></thead><tbody>'
     for share in shares[:MOST_LANGUAGES]:
-        numbers = f'<td class="number">{total(share):,}</td><td class="number">{_share(total(share), everything)}</td>'
+        part = shown(share_text(total(share), everything))
+        numbers = f'<td class="number">{total(share):,}</td><td class="number">{part}</td>'
         yield f"<tr><td>{shown(share.name)}</td>{numbers}<td>{_bar(total(share) / largest)}</td></tr>"
     yield "</tbody></table>"
     if len(shares) > MOST_LANGUAGES:
         table = html_table(shares_table("Tokens by language and split", "language", shares[:MOST_LISTED]))
         yield from folded(f"All {len(shares)} languages", table)
-
-
-def _share(part: int, everything: int) -> str:
-    return shown(share_text(part, everything))
 
 
 def _bar(share: float) -> str:
@@ -121,16 +118,4 @@ def _drops(manifest: Manifest) -> Iterator[str]:
         yield from folded(title, html_table(reasons_table(reasons)), is_open=True)
 
 
-def _variables(look: dict[str, str]) -> str:
-    return "{" + ";".join(f"--{name}:{look[name]}" for name in ("card", "edge", "ink", "soft", "link")) + "}"
-
-
-def _where(places: tuple[str, ...], look: dict[str, str]) -> str:
-    return ",".join(f"{place} .gristmill-facts" for place in places) + _variables(look) + "\n"
-
-
-STYLE = (
-    f".gristmill-facts{_variables(LIGHT)}\n"
-    f"@media screen and (prefers-color-scheme:dark){{.gristmill-facts{_variables(DARK)}}}\n"
-    f"{_where(SAYS_LIGHT, LIGHT)}{_where(SAYS_DARK, DARK)}{RULES}"
-)
+STYLE = themed(".gristmill-facts", LIGHT, DARK) + RULES

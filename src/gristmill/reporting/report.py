@@ -13,7 +13,7 @@ from pathlib import Path
 from gristmill.dataset import open_dataset
 from gristmill.errors import MissingExtraError, OutputError
 from gristmill.layout import REPORT, write_atomically
-from gristmill.looking.markup import LOOK_STYLE
+from gristmill.looking.style import LOOK_STYLE
 from gristmill.progress import Progress
 from gristmill.reporting.comparing_two import compared_section
 from gristmill.reporting.gathering import gather
