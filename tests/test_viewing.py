@@ -273,7 +273,6 @@ def test_the_dataset_tells_what_there_is_to_choose_from(viewed):
     assert set(found["licenses"]) == {row["license"] for row in table if row["status"] == "kept"}
     assert {one["reason"]: one["files"] for one in found["reasons"]} == manifest.counts.dropped_by_reason
     assert found["splits"] == {split: facts.windows for split, facts in manifest.splits.items()}
-    assert found["is_packed"] == (manifest.packing is not None)
     assert found["index"] == {"is_ready": True, "share": 1.0, "error": None}
 
 

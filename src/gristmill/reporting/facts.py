@@ -127,7 +127,6 @@ class SplitLine(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     asked_share: float | None
     tokens_cut: int
-    files_cut: int
 
 
 class Redundancy(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ def split_lines(manifest: Manifest) -> list[SplitLine]:
         asked = msgspec.convert(manifest.settings.get("split"), SplitConfig).fractions()
     except (msgspec.ValidationError, ConfigError):
         asked = {}
-    cut = manifest.decontamination
     return [
         SplitLine(
             split=split,
@@ -25,8 +24,7 @@ def split_lines(manifest: Manifest) -> list[SplitLine]:
             emitted=facts.emitted_tokens,
             share=facts.share,
             asked_share=asked.get(split),
-            tokens_cut=cut.tokens_cut.get(split, 0),
-            files_cut=cut.files_cut.get(split, 0),
+            tokens_cut=manifest.decontamination.tokens_cut.get(split, 0),
         )
         for split in Split
         if (facts := manifest.splits.get(split)) is not None

@@ -8,7 +8,7 @@ import numpy as np
 
 from gristmill.looking.row import look_at
 from gristmill.looking.windows import Window, read_row
-from gristmill.manifest import BUILD, Manifest
+from gristmill.manifest import Manifest
 from gristmill.naming import printable
 from gristmill.records import DROP_REASONS, DropReason, Split
 from gristmill.viewing.asking import Query, bad_request, not_found
@@ -21,10 +21,7 @@ from gristmill.viewing.viewed import Viewed
 ROWS_AT_ONCE, MOST_ROWS = 50, 200
 FILES_AT_ONCE, MOST_FILES = 100, 500
 MAX_TEXT = 200
-FILE_COLUMNS = (
-    *("repo", "path", "status", "split", "reason", "detail", "language", "license", "bytes", "tokens", "windows"),
-    *("twin", "similarity"),
-)
+FILE_COLUMNS = ("repo", "path", "reason", "detail", "twin", "language", "bytes")
 
 Answer = dict[str, Any] | Found
 
@@ -38,7 +35,6 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
         "tokenizer": manifest.tokenizer.name,
         "window_length": manifest.window_length,
         "overlap": manifest.settings["window"].get("overlap"),
-        "is_packed": manifest.packing is not None,
         "formats": manifest.formats,
         "splits": {split: facts.windows for split, facts in manifest.splits.items()},
         "languages": _by_tokens(manifest),
@@ -50,7 +46,6 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
         ],
         "kept": counts.kept,
         "dropped": counts.dropped,
-        "has_record": manifest.made_by == BUILD,
         "index": viewed.index.state,
     }
 

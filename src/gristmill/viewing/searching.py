@@ -38,7 +38,6 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     row: int
     repo: str
     path: str
-    variant: str
     line: int | None
     """In the file, or in the other text that a variant is; None where the window is not in the order of its text."""
     before: str
@@ -169,7 +168,6 @@ def _hit(split: Split, row: int, window: Window, match: re.Match[str], *, has_li
         row=row,
         repo=window.repo,
         path=window.path,
-        variant=window.variant,
         line=window.lines[0] + text.count("\n", 0, start) if has_lines else None,
         before=_shown(text[max(begin, start - AROUND) : start]),
         match=_shown(text[start:end][:MAX_MATCH]),

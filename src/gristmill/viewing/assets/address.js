@@ -1,6 +1,6 @@
 // Every state of the viewer is an address: here they are written and read.
 
-export const FILTERS = ["split", "language", "license", "variant", "path"];
+const FILTERS = ["split", "language", "license", "variant", "path"];
 const CARRIED = [...FILTERS, "q", "case"];
 
 /** The named ones that are set, as an object. */

@@ -3,7 +3,7 @@
 const PAUSE_MS = 400;
 
 /** What the server will not or cannot do, in its own words. */
-export class Refusal extends Error {
+class Refusal extends Error {
   constructor(message, advice) {
     super(message);
     this.advice = advice;

@@ -3,7 +3,8 @@
 import { make } from "./dom.js";
 import { count, counted } from "./telling.js";
 
-export const [SPECIAL, BEFORE, AFTER] = [1, 2, 4];
+export const SPECIAL = 1;
+const [BEFORE, AFTER] = [2, 4];
 
 const FEED = "feed";
 // Names of classes are ours alone, whatever a dataset says.
@@ -17,7 +18,7 @@ const LINES_PER_BLOCK = 60;
  * Lines, each an element. `starts` tells by token what begins there: {line: its number or null, head: element above it,
  * edge: element in the gutter}.
  */
-export function drawnLines(tokens, strokes, starts = new Map()) {
+function drawnLines(tokens, strokes, starts) {
   const sheet = new Sheet(tokens);
   let last = -1;
   for (const [token, kind, text] of strokes) {

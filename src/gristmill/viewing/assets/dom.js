@@ -24,6 +24,6 @@ export function factList(pairs) {
   return make("dl", { class: "facts" }, items);
 }
 
-export function button(words, key, on) {
-  return make("button", { type: "button", on: { click: on } }, words, key ? [" ", make("kbd", {}, key)] : null);
+export function button(words, pressed) {
+  return make("button", { type: "button", on: { click: pressed } }, words);
 }

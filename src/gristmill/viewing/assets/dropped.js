@@ -28,7 +28,7 @@ export function droppedPage({ dataset, go, announce }) {
   }
   return {
     root: make(
-      "div", { class: "list-page" },
+      "div", {},
       make("h1", { tabindex: -1 }, "Dropped files"),
       make("p", { class: "faint" }, `Of ${counted(found, "file")}, ${count(dataset.dropped)} are not in the dataset.`),
       make("div", { class: "with-filters" }, fold, results),

@@ -7,7 +7,7 @@ import { factList, make } from "./dom.js";
 import { listKeys } from "./keys.js";
 import { waitingIn } from "./notices.js";
 import { codeToggles } from "./toggles.js";
-import { bytes, count, counted, licenseName, lines, place, printable, variantName } from "./telling.js";
+import { bytes, count, counted, licenseName, lines, place, printable } from "./telling.js";
 
 export function filePage({ go }) {
   const root = make("div", { class: "file-page" });
@@ -39,7 +39,7 @@ function headPart({ file, commit, told, note }) {
     make("nav", { class: "stepping", "aria-label": "Up" },
       make("a", { href: up(file) }, isOut ? "↑ Dropped files " : "↑ Its windows ", make("kbd", {}, "u"))),
     make("h1", { tabindex: -1, class: "name" }, printable(file.path)),
-    make("p", { class: isOut ? "verdict out" : "verdict in" }, capitalised(printable(told))),
+    make("p", { class: isOut ? "verdict out" : "verdict" }, capitalised(printable(told))),
     fileFacts(file, commit),
     note ? make("p", { class: "note" }, printable(note)) : null,
   ].filter(Boolean);
@@ -121,7 +121,7 @@ function windowLink({ split, row }) {
 }
 
 function windowTold({ lines: range, fresh, variant, repeat }) {
-  const more = [variant ? variantName(variant) : null, repeat ? `repeat ${repeat}` : null].filter(Boolean);
+  const more = [variant, repeat ? `repeat ${count(repeat)}` : null].filter(Boolean);
   return [lines(range), `${count(fresh)} fresh`, ...more].join(", ");
 }
 

@@ -55,7 +55,7 @@ function helpDialog() {
 }
 
 /** Moves the focus among links of a list; false where there are none. */
-export function moveFocus(root, selector, step) {
+function moveFocus(root, selector, step) {
   const links = [...root.querySelectorAll(selector)];
   if (!links.length) return false;
   const now = links.findIndex((link) => link === document.activeElement);

@@ -9,7 +9,7 @@ import { fullName } from "./naming.js";
 import { emptyNotice, waitingIn } from "./notices.js";
 import { firstIn, pager, range } from "./paging.js";
 import { searchField, searchIn } from "./search.js";
-import { count, counted, licenseName, lines, place, printable, printableLines, variantName } from "./telling.js";
+import { count, counted, licenseName, lines, place, printable, printableLines } from "./telling.js";
 
 const ROWS_PER_PAGE = 50;
 
@@ -30,7 +30,7 @@ export function listPage({ dataset, go, announce }) {
   }
   return {
     root: make(
-      "div", { class: "list-page" },
+      "div", {},
       make("h1", { tabindex: -1 }, "Windows"),
       search.form,
       make("div", { class: "with-filters" }, fold, results),
@@ -110,7 +110,7 @@ function rowFacts(key, numIds, first) {
   return [
     ...facts.filter(Boolean).map(printable),
     `${count(first.fresh)} fresh of ${counted(numIds, "id")}`,
-    ...(first.variant ? [`variant: ${variantName(first.variant)}`] : []),
+    ...(first.variant ? [`variant: ${printable(first.variant)}`] : []),
     ...(first.repeat ? [`repeat ${first.repeat}`] : []),
   ];
 }

@@ -31,7 +31,7 @@ export function errorNotice(error, again) {
     make("h1", { id: "error-heading", tabindex: -1 }, "This cannot be shown"),
     make("p", {}, printable(error.message)),
     error.advice ? make("p", {}, error.advice) : null,
-    make("p", { class: "buttons" }, button("Try again", null, again), make("a", { href: "/" }, "All windows")),
+    make("p", { class: "buttons" }, button("Try again", again), make("a", { href: "/" }, "All windows")),
   );
 }
 

@@ -12,7 +12,7 @@ import { count, counted, licenseName, lines, place, printable } from "./telling.
 const WITHOUT_LINES = new Set(["noise", "fim"]);
 
 export function rowPage({ go, announce, listLeft }) {
-  const root = make("div", { class: "row-page" });
+  const root = make("div");
   const keys = {};
   let title = "Row";
 

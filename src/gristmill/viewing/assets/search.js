@@ -17,7 +17,7 @@ export function searchField(submitted) {
     { class: "search", role: "search", "aria-label": "Search in the text of windows" },
     make("label", { for: "q", class: "unseen" }, "Search in the text of windows"),
     input,
-    make("label", { class: "check" }, matchCase, " Match case"),
+    make("label", {}, matchCase, " Match case"),
     make("button", {}, "Search"),
   );
   input.placeholder = "Search in the text of windows";
@@ -78,8 +78,8 @@ async function run(state, view, announce) {
 function searchView(words, clearAddress) {
   const told = make("h2", { class: "told", tabindex: -1 });
   const bar = make("progress", { max: 1, value: 0, "aria-label": "Searched" });
-  const stop = button("Stop", null, () => stop.action?.());
-  const hits = make("ol", { class: "rows hits" });
+  const stop = button("Stop", () => stop.action?.());
+  const hits = make("ol", { class: "rows" });
   const below = make("div", {});
   let far = { searched: 0, of: 0 };
   let goOn = null;

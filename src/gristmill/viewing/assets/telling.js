@@ -37,7 +37,4 @@ export function bytes(number) {
   return number < 1e6 ? `${(number / 1e3).toFixed(1)} KB` : `${(number / 1e6).toFixed(1)} MB`;
 }
 
-/** Variants by kind; a file's own windows have none. */
-export const variantName = (kind) => (kind ? kind : "the file itself");
-
 export const licenseName = (license) => (license === "NOASSERTION" ? "not known (NOASSERTION)" : license);
