@@ -36,7 +36,7 @@ from gristmill.filestable import FileRow, file_rows
 from gristmill.manifest import read_manifest
 from gristmill.records import DropReason, Split
 from gristmill.reporting.folders import MOST_FOLDERS, Folders
-from gristmill.reporting.funnel import SAMPLES, STAGES
+from gristmill.reporting.funnel import MOST_EXAMPLES, STAGES
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.histograms import histogram_of
 
@@ -122,14 +122,14 @@ def test_the_funnel_ends_at_the_files_that_are_kept(dataset, facts):
 def test_each_reason_has_its_files_and_a_few_of_them_from_several_folders(dataset, facts, tmp_path, sources):
     counts = read_manifest(dataset).counts.dropped_by_reason
     assert {reason.reason: reason.files for reason in facts.reasons} == counts
-    assert all(1 <= len(reason.samples) <= SAMPLES for reason in facts.reasons)
+    assert all(1 <= len(reason.examples) <= MOST_EXAMPLES for reason in facts.reasons)
     generated = next(reason for reason in facts.reasons if reason.reason == "generated")
-    assert generated.samples[0].name == "first/gen_pb2.py"
-    assert generated.samples[0].detail
+    assert generated.examples[0].name == "first/gen_pb2.py"
+    assert generated.examples[0].detail
     assert generated.bytes == len(code(101, 3))
     many = {f"a/{number:02}.py": "" for number in range(12)} | {"b/x.py": "", "c/y.py": "", "c.py": "x = 1\n"}
     told = gather(make([str(write_tree(tmp_path / "many", many))], tmp_path / "out"))
-    names = [sample.name for sample in told.reasons[0].samples]
+    names = [example.name for example in told.reasons[0].examples]
     assert names == sorted([*(f"many/a/{number:02}.py" for number in range(6)), "many/b/x.py", "many/c/y.py"])
 
 

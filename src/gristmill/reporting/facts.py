@@ -9,7 +9,7 @@ from gristmill.records import Split
 PerSplit = dict[Split, int]
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class Example(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Repo and path."""
     detail: str
@@ -32,7 +32,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     bytes: int
     """Of those whose size is known."""
-    samples: list[Sample]
+    examples: list[Example]
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +216,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     certificate: Certificate | None
     secrets: dict[str, int]
     """Redacted, by kind."""
-    secret_files: list[Sample]
+    secret_files: list[Example]
     variants: list[Variation]
     seconds: dict[str, float]
     """By phase, without the total."""

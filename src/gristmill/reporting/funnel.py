@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from gristmill.filestable import FileRow
 from gristmill.records import DROP_REASONS, DropReason
-from gristmill.reporting.facts import Reason, Sample, Stage
+from gristmill.reporting.facts import Example, Reason, Stage
 
-SAMPLES = 8
+MOST_EXAMPLES = 8
 STAGES: dict[str, tuple[DropReason, ...]] = {
     "read as text": (
         DropReason.EXCLUDED,
@@ -54,22 +54,22 @@ class _Dropped:
 
     def __init__(self) -> None:
         self.num_files = self.num_bytes = 0
-        self._first: list[Sample] = []
-        self._of_folders: dict[str, Sample] = {}
+        self._first: list[Example] = []
+        self._of_folders: dict[str, Example] = {}
 
     def add(self, row: FileRow) -> None:
         self.num_files += 1
         self.num_bytes += row.bytes or 0
-        sample = Sample(name=row.name, detail=row.detail or "")
-        if len(self._first) < SAMPLES:
-            self._first.append(sample)
-        if len(self._of_folders) < SAMPLES:
-            self._of_folders.setdefault(row.name.rstrip("/").rpartition("/")[0], sample)
+        example = Example(name=row.name, detail=row.detail or "")
+        if len(self._first) < MOST_EXAMPLES:
+            self._first.append(example)
+        if len(self._of_folders) < MOST_EXAMPLES:
+            self._of_folders.setdefault(row.name.rstrip("/").rpartition("/")[0], example)
 
-    def samples(self) -> list[Sample]:
+    def examples(self) -> list[Example]:
         """The first of each folder, then the first of all, in path order."""
-        chosen = {sample.name: sample for sample in (*self._of_folders.values(), *self._first)}
-        return sorted(list(chosen.values())[:SAMPLES], key=lambda sample: sample.name)
+        chosen = {example.name: example for example in (*self._of_folders.values(), *self._first)}
+        return sorted(list(chosen.values())[:MOST_EXAMPLES], key=lambda example: example.name)
 
 
 class Drops:
@@ -98,7 +98,7 @@ class Drops:
                 told=DROP_REASONS[reason],
                 files=one.num_files,
                 bytes=one.num_bytes,
-                samples=one.samples(),
+                examples=one.examples(),
             )
             for reason, one in found
         ]

@@ -110,7 +110,7 @@ def _bar(share: float) -> str:
 
 def _drops(manifest: Manifest) -> Iterator[str]:
     reasons = [
-        Reason(reason=reason, told=DROP_REASONS[reason], files=count, bytes=0, samples=[])
+        Reason(reason=reason, told=DROP_REASONS[reason], files=count, bytes=0, examples=[])
         for reason, count in sorted(manifest.counts.dropped_by_reason.items(), key=lambda item: (-item[1], item[0]))
     ]
     if reasons:

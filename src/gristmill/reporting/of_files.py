@@ -19,7 +19,7 @@ def files_section(facts: Facts) -> Section:
     )
     told += f"{facts.dropped:,} are not, each for a reason." if facts.dropped else "None was dropped."
     figures = [_funnel(facts), *([_reasons(facts.reasons)] if facts.reasons else [])]
-    return Section("files", "From files to windows", told, figures, list(_samples(facts.reasons)))
+    return Section("files", "From files to windows", told, figures, list(_examples(facts.reasons)))
 
 
 def _funnel(facts: Facts) -> Figure:
@@ -79,14 +79,14 @@ def _size(reason: Reason) -> str | None:
     return size_text(reason.bytes) if reason.bytes else None
 
 
-def _samples(reasons: list[Reason]) -> Iterator[str]:
+def _examples(reasons: list[Reason]) -> Iterator[str]:
     """For each reason a few of the files."""
     if not reasons:
         return
     yield "<h3>Dropped files, by reason</h3>"
     for reason in reasons:
-        items = [name_html(one.name, one.detail) for one in reason.samples]
-        left = reason.files - len(reason.samples)
+        items = [name_html(one.name, one.detail) for one in reason.examples]
+        left = reason.files - len(reason.examples)
         items += [f"<li>… and {left:,} more, each in files.jsonl</li>"] if left > 0 and items else []
         parts = [f"<p>{shown(_sentence(reason.told))}</p>", f'<ul class="names">{"".join(items)}</ul>' if items else ""]
         yield from folded(f"{told_reason(reason)}: {plural(reason.files, 'file')}", parts)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from gristmill.filestable import FileRow
 from gristmill.records import Split
-from gristmill.reporting.facts import PerSplit, Sample, Share
+from gristmill.reporting.facts import Example, PerSplit, Share
 
 SECRET_FILES = 20
 LINES_NAMED = 5
@@ -16,7 +16,7 @@ class Shares:
     def __init__(self) -> None:
         self._languages: dict[str, _Tally] = {}
         self._licenses: dict[str, _Tally] = {}
-        self.secret_files: list[Sample] = []
+        self.secret_files: list[Example] = []
         """The first of them."""
 
     def add(self, row: FileRow) -> None:
@@ -25,7 +25,7 @@ class Shares:
         for tallies, name in ((self._languages, row.language or ""), (self._licenses, row.license or "")):
             tallies.setdefault(name, _Tally()).add(row.split, row.shown_tokens)
         if row.redactions and len(self.secret_files) < SECRET_FILES:
-            self.secret_files.append(Sample(name=row.name, detail=_redacted(row)))
+            self.secret_files.append(Example(name=row.name, detail=_redacted(row)))
 
     def languages(self) -> list[Share]:
         return _by_tokens(self._languages)
