@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import time
 from collections import defaultdict
 from functools import cache
 from itertools import groupby
@@ -170,12 +169,12 @@ def test_long_texts_are_read_in_blocks_and_longer_ones_not_at_all():
 
 
 @pytest.mark.parametrize("pattern", ["\n", " ", "/", "\n ", "#", "(", "a=", '"', "\\\n", "x\n "])
-def test_no_text_keeps_a_lexer_busy(pattern):
+def test_what_would_keep_a_lexer_busy_is_not_read(pattern):
     text = (pattern * LONGEST_TEXT)[:LONGEST_TEXT]
-    started_at = time.process_time()
     for language in ("c", "c#", "asm", "python", "awk"):
-        assert "".join(part for _, part in syntax_of(text, language, "")) == text
-    assert time.process_time() - started_at < 5
+        kind, unread = syntax_of(text, language, "")[0]
+        assert kind == ""
+        assert len(unread) > LONGEST_TEXT - LONGEST_BLOCK  # what is left over at the end is short
 
 
 def test_a_row_is_told_and_drawn_in_full(plain):

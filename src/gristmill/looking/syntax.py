@@ -20,12 +20,12 @@ KINDS = ("keyword", "name", "builtin", "string", "comment", "number", "operator"
 LONGEST_TEXT = 200_000
 """Characters: longer texts have no colours."""
 # The lexers are backtracking regular expressions. Over some texts many of them take a time that grows with the square
-# of the length, or the cube: 10,000 line feeds keep the one for C busy for 12 s. So they see a text in blocks, each by
+# of the length, or the cube: a few thousand line feeds keep the one for C busy. So they see a text in blocks, each by
 # itself, and none that holds what code has no use for: long lines, stretches without a word, the same over and over.
 LONGEST_BLOCK = 5_000
 UNLIKE_CODE = re.compile(r"\W{200}|.{1000}")
 MOST_ALIKE = 12
-"""Times smaller when compressed; code is some three times."""
+"""Times smaller when compressed: code never is, by far."""
 NEW_START = re.compile(r"\n\n(?=\S)")
 LEXERS_REMEMBERED = 64
 # Blocks of other languages inside a text would be looked up one by one, by whatever name they give.

@@ -27,9 +27,9 @@ from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 FRONT_BYTES = 16 << 20
-"""Of each file: so much is looked through for where rows begin, if the index does not tell yet. Some milliseconds."""
+"""Of each file: so much is looked through for where rows begin, if the index does not tell yet."""
 TEXT_IDS = 120
-"""Some 400 characters of code."""
+"""Enough for what a list shows of a row."""
 
 Offsets = npt.NDArray[np.uint64]
 

@@ -35,7 +35,7 @@ OFFSET = np.dtype(np.uint64)
 KINDS = ("", *VariantKind)
 """By their code; the first is the file itself."""
 ROWS_AT_ONCE = 256
-"""Some milliseconds of work: a request waits no longer for its turn."""
+"""So little that a request hardly waits for its turn."""
 
 Numbers = npt.NDArray[np.uint32]
 Tick = Callable[[int], None]
