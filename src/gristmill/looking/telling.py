@@ -7,7 +7,7 @@ from gristmill.naming import printable
 from gristmill.records import BY_THEMSELVES
 
 
-def row_name(look: RowLook) -> str:
+def _row_name(look: RowLook) -> str:
     """What `--row` takes."""
     return f"{look.split}:{look.row}"
 
@@ -15,7 +15,7 @@ def row_name(look: RowLook) -> str:
 def row_facts(look: RowLook) -> list[str]:
     several = [f"{len(look.windows):,} windows share it"] if len(look.windows) != 1 else []
     return [
-        f"row {row_name(look)} of {look.num_rows:,}",
+        f"row {_row_name(look)} of {look.num_rows:,}",
         f"{look.num_ids:,} ids of at most {look.num_room:,}",
         *several,
     ]
@@ -28,7 +28,7 @@ def window_name(window: WindowLook) -> str:
 def window_facts(window: WindowLook) -> list[str]:
     first, last = window.lines
     lines = f"line {first:,}" if first == last else f"lines {first:,} to {last:,}"
-    own = " of its own" if has_text_of_its_own(window) else ""
+    own = " of its own" if _has_text_of_its_own(window) else ""
     return [
         lines + own,
         *([printable(window.language)] if window.language else []),
@@ -39,7 +39,7 @@ def window_facts(window: WindowLook) -> list[str]:
     ]
 
 
-def has_text_of_its_own(window: WindowLook) -> bool:
+def _has_text_of_its_own(window: WindowLook) -> bool:
     """It is of a variant with other lines and tokens than the file's."""
     return bool(window.variant) and window.variant not in BY_THEMSELVES
 

@@ -34,11 +34,11 @@ def _funnel(facts: Facts) -> Figure:
             texts=[f"{stage.files:,} ({share_text(stage.files, facts.found)})" for stage in stages],
             hints=[hint(stage.name, f"{stage.files:,} files", stage.note) for stage in stages],
         ),
-        funnel_table(stages, facts.windows),
+        _funnel_table(stages, facts.windows),
     )
 
 
-def funnel_table(stages: list[Stage], windows: int) -> Table:
+def _funnel_table(stages: list[Stage], windows: int) -> Table:
     found = stages[0].files if stages else 0
     rows: list[list[Cell]] = [[stage.name, stage.files, share_text(stage.files, found), stage.note] for stage in stages]
     rows.append(["windows", windows, None, "what the kept files are cut into"])

@@ -1,7 +1,5 @@
 """What a model sees: a row of each split, token by token."""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from gristmill.dataset import Dataset
@@ -19,12 +17,9 @@ def rows_section(dataset: Dataset) -> Section:
     if not splits:
         return Section("rows", "What a model sees", "There are no rows.")
     told = "The row in the middle of each split: where tokens begin and end, and what neighbouring windows show too."
-    return Section("rows", "What a model sees", told, (), [part for split in splits for part in _row(dataset, split)])
-
-
-def _row(dataset: Dataset, split: Split) -> Iterator[str]:
-    look = look_at(dataset, split, len(dataset[split]) // 2)
-    yield row_html(shortened(look))
+    tokenizer = dataset.tokenizer
+    looks = (look_at(dataset, split, len(dataset[split]) // 2, tokenizer) for split in splits)
+    return Section("rows", "What a model sees", told, (), [row_html(shortened(look)) for look in looks])
 
 
 def shortened(look: RowLook, most: int = MOST_TOKENS) -> RowLook:

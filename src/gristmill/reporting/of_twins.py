@@ -72,10 +72,10 @@ def _line(line: DiffLine) -> str:
 
 def _side(number: int | None, text: str, change: str) -> str:
     """What differs is marked for eyes by sign and colour, for ears by its element."""
-    code = f"<{change}>{code_text(text)}</{change}>" if change else code_text(text)
+    code = f"<{change}>{_code_text(text)}</{change}>" if change else _code_text(text)
     return f"<td>{'' if number is None else number}</td><td>{SIGNS[change]}</td><td>{code}</td>"
 
 
-def code_text(text: str) -> str:
+def _code_text(text: str) -> str:
     """A tab stays one: code is indented with it."""
     return "\t".join(map(shown, text.split("\t")))

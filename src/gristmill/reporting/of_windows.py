@@ -42,7 +42,8 @@ def windows_section(facts: Facts) -> Section:
 def _fill(fill: Histogram) -> Figure:
     edges = [f"{edge:.0%}" for edge in fill.edges]
     told = f"{_fullest(fill)}; on average they are {fill.mean:.1%} full."
-    return Figure("fill", "How full rows are", told, _bars(fill, edges, "rows", "filled"), fill_table(fill))
+    table = _histogram_table("How full rows are", "filled", fill, edges)
+    return Figure("fill", "How full rows are", told, _bars(fill, edges, "rows", "filled"), table)
 
 
 def _fullest(fill: Histogram) -> str:
@@ -51,10 +52,6 @@ def _fullest(fill: Histogram) -> str:
         return f"Half of the rows are {fill.median:.0%} full and more"
     num_full = sum(counts[-1] for counts in fill.counts.values())
     return f"{share_text(num_full, _num_counted(fill))} of the rows are {fill.edges[-2]:.0%} full and more"
-
-
-def fill_table(fill: Histogram) -> Table:
-    return _histogram_table("How full rows are", "filled", fill, [f"{edge:.0%}" for edge in fill.edges])
 
 
 def _lengths(lengths: Histogram) -> Figure:

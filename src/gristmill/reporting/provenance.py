@@ -22,7 +22,7 @@ Settings = dict[str, Any]
 
 
 def provenance_of(manifest: Manifest) -> Provenance:
-    settings = changed_settings(manifest)
+    settings = _changed_settings(manifest)
     run = manifest.run
     return Provenance(
         command=_command(manifest, settings),
@@ -41,7 +41,7 @@ def provenance_of(manifest: Manifest) -> Provenance:
     )
 
 
-def changed_settings(manifest: Manifest) -> Settings:
+def _changed_settings(manifest: Manifest) -> Settings:
     """Those that are not as they are by default; a secret in one does not come out."""
     config = config_of(manifest)
     settings, defaults = config.settings(), Config(sources=["."], out=".").settings()

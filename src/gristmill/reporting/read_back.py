@@ -66,10 +66,10 @@ class Sources:
         except InputError:
             return Missing("its source cannot be read")
         cleaned = document if isinstance(document, Drop) else clean(document, self._config, self._limits)
-        return CHANGED if isinstance(cleaned, Drop) or not is_text_of(row, cleaned.text) else cleaned.text
+        return CHANGED if isinstance(cleaned, Drop) or not _is_text_of(row, cleaned.text) else cleaned.text
 
 
-def is_text_of(row: FileRow, text: bytes) -> bool:
+def _is_text_of(row: FileRow, text: bytes) -> bool:
     return hashlib.sha256(text).hexdigest() == row.text_sha256
 
 
@@ -116,7 +116,7 @@ class ShownTexts:
         if not ids or not 0 <= min(ids) <= max(ids) < self._tokenizer.vocab_size:
             return None
         text = self._tokenizer.decode(np.array(ids, np.uint32))
-        return text if is_text_of(row, text) else None
+        return text if _is_text_of(row, text) else None
 
     def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """Of each where it begins and its tokens."""

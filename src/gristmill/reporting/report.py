@@ -38,7 +38,7 @@ def report(
     assets = load_assets()
     subject = Path(os.path.expanduser(folder if other is None else other))
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))
-    require_place(path)
+    _require_place(path)
     facts = gather(subject, sources, progress)
     compared = None if other is None else compared_section(Path(os.path.expanduser(folder)), subject, facts, progress)
     page = page_of(facts, compared, rows_section(open_dataset(subject)))
@@ -63,7 +63,7 @@ def load_assets() -> Assets:
     return Assets(style_sheet() + LOOK_STYLE, (before, plotly, drawing))
 
 
-def require_place(path: Path) -> None:
+def _require_place(path: Path) -> None:
     """What is there already is replaced only if it is a report: a wrong name must not cost anybody a file."""
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder. Name a file, like {str(path / REPORT)!r}.")

@@ -20,8 +20,8 @@ def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
     """`compared`: with an earlier dataset; `rows`: what a model sees."""
     return Page(
         title=facts.title,
-        lead=lead_of(facts),
-        headlines=headlines_of(facts),
+        lead=_lead_of(facts),
+        headlines=_headlines_of(facts),
         notes=facts.warnings,
         sections=[
             *([compared] if compared else []),
@@ -41,7 +41,7 @@ def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
     )
 
 
-def lead_of(facts: Facts) -> str:
+def _lead_of(facts: Facts) -> str:
     made = facts.provenance
     sources = [source.repo for source in made.sources]
     overlap = f", neighbours sharing {facts.overlap:,}" if facts.overlap else ""
@@ -57,7 +57,7 @@ def _sources(names: Sequence[str]) -> str:
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names):,} sources"
 
 
-def headlines_of(facts: Facts) -> list[Headline]:
+def _headlines_of(facts: Facts) -> list[Headline]:
     return [
         Headline("files found", f"{facts.found:,}", size_text(facts.source_bytes)),
         Headline("files kept", f"{facts.kept:,}", f"{share_text(facts.kept, facts.found)} of those found"),

@@ -42,7 +42,7 @@ class _StoppedError(Exception):
     pass
 
 
-def stamp_of(folder: Path, manifest: Manifest) -> str:
+def _stamp_of(folder: Path, manifest: Manifest) -> str:
     """Another dataset, another stamp: also one whose files somebody has touched."""
     stats = {name: _size_and_time(folder / name) for name in sorted({*manifest.files, FILES})}
     facts = [FORMAT, manifest.fingerprint, manifest.content_sha256, manifest.formats, stats]
@@ -60,7 +60,7 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 class Index:
     def __init__(self, dataset: ViewedDataset, keeping: Keeping, precedence: Precedence) -> None:
         self._dataset, self._keeping, self._precedence = dataset, keeping, precedence
-        self._name = f"{INDEX}{stamp_of(dataset.folder, dataset.manifest)}"
+        self._name = f"{INDEX}{_stamp_of(dataset.folder, dataset.manifest)}"
         self.files: FileTable | None = None
         """There before the windows: files.jsonl is read first."""
         self.windows: WindowTable | None = None
