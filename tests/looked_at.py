@@ -1,25 +1,22 @@
 """Small datasets with all that a row can be: neighbours, repeats, variants, several windows, and hostile text."""
 
-import json
 from functools import cache
 from pathlib import Path
 
+from codebert_with import MARKERS, codebert_with
 from conftest import write_tree
 from gristmill import (
     Config,
     OutputConfig,
     SamplingConfig,
     SplitConfig,
-    TokenizerConfig,
     VariantsConfig,
     WindowConfig,
     build,
-    load_tokenizer,
     open_dataset,
 )
 from gristmill.looking.row import RowLook, look_at
 
-MARKERS = ("<|endoftext|>", "<repo_name>", "<file_sep>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>")
 EVIL = "<img src=x onerror=alert(1)>.py"
 EVIL_TEXT = (
     "# <script>alert(1)</script> &amp; </pre>\n"
@@ -35,21 +32,6 @@ def code(name: str, count: int) -> str:
         f"def {name}_{number}(first):\n    total = first * {number}\n    return total\n" for number in range(count)
     )
     return f'"""What {name} is for."""\n\n' + "\n\n".join(lines)
-
-
-def with_markers(folder: Path) -> TokenizerConfig:
-    """CodeBERT's, with tokens for fill in the middle and for files beside its own."""
-    folder.mkdir()
-    definition = load_tokenizer().definition
-    tree = json.loads(definition.json)
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": 50_265 + number, "content": name, "special": True, **flags} for number, name in enumerate(MARKERS)
-    ]
-    config = json.loads(definition.config) | {"eos_token": MARKERS[0]}
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return TokenizerConfig(name=str(folder))
 
 
 @cache
@@ -81,7 +63,7 @@ def make_varied(root: Path) -> Path:
     config = Config(
         sources=[str(source)],
         out=str(root / "out"),
-        tokenizer=with_markers(root / "tokenizer"),
+        tokenizer=codebert_with(MARKERS, root / "tokenizer"),
         window=WindowConfig(length=64, overlap=20, tail="shift"),
         split=SplitConfig(shares="100/0/0"),
         variants=VariantsConfig(rates={"rename": 1.0, "noise": 1.0, "fim": 1.0}),
@@ -99,7 +81,7 @@ def make_packed(root: Path, pack: str) -> Path:
     config = Config(
         sources=[str(source)],
         out=str(root / "out"),
-        tokenizer=with_markers(root / "tokenizer"),
+        tokenizer=codebert_with(MARKERS, root / "tokenizer"),
         window=WindowConfig(length=128, overlap=0 if pack == "repo" else 20, pack=pack),
         split=SplitConfig(shares="100/0/0"),
         output=OutputConfig(formats=["parquet"]),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebert_with import MARKERS, codebert_with
 from gristmill import (
     Config,
     ConfigError,
@@ -20,7 +21,6 @@ from gristmill import (
     RunConfig,
     SamplingConfig,
     SplitConfig,
-    TokenizerConfig,
     VariantsConfig,
     WindowConfig,
     build,
@@ -28,7 +28,6 @@ from gristmill import (
     compare_tokenizers,
     explain,
     export,
-    load_tokenizer,
     open_dataset,
     plan,
 )
@@ -38,7 +37,6 @@ from gristmill.explaining import explain_row
 from gristmill.rebuilding import against_clean
 from gristmill.shaping.packing import best_fit
 
-MARKERS = ("<|endoftext|>", "<repo_name>", "<file_sep>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>")
 END, REPO, FILE = range(50_265, 50_268)
 
 
@@ -95,18 +93,7 @@ def test_a_window_that_no_row_can_hold_is_refused():
 
 @pytest.fixture(scope="module")
 def plain_tokenizer(tmp_path_factory):
-    """CodeBERT's merges with nothing around a text, as causal models have it, and StarCoder's markers."""
-    folder = tmp_path_factory.mktemp("tokenizer") / "causal"
-    folder.mkdir()
-    tree = json.loads(load_tokenizer().definition.json)
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": 50_265 + number, "content": name, "special": True, **flags} for number, name in enumerate(MARKERS)
-    ]
-    tree["post_processor"] = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|endoftext|>", "pad_token": "<pad>"}))
-    return TokenizerConfig(name=str(folder))
+    return codebert_with(MARKERS, tmp_path_factory.mktemp("tokenizer") / "causal", is_causal=True)
 
 
 @pytest.fixture(scope="module")

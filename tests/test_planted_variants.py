@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from gristmill import Config, SamplingConfig, TokenizerConfig, VariantsConfig, build, load_tokenizer
+from codebert_with import FIM, codebert_with
+from gristmill import Config, SamplingConfig, VariantsConfig, build
 from test_planted_faults import Planted
 
 RATES = {"rename": 1.0, "noise": 1.0, "fim": 1.0}
@@ -14,21 +15,10 @@ RATES = {"rename": 1.0, "noise": 1.0, "fim": 1.0}
 @pytest.fixture(scope="module")
 def good(tmp_path_factory, corpus):
     folder = tmp_path_factory.mktemp("planted-variants")
-    tokenizer = folder / "with-fim"
-    tokenizer.mkdir()
-    definition = load_tokenizer().definition
-    tree = json.loads(definition.json)
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": 50_265 + number, "content": f"<fim_{name}>", "special": True, **flags}
-        for number, name in enumerate(("prefix", "middle", "suffix"))
-    ]
-    (tokenizer / "tokenizer.json").write_text(json.dumps(tree))
-    (tokenizer / "tokenizer_config.json").write_bytes(definition.config)
     config = Config(
         sources=[str(corpus / "json"), str(corpus / "logging"), str(corpus / "concurrent")],
         out=str(folder / "dataset"),
-        tokenizer=TokenizerConfig(name=str(tokenizer)),
+        tokenizer=codebert_with(FIM, folder / "with-fim"),
         sampling=SamplingConfig(weights={"**/h*.py": 2.0, "**/_*.py": 0.5, "**/t*.py": 3.0}),
         variants=VariantsConfig(rates=RATES),
     )

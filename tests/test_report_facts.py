@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codebert_with import MARKERS, codebert_with
 from conftest import write_tree
 from gristmill import (
     Config,
@@ -26,7 +27,6 @@ from gristmill import (
     VariantsConfig,
     WindowConfig,
     build,
-    load_tokenizer,
     open_dataset,
 )
 from gristmill.checking.check import check
@@ -41,7 +41,6 @@ from gristmill.reporting.gathering import gather
 from gristmill.reporting.histograms import histogram_of
 
 HOSTILE = "<img src=x onerror=alert(1)>.py"
-MARKERS = ("<|endoftext|>", "<repo_name>", "<file_sep>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>")
 
 
 def code(number, count=60):
@@ -89,17 +88,7 @@ def facts(dataset):
 
 @pytest.fixture(scope="module")
 def causal(tmp_path_factory):
-    """CodeBERT's merges with nothing around a text, and StarCoder's markers."""
-    folder = tmp_path_factory.mktemp("tokenizer") / "causal"
-    tree = json.loads(load_tokenizer().definition.json)
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": 50_265 + number, "content": name, "special": True, **flags} for number, name in enumerate(MARKERS)
-    ]
-    tree["post_processor"] = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
-    config = {"eos_token": "<|endoftext|>", "pad_token": "<pad>"}
-    write_tree(folder, {"tokenizer.json": json.dumps(tree), "tokenizer_config.json": json.dumps(config)})
-    return TokenizerConfig(name=str(folder))
+    return codebert_with(MARKERS, tmp_path_factory.mktemp("tokenizer") / "causal", is_causal=True)
 
 
 def test_every_drop_reason_is_in_one_stage():

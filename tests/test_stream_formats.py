@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from codebert_with import FIM, codebert_with
 from gristmill import (
     Config,
     DatasetError,
     OutputConfig,
     OutputError,
     SamplingConfig,
-    TokenizerConfig,
     VariantsConfig,
     WindowConfig,
     build,
@@ -415,19 +415,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def with_fim(tmp_path_factory):
-    """CodeBERT's tokenizer, with tokens for fill in the middle beside its own."""
-    folder = tmp_path_factory.mktemp("tokenizer") / "with-fim"
-    folder.mkdir()
-    definition = load_tokenizer().definition
-    tree = json.loads(definition.json)
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": 50_265 + number, "content": f"<fim_{name}>", "special": True, **flags}
-        for number, name in enumerate(("prefix", "middle", "suffix"))
-    ]
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    (folder / "tokenizer_config.json").write_bytes(definition.config)
-    return TokenizerConfig(name=str(folder))
+    return codebert_with(FIM, tmp_path_factory.mktemp("tokenizer") / "with-fim")
 
 
 WAYS = {

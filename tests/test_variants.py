@@ -13,6 +13,7 @@ import pytest
 
 from builds import everything, files_table, make, refusal, run
 from chat_server import PARENT, ChatServer, fails, says
+from codebert_with import FIM, codebert_with
 from gristmill import (
     Config,
     DuplicatesConfig,
@@ -25,7 +26,6 @@ from gristmill import (
     VariantsConfig,
     build,
     check,
-    load_tokenizer,
     open_dataset,
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
@@ -37,19 +37,7 @@ ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    """CodeBERT's, with tokens for fill in the middle beside its own."""
-    folder = tmp_path_factory.mktemp("tokenizer") / "with-fim"
-    folder.mkdir()
-    definition = load_tokenizer().definition
-    tree = json.loads(definition.json)
-    names = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": 50_265 + number, "content": name, "special": True, **flags} for number, name in enumerate(names)
-    ]
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    (folder / "tokenizer_config.json").write_bytes(definition.config)
-    return TokenizerConfig(name=str(folder))
+    return codebert_with(FIM, tmp_path_factory.mktemp("tokenizer") / "with-fim")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import fnmatch
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote, urlencode
@@ -20,7 +19,7 @@ from gristmill.looking.row import AFTER, BEFORE, SPECIAL, look_at
 from gristmill.naming import printable
 from gristmill.records import DROP_REASONS
 from gristmill.sections import SplitConfig, VariantsConfig, WindowConfig
-from gristmill.viewing.view import served
+from viewers import viewer
 
 IMAGE = "<img src=x onerror=alert(1)>.py"
 SCRIPT = "</script>.js"
@@ -107,12 +106,8 @@ def texts(dataset: Dataset) -> dict[Place, str]:
 @pytest.fixture(scope="module")
 def address(dataset: Dataset) -> Iterator[str]:
     """With the key in it."""
-    with served(dataset.folder) as viewing:
-        thread = threading.Thread(target=viewing.server.serve_forever, args=(0.05,))
-        thread.start()
-        yield viewing.address
-        viewing.server.shutdown()
-        thread.join()
+    with viewer(dataset.folder) as asking:
+        yield asking.address
 
 
 @contextmanager
