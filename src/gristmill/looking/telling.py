@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gristmill.looking.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, WindowLook
+from gristmill.looking.windows import Window
 from gristmill.naming import printable
 from gristmill.records import BY_THEMSELVES
 
@@ -44,9 +45,9 @@ def _has_text_of_its_own(window: WindowLook) -> bool:
     return bool(window.variant) and window.variant not in BY_THEMSELVES
 
 
-def has_lines(window: WindowLook) -> bool:
-    """Its text is a stretch of lines as they are, of the file or of a variant."""
-    return window.variant not in BY_THEMSELVES
+def has_lines(window: Window) -> bool:
+    """Its text is a stretch of lines as they are, of the file or of a variant, and which is known."""
+    return window.lines[0] > 0 and window.variant not in BY_THEMSELVES
 
 
 def window_edges(look: RowLook) -> list[int]:

@@ -68,7 +68,9 @@ def _require_place(path: Path) -> None:
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder. Name a file, like {str(path / REPORT)!r}.")
     if not path.parent.is_dir():
-        raise OutputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} into.")
+        raise OutputError(
+            f"there is no folder {str(path.parent)!r} to write {path.name!r} into. Make it, or name another place."
+        )
     if not path.exists():
         return
     try:

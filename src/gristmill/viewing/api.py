@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from gristmill.looking.row import look_at
+from gristmill.looking.telling import has_lines
 from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import Manifest
 from gristmill.naming import printable
@@ -105,6 +106,7 @@ def row(viewed: Viewed, query: Query) -> Answer:
     return {
         "look": look,
         "licenses": [_license(viewed, window.repo, window.path) for window in look.windows],
+        "have_lines": [has_lines(window) for window in look.windows],
         **_neighbours(viewed, passing, filters.split, number),
     }
 

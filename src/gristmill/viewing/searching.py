@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from gristmill.errors import DatasetError
 from gristmill.formats.batch import MASK
+from gristmill.looking.telling import has_lines
 from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import BUILD, Manifest
 from gristmill.naming import printable
-from gristmill.records import BY_THEMSELVES, Split
+from gristmill.records import Split
 from gristmill.viewing.asking import bad_request, whole_number
 from gristmill.viewing.filtering import Passing
 from gristmill.viewing.rows import NotIndexedError, ViewedDataset, text_of
@@ -133,7 +134,7 @@ def _hits(scope: Scope, wanted: Search, split: Split, row: int) -> Iterator[Hit]
     for window in _passing_windows(scope, read.windows, dataset.numbering.number(split, row)):
         text = text_of(read.content(window), tokenizer)
         for match in wanted.matches(text):
-            yield _hit(split, row, window, match, has_lines=tokenizer.gives_text_back)
+            yield _hit(split, row, window, match, counts_lines=tokenizer.gives_text_back and has_lines(window))
 
 
 def _has_plain_ids(manifest: Manifest) -> bool:
@@ -159,16 +160,15 @@ def _passing_windows(scope: Scope, windows: list[Window], row: int) -> list[Wind
     return [window for window, passes in zip(windows, does_pass, strict=True) if passes]
 
 
-def _hit(split: Split, row: int, window: Window, match: re.Match[str], *, has_lines: bool) -> Hit:
+def _hit(split: Split, row: int, window: Window, match: re.Match[str], *, counts_lines: bool) -> Hit:
     text, (start, end) = match.string, match.span()
-    has_lines = has_lines and window.lines[0] > 0 and window.variant not in BY_THEMSELVES
     begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     return Hit(
         split=split,
         row=row,
         repo=window.repo,
         path=window.path,
-        line=window.lines[0] + text.count("\n", 0, start) if has_lines else None,
+        line=window.lines[0] + text.count("\n", 0, start) if counts_lines else None,
         before=_shown(text[max(begin, start - AROUND) : start]),
         match=_shown(text[start:end][:MAX_MATCH]),
         after=_shown(text[end : stop if stop >= 0 else None][:AROUND].rstrip("\r")),

@@ -149,7 +149,8 @@ def _code(place: Place) -> int:
     try:
         return KINDS.index(place.variant)
     except ValueError:
-        raise DatasetError(f"a row is of a variant {place.variant!r}, and there is no such kind.") from None
+        what = f"a row is damaged: there is no kind {place.variant!r} of variants"
+        raise DatasetError(f"{what}. `gristmill check` tells more.") from None
 
 
 class WindowTable:

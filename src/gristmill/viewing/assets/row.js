@@ -8,9 +8,6 @@ import { markMatches } from "./marking.js";
 import { codeToggles } from "./toggles.js";
 import { count, counted, licenseName, lines, place, printable } from "./telling.js";
 
-// Their windows are each by itself: what they show has no lines of a text.
-const WITHOUT_LINES = new Set(["noise", "fim"]);
-
 export function rowPage({ go, announce, listLeft }) {
   const root = make("div");
   const keys = {};
@@ -54,8 +51,9 @@ function titleOf({ split, row, windows }) {
   return `${place(split, row)} ${names}`;
 }
 
-function drawn({ look, licenses, previous, next }, query, upAddress) {
-  const view = codeView(`Text of row ${place(look.split, look.row)}`, look.tokens, look.strokes, startsOf(look));
+function drawn({ look, licenses, have_lines: haveLines, previous, next }, query, upAddress) {
+  const starts = startsOf(look.windows, haveLines);
+  const view = codeView(`Text of row ${place(look.split, look.row)}`, look.tokens, look.strokes, starts);
   const toggles = codeToggles(view.code, query, { hasBounds: true });
   const nodes = [
     stepping(previous, next, query, upAddress),
@@ -118,12 +116,12 @@ function packedList(windows, licenses) {
 }
 
 /** Where each window begins among the tokens. */
-function startsOf({ windows }) {
-  return new Map(windows.map((window) => [window.at, startOf(window, windows.length > 1)]));
+function startsOf(windows, haveLines) {
+  return new Map(windows.map((window, number) => [window.at, startOf(window, haveLines[number], windows.length > 1)]));
 }
 
-function startOf(window, isPacked) {
-  const line = WITHOUT_LINES.has(window.variant) ? null : window.lines[0];
+function startOf(window, hasLines, isPacked) {
+  const line = hasLines ? window.lines[0] : null;
   if (!isPacked) return { line };
   const link = make("a", { href: fileAddress(window) }, printable(window.path));
   return { line, head: make("div", { class: "head" }, link, `, ${lines(window.lines)}`) };
