@@ -26,7 +26,10 @@ MOST_BARS = 12
 
 def compared_section(before: Path, after: Path, new: Facts, progress: Progress | None) -> Section:
     difference = diff(before, after)
-    old = gather(before, (), progress)
+    return section_of(difference, gather(before, (), progress), new)
+
+
+def section_of(difference: Difference, old: Facts, new: Facts) -> Section:
     return Section(
         "compared",
         f"Compared with {old.title}" if old.title != new.title else f"Compared with an earlier {old.title}",
