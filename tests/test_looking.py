@@ -17,6 +17,8 @@ from gristmill.intake.languages import known_languages
 from gristmill.looking.pieces import STAND_IN, note_on, pieces_of
 from gristmill.looking.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, look_at, look_at_tokens
 from gristmill.looking.syntax import KINDS, LONGEST_BLOCK, LONGEST_TEXT, syntax_of
+from gristmill.looking.telling import shared_words, window_facts
+from gristmill.manifest import read_manifest, write_manifest
 from gristmill.naming import printable
 from looked_at import EVIL, EVIL_TEXT, code, looks_of, make_packed, make_plain, make_varied
 from tokenizers_made_here import byte_level, sentence_piece_bpe, unigram, word_piece
@@ -264,12 +266,17 @@ def files(folder):
 
 def test_a_row_that_no_build_has_made_may_tell_less(plain, tmp_path):
     folder = shutil.copytree(plain, tmp_path / "other")
+    other = msgspec.structs.replace(read_manifest(folder), made_by="the method 'x' of gristmill bench")
+    write_manifest(other, folder)
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_bytes().splitlines()]
-    bare = [{name: row[name] for name in ("input_ids", "repo", "path")} for row in rows]
+    bare = [{name: row[name] for name in ("input_ids", "repo", "path", "start")} for row in rows]
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
-    look = look_at(open_dataset(folder), "train", 0)
-    assert text_of(look) == text_of(look_at(open_dataset(plain), "train", 0))
+    look, full = (look_at(open_dataset(place), "train", 1) for place in (folder, plain))
+    assert text_of(look) == text_of(full)
     assert (look.windows[0].path, look.windows[0].lines) == (EVIL, (0, 0))
+    assert window_facts(look.windows[0]) == window_facts(full.windows[0])[2:3]
+    assert list(shared_words(full))
+    assert not list(shared_words(look))  # the rows beside it may be there by chance
 
 
 def test_a_look_is_json_that_can_be_read_back(plain):

@@ -13,7 +13,8 @@ from gristmill import DatasetError, MissingExtraError, OutputError
 from gristmill.cli import run
 from gristmill.differing.diff import diff
 from gristmill.layout import REPORT
-from gristmill.looking.row import look_at
+from gristmill.looking.row import AFTER, look_at
+from gristmill.looking.telling import row_facts, shared_words
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
 from gristmill.reporting.comparing_two import section_of
@@ -230,6 +231,19 @@ def test_a_long_row_is_shown_from_its_start(dataset):
     assert max(stroke.token for stroke in short.strokes) == 9
     assert "first 10" in short.note
     assert shortened(look, most=len(look.tokens)) == look
+
+
+def test_a_row_that_is_cut_short_is_told_as_it_is(dataset):
+    look = look_at(gristmill.open_dataset(dataset), "train", 0)
+    later = msgspec.structs.replace(look.windows[0], at=30, length=10, shared_after=10)
+    tokens = [(index, flags | AFTER * (number >= 30)) for number, (index, flags) in enumerate(look.tokens)]
+    packed = msgspec.structs.replace(look, num_windows=2, windows=[look.windows[0], later], tokens=tokens)
+    short = shortened(packed, most=10)
+    assert len(short.windows) == 1
+    assert row_facts(short) == row_facts(packed)
+    assert "2 windows share it" in row_facts(short)
+    assert [flag for flag, _ in shared_words(packed)] == [AFTER]
+    assert list(shared_words(short)) == []
 
 
 def test_notebooks_show_tables_without_a_script(dataset):

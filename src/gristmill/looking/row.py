@@ -15,6 +15,7 @@ from gristmill.errors import InputError
 from gristmill.looking.pieces import STAND_IN, Piece, note_on, pieces_of
 from gristmill.looking.syntax import syntax_of
 from gristmill.looking.windows import Window, read_row
+from gristmill.manifest import BUILD
 from gristmill.naming import printable
 from gristmill.records import BY_THEMSELVES, Split
 from gristmill.tokenizing.tokenizer import Tokenizer
@@ -53,8 +54,10 @@ class RowLook(msgspec.Struct, frozen=True, kw_only=True):
     """With special tokens, without padding."""
     num_room: int
     """Ids that a row takes at most."""
+    num_windows: int
+    """That share the row, or one."""
     windows: list[WindowLook]
-    """One, or those that share the row."""
+    """All of them, unless the look is cut short."""
     tokens: list[TokenFlags]
     """Without padding."""
     strokes: list[Stroke]
@@ -75,6 +78,7 @@ def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None 
         num_rows=len(rows),
         num_ids=len(ids),
         num_room=dataset.manifest.window_length,
+        num_windows=len(looks),
         windows=looks,
         tokens=_flagged(pieces, looks),
         strokes=list(_row_strokes(pieces, looks)),
@@ -101,8 +105,8 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 
 
 def _shared(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
-    """Tokens that the window before shows too, and the one after: those of one file stand together in a split."""
-    if window.variant in BY_THEMSELVES:
+    """Tokens that the window before shows too, and the one after: builds have those of one file stand together."""
+    if window.variant in BY_THEMSELVES or dataset.manifest.made_by != BUILD:
         return 0, 0
     if dataset.manifest.packing is not None:
         # Its neighbours may be in any row. What is fresh tells of the one before, unless all of it was shown before.

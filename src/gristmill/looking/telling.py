@@ -14,7 +14,7 @@ def _row_name(look: RowLook) -> str:
 
 
 def row_facts(look: RowLook) -> list[str]:
-    several = [f"{len(look.windows):,} windows share it"] if len(look.windows) != 1 else []
+    several = [f"{look.num_windows:,} windows share it"] if look.num_windows != 1 else []
     return [
         f"row {_row_name(look)} of {look.num_rows:,}",
         f"{look.num_ids:,} ids of at most {look.num_room:,}",
@@ -27,17 +27,25 @@ def window_name(window: WindowLook) -> str:
 
 
 def window_facts(window: WindowLook) -> list[str]:
-    first, last = window.lines
-    lines = f"line {first:,}" if first == last else f"lines {first:,} to {last:,}"
-    own = " of its own" if _has_text_of_its_own(window) else ""
     return [
-        lines + own,
+        *([_lines(window)] if _is_told(window) else []),
         *([printable(window.language)] if window.language else []),
         f"{window.length:,} tokens from {window.start:,} on",
-        f"{window.fresh:,} fresh",
+        *([f"{window.fresh:,} fresh"] if _is_told(window) else []),
         *([f"variant {printable(window.variant)}"] if window.variant else []),
         *([f"shown {window.repeat:,} times before"] if window.repeat else []),
     ]
+
+
+def _lines(window: WindowLook) -> str:
+    first, last = window.lines
+    own = " of its own" if _has_text_of_its_own(window) else ""
+    return (f"line {first:,}" if first == last else f"lines {first:,} to {last:,}") + own
+
+
+def _is_told(window: Window) -> bool:
+    """Which lines it shows, and what of it is fresh: rows that no build has made do not say."""
+    return window.lines[0] > 0
 
 
 def _has_text_of_its_own(window: WindowLook) -> bool:
@@ -47,7 +55,7 @@ def _has_text_of_its_own(window: WindowLook) -> bool:
 
 def has_lines(window: Window) -> bool:
     """Its text is a stretch of lines as they are, of the file or of a variant, and which is known."""
-    return window.lines[0] > 0 and window.variant not in BY_THEMSELVES
+    return _is_told(window) and window.variant not in BY_THEMSELVES
 
 
 def window_edges(look: RowLook) -> list[int]:
@@ -63,12 +71,13 @@ def window_edges(look: RowLook) -> list[int]:
 
 
 def shared_words(look: RowLook) -> Iterator[tuple[int, str]]:
-    """For each mark of an overlap that is there, its flag and what it says."""
+    """For each mark of an overlap that is there to be seen, its flag and what it says."""
+    marks = {flag for _, flags in look.tokens for flag in (BEFORE, AFTER) if flags & flag}
     before = sum(window.shared_before for window in look.windows)
     after = sum(window.shared_after for window in look.windows)
-    if before:
+    if BEFORE in marks:
         yield BEFORE, f"{before:,} tokens that the window before shows too"
-    if after:
+    if AFTER in marks:
         yield AFTER, f"{after:,} tokens that the window after shows too"
 
 

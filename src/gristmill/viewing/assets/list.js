@@ -9,7 +9,7 @@ import { fullName } from "./naming.js";
 import { emptyNotice, waitingIn } from "./notices.js";
 import { firstIn, pager, range } from "./paging.js";
 import { searchField, searchIn } from "./search.js";
-import { count, counted, licenseName, lines, place, printable, printableLines } from "./telling.js";
+import { count, counted, isTold, licenseName, lines, place, printable, printableLines } from "./telling.js";
 
 const ROWS_PER_PAGE = 50;
 
@@ -106,10 +106,10 @@ const withoutBlankLines = (text) => text.replace(/^(\s*\n)+/, "").replace(/\n(\s
 
 function rowFacts(key, numIds, first) {
   if (!first) return [key, counted(numIds, "id")];
-  const facts = [key, lines(first.lines), first.language, first.license && licenseName(first.license)];
+  const facts = [key, isTold(first) && lines(first.lines), first.language, first.license && licenseName(first.license)];
   return [
     ...facts.filter(Boolean).map(printable),
-    `${count(first.fresh)} fresh of ${counted(numIds, "id")}`,
+    isTold(first) ? `${count(first.fresh)} fresh of ${counted(numIds, "id")}` : counted(numIds, "id"),
     ...(first.variant ? [`variant: ${printable(first.variant)}`] : []),
     ...(first.repeat ? [`repeat ${first.repeat}`] : []),
   ];

@@ -6,7 +6,7 @@ import { SPECIAL, codeView } from "./code.js";
 import { factList, make } from "./dom.js";
 import { markMatches } from "./marking.js";
 import { codeToggles } from "./toggles.js";
-import { count, counted, licenseName, lines, place, printable } from "./telling.js";
+import { count, counted, isTold, licenseName, lines, place, printable } from "./telling.js";
 
 export function rowPage({ go, announce, listLeft }) {
   const root = make("div");
@@ -97,9 +97,9 @@ function rowFacts({ split, row, num_rows: numRows, num_ids: numIds, num_room: nu
 function windowFacts(window, license) {
   return [
     ["File", make("a", { href: fileAddress(window), class: "name" }, printable(`${window.repo}/${window.path}`))],
-    ["Lines", `${count(window.lines[0])} to ${count(window.lines[1])}`],
+    ["Lines", isTold(window) ? `${count(window.lines[0])} to ${count(window.lines[1])}` : null],
     ["Tokens of the file", `${count(window.start)} to ${count(window.start + window.length)}`],
-    ["Fresh", `${count(window.fresh)} of ${count(window.length)}`],
+    ["Fresh", isTold(window) ? `${count(window.fresh)} of ${count(window.length)}` : null],
     ["Language", printable(window.language)],
     ["Licence", license && printable(licenseName(license))],
     ["Variant", window.variant && printable(window.variant)],

@@ -26,6 +26,9 @@ function escaped(letter) {
 
 export const place = (split, row) => `${split}:${row}`;
 
+/** Rows that no build has made do not say which lines a window shows, nor what of it is fresh. */
+export const isTold = (window) => window.lines[0] > 0;
+
 export const lines = ([first, last]) =>
   first === last ? `line ${count(first)}` : `lines ${count(first)}–${count(last)}`;
 
