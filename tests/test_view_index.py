@@ -129,7 +129,7 @@ def test_touched_files_get_another(folder):
     assert set(look(folder)) != set(first)
 
 
-@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "no sums", "sums of others"])
+@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "no sums", "sums of others", "a pipe"])
 def test_a_damaged_one_is_made_anew(folder, harm):
     (name,) = look(folder)
     index = view_folder(folder) / name
@@ -146,6 +146,9 @@ def test_a_damaged_one_is_made_anew(folder, harm):
             (index / "sums.json").write_bytes(b"{")
         case "sums of others":
             np.save(index / "row.npy", np.arange(3))
+        case "a pipe":
+            (index / "sums.json").unlink()
+            os.mkfifo(index / "sums.json")
     assert look(folder).keys() == {name}
     assert {path.name: path.read_bytes() for path in index.iterdir()} == whole
 
@@ -223,6 +226,36 @@ def test_what_is_somebody_elses_stays(folder, harm, tmp_path):
     assert names == {"letter"} | ({"lock"} if harm == "link" else set())
     assert forget(folder) == 0
     assert {path.name for path in view_folder(folder).iterdir()} == names
+
+
+@pytest.mark.parametrize("name", ["lock", "key", ".gitignore", "CACHEDIR.TAG"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_through_what_came_with_a_dataset_nothing_is_written(folder, name, kind, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("dear")
+    view_folder(folder).mkdir()
+    (view_folder(folder) / "lock").touch()
+    (view_folder(folder) / name).unlink(missing_ok=True)
+    if kind == "link":
+        (view_folder(folder) / name).symlink_to(theirs)
+    else:
+        os.mkfifo(view_folder(folder) / name)
+    keeping = Keeping(folder)
+    assert "no viewer's" in keeping.note
+    assert keeping.key()
+    with keeping.alone(wait=pytest.fail):
+        pass
+    keeping.close()
+    assert theirs.read_text() == "dear"
+
+
+def test_a_key_is_read_no_further_than_one_is_long(folder):
+    keeping = Keeping(folder)
+    first = keeping.key()
+    with (keeping.folder / "key").open("r+b") as stream:
+        stream.truncate(1 << 40)
+    assert keeping.key() != first
+    assert (keeping.folder / "key").stat().st_size == len(first)
 
 
 def test_the_key_outlives_a_restart_unless_others_can_read_it(folder):

@@ -157,6 +157,8 @@ def _sums(folder: Path) -> dict[str, int]:
     """Of every file in there but their list. Read, not mapped: it is to stay out of this process's memory."""
     sums = {}
     for path in sorted(folder.iterdir()):
+        if not path.is_file():
+            raise OSError(f"{path.name} is not an ordinary file")
         total = 0
         with path.open("rb") as stream:
             while some := stream.read(SUM_BYTES):
@@ -168,7 +170,7 @@ def _sums(folder: Path) -> dict[str, int]:
 
 def _is_whole(folder: Path) -> bool:
     try:
-        told = msgspec.json.decode((folder / SUMS).read_bytes(), type=dict[str, int])
-        return bool(told) and told == _sums(folder)
+        sums = _sums(folder)
+        return bool(sums) and sums == msgspec.json.decode((folder / SUMS).read_bytes(), type=dict[str, int])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return False

@@ -25,7 +25,8 @@ from gristmill.workspace import TAG, TAG_TEXT
 LOCK, KEY = "lock", "key"
 INDEX = "index-"
 OWN_FILES = (KEY, TAG, ".gitignore", LOCK)
-KEY_FORM = re.compile(r"[\w-]{43}")
+KEY_BYTES = 43
+KEY_FORM = re.compile(rf"[\w-]{{{KEY_BYTES}}}")
 SECONDS_BETWEEN_TRIES = 0.1
 
 
@@ -53,9 +54,9 @@ class Keeping:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def key(self) -> str:
-        with suppress(OSError, UnicodeDecodeError):
-            kept = (self.folder / KEY).read_text(encoding="ascii")
-            if KEY_FORM.fullmatch(kept) and not stat.S_IMODE((self.folder / KEY).stat().st_mode) & 0o077:
+        with suppress(OSError, UnicodeDecodeError), (self.folder / KEY).open("rb") as stream:
+            kept = stream.read(KEY_BYTES + 1).decode("ascii")
+            if KEY_FORM.fullmatch(kept) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
                 return kept
         key = secrets.token_urlsafe(32)
         write_atomically(self.folder / KEY, key.encode(), mode=0o600)
@@ -64,7 +65,7 @@ class Keeping:
     @contextmanager
     def alone(self, wait: Callable[[], None]) -> Iterator[None]:
         """One at a time makes an index; `wait` is called while it is another's turn, and may raise."""
-        with (self.folder / LOCK).open("wb") as stream:
+        with (self.folder / LOCK).open("r+b") as stream:
             while not _locks(stream.fileno()):
                 wait()
                 time.sleep(SECONDS_BETWEEN_TRIES)
@@ -89,12 +90,15 @@ def _lay_out(folder: Path) -> None:
     facts = folder.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
         raise OSError("it is somebody else's")
-    if any(folder.iterdir()) and not (folder / LOCK).is_file():
+    # It may have come with somebody's dataset: a link in it would have us write to where it leads.
+    own = {name: (folder / name).lstat().st_mode for name in OWN_FILES if os.path.lexists(folder / name)}
+    if (LOCK not in own and any(folder.iterdir())) or not all(map(stat.S_ISREG, own.values())):
         raise OSError("it is there already, and no viewer's")
     folder.chmod(0o700)
     (folder / LOCK).touch(0o600)
-    (folder / ".gitignore").write_text("*\n")
-    (folder / TAG).write_text(TAG_TEXT)
+    for name, text in ((".gitignore", "*\n"), (TAG, TAG_TEXT)):
+        if name not in own:
+            (folder / name).write_text(text)
 
 
 def _locks(descriptor: int) -> bool:
