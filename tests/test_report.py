@@ -1,6 +1,7 @@
 """What gristmill report writes, where, and when it refuses; two datasets; what notebooks show."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -133,6 +134,9 @@ def test_a_file_that_is_no_report_is_not_replaced(dataset, tmp_path):
         gristmill.report(dataset, out=tmp_path, progress=QUIET)
     with pytest.raises(OutputError, match="no folder"):
         gristmill.report(dataset, out=tmp_path / "not/there.html", progress=QUIET)
+    os.mkfifo(tmp_path / "pipe.html")
+    with pytest.raises(OutputError, match="not an ordinary file"):
+        gristmill.report(dataset, out=tmp_path / "pipe.html", progress=QUIET)
     assert (tmp_path / "notes.html").read_text() == "<p>mine</p>"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import gristmill
 from builds import command
+from gristmill.viewing import index
 from gristmill.viewing.guarding import HEADERS
 from viewers import built, viewer
 
@@ -222,6 +223,28 @@ def test_a_damaged_dataset_is_told_of_and_the_viewer_lives_on(folder, tmp_path):
         assert asking.get("/api/dataset")[0] == 409
         (copy / "hidden").rename(copy / "manifest.json")
         assert asking.get("/api/dataset")[0] == 200
+
+
+@pytest.mark.parametrize("name", ["files.jsonl", "tokenizer.json"])
+def test_a_pipe_in_a_dataset_keeps_nobody_waiting(folder, name, tmp_path):
+    copy = Path(shutil.copytree(folder, tmp_path / "dataset"))
+    (copy / name).unlink()
+    os.mkfifo(copy / name)
+    with viewer(copy) as asking:
+        asking.indexed()
+        answer = asking.get("/api/files" if name == "files.jsonl" else "/api/windows")[1]
+        assert "ordinary file" in answer["error"]
+
+
+def test_an_index_that_fails_by_a_fault_of_ours_is_waited_for_no_more(folder, tmp_path, monkeypatch, capfd):
+    copy = Path(shutil.copytree(folder, tmp_path / "dataset"))
+    monkeypatch.setattr(index, "write_windows", lambda *_: {}["x"])
+    with viewer(copy) as asking:
+        asking.indexed()
+        status, answer = asking.get("/api/windows", language="python")
+    assert status == 409
+    assert "fault in gristmill" in answer["error"]
+    assert "KeyError" in capfd.readouterr().err
 
 
 def test_the_command_serves_until_it_is_interrupted(folder):

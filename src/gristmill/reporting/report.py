@@ -73,6 +73,8 @@ def _require_place(path: Path) -> None:
         )
     if not path.exists():
         return
+    if not path.is_file():
+        raise OutputError(f"{str(path)!r} is not an ordinary file. Name another place with --out.")
     try:
         with path.open("rb") as stream:
             is_report = GENERATOR.encode() in stream.read(HEAD_BYTES)

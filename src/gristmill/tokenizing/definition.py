@@ -87,8 +87,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def read(cls, folder: Path) -> "Definition":
+        paths = folder / TOKENIZER, folder / TOKENIZER_CONFIG
+        if any(path.exists() and not path.is_file() for path in paths):
+            raise TokenizerError(f"cannot read the tokenizer in {str(folder)!r}: it is not in ordinary files.")
         try:
-            json, config = (folder / TOKENIZER).read_bytes(), (folder / TOKENIZER_CONFIG).read_bytes()
+            json, config = (path.read_bytes() for path in paths)
         except OSError as error:
             raise TokenizerError(f"cannot read the tokenizer in {str(folder)!r}: {error.strerror}.") from None
         definition = cls(name=folder.name, json=json, config=config)

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import threading
+import traceback
 import zlib
 from functools import partial
 from pathlib import Path
@@ -109,6 +110,9 @@ class Index:
             self.failure = str(error)
         except OSError as error:
             self.failure = f"the index cannot be written to {str(self._keeping.folder)!r}: {error.strerror or error}."
+        except Exception:  # noqa: BLE001 - else every page waits for an index that nobody makes
+            traceback.print_exc()
+            self.failure = "the index cannot be made: this is a fault in gristmill; its terminal tells more."
 
     def _make(self, folder: Path) -> None:
         """What is mapped stays so when its folder gets its final name."""
