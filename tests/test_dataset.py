@@ -1,10 +1,12 @@
 import json
 import pickle
+import re
 import shutil
 
 import pytest
 
 from gristmill import Config, DatasetError, OutputConfig, TokenizerError, build, open_dataset
+from gristmill.dataset import windows_in
 
 
 @pytest.fixture(scope="module", params=["none", "zstd"])
@@ -81,6 +83,28 @@ def test_a_damaged_manifest_is_said(tmp_path, content, said):
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(DatasetError, match=said):
         open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (r'"kept": \d+', f'"kept": {10**400}', "numbers that no dataset has"),
+        (r'"rows": \d+', '"rows": 9000000000000000000', "names a file"),
+        (r'"test\.jsonl": ', r'"test\\u0000": ', "names a file"),
+    ],
+)
+def test_a_manifest_with_what_no_build_writes_is_refused(built, tmp_path, old, new, said):
+    content = (built[0] / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(re.sub(old, new, content, count=1))
+    with pytest.raises(DatasetError, match=said):
+        open_dataset(tmp_path)
+
+
+def test_windows_that_do_not_fit_into_their_row_are_not_cut_from_it():
+    segment = {"path": "a", "repo": "b", "at": 0, "length": 3}
+    assert windows_in({"segments": [segment], "input_ids": [1, 2, 3]}) == [{**segment, "input_ids": [1, 2, 3]}]
+    with pytest.raises(DatasetError, match="2 windows in 3 ids"):
+        windows_in({"segments": [segment] * 2, "input_ids": [1, 2, 3]})
 
 
 def test_a_missing_or_broken_data_file_is_said(built, tmp_path):

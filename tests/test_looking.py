@@ -306,6 +306,7 @@ def test_a_row_that_is_not_there_is_refused_with_what_there_is(plain, split, row
         lambda row: row | {"input_ids": [0, -1, 2]},
         lambda row: row | {"input_ids": [0, 1 << 70, 2]},
         lambda row: row | {"input_ids": [0]},
+        lambda row: row | {"input_ids": row["input_ids"] * 20},
         lambda row: row | {"input_ids": "abc"},
         lambda row: row | {"lines": [1]},
         lambda row: row | {"start": None},

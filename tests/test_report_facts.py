@@ -368,6 +368,11 @@ def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
         ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "its settings"),
         ("manifest.json", lambda content: content.replace(b"gristmill build", b"naive"), "keeps no record of files"),
         ("train.jsonl", lambda content: content.replace(b'"start":0', b'"start":"0"', 1), "row train:0 is damaged"),
+        (
+            "train.jsonl",
+            lambda content: content.replace(b'"fresh":', b'"fresh":1' + b"0" * 400, 1),
+            "train:0 is damaged",
+        ),
     ],
 )
 def test_a_damaged_dataset_is_refused_in_one_line(dataset, tmp_path, name, change, said):

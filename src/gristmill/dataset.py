@@ -171,10 +171,13 @@ def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
     if "segments" not in row:
         return [row]
     try:
+        lengths = [one["length"] for one in row["segments"]]
+        if min(lengths, default=0) < 0 or sum(lengths) > len(row["input_ids"]):
+            raise ValueError(f"{len(lengths)} windows in {len(row['input_ids'])} ids")
         return [
             {**one, "input_ids": row["input_ids"][one["at"] : one["at"] + one["length"]]} for one in row["segments"]
         ]
-    except (LookupError, TypeError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
 
 

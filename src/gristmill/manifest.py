@@ -5,6 +5,7 @@ Everything but `run` is the same for the same input: two builds can be compared 
 
 import hashlib
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import msgspec
 
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.layout import MANIFEST, write_atomically
-from gristmill.records import FORMATS, LARGEST_VOCABULARY, DropReason, Split, VariantKind, WhyNoVariant
+from gristmill.records import FORMATS, LARGEST_VOCABULARY, LONGEST_WINDOW, DropReason, Split, VariantKind, WhyNoVariant
 
 FORMAT = 4
 BUILD = "gristmill build"
 MOST_ROWS = 1 << 48
+LARGEST_NUMBER = 1 << 63
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,7 +255,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Ids in a window, special tokens included."""
         found = self.settings.get("window")
         length = found.get("length") if isinstance(found, dict) else None
-        if not isinstance(length, int) or length < 1:
+        if not isinstance(length, int) or not 1 <= length <= LONGEST_WINDOW:
             raise DatasetError(
                 "the manifest is damaged: it does not say how long windows are. Build the dataset again."
             )
@@ -303,16 +305,24 @@ def read_manifest(folder: Path) -> Manifest:
             raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is something else.")
         if head.get("format") != FORMAT:
             raise DatasetError(f"{str(folder)!r} has format {head.get('format')!r}, this gristmill reads {FORMAT}.")
+        if any(abs(number) > LARGEST_NUMBER for number in _whole_numbers(head)):
+            raise DatasetError(f"{str(path)!r} is damaged: it has numbers that no dataset has.")
         manifest = msgspec.convert(head, Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
     if not manifest.formats or manifest.formats != [name for name in FORMATS if name in manifest.formats]:
         raise DatasetError(f"{str(path)!r} is damaged: formats {manifest.formats!r}.")
     _require_sane(manifest, path)
-    for name, facts in manifest.files.items():
-        if any(part in {"", ".", ".."} for part in name.split("/")) or (facts.rows or 0) < 0:
-            raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")
+    _require_paths(manifest, path)
     return manifest
+
+
+def _whole_numbers(tree: Any) -> Iterator[int]:
+    if isinstance(tree, int):
+        yield tree
+    elif isinstance(tree, dict | list):
+        for one in tree.values() if isinstance(tree, dict) else tree:
+            yield from _whole_numbers(one)
 
 
 def _require_sane(manifest: Manifest, path: Path) -> None:
@@ -325,3 +335,11 @@ def _require_sane(manifest: Manifest, path: Path) -> None:
     counts += [rows for shards in manifest.shards.values() for rows in shards]
     if any(not 0 <= one < MOST_ROWS for one in counts):
         raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")
+
+
+def _require_paths(manifest: Manifest, path: Path) -> None:
+    """In the folder, and of files that can be."""
+    for name, facts in manifest.files.items():
+        is_path = "\0" not in name and not any(part in {"", ".", ".."} for part in name.split("/"))
+        if not is_path or not 0 <= (facts.rows or 0) < MOST_ROWS:
+            raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")

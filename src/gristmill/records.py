@@ -20,6 +20,7 @@ FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdat
 """Each can be read back, so all that reads a dataset takes the first of these that is there."""
 
 
+LONGEST_WINDOW = 1 << 20
 LARGEST_VOCABULARY = 1 << 24
 
 

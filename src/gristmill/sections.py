@@ -7,12 +7,11 @@ from typing import Literal
 import msgspec
 
 from gristmill.errors import ConfigError
-from gristmill.records import FORMATS, Split, VariantKind
+from gristmill.records import FORMATS, LONGEST_WINDOW, Split, VariantKind
 from gristmill.validating import at_least, between, check_types, text_list
 
 MIB = 1 << 20
 OVERLAP = 256
-LONGEST_WINDOW = 1 << 20
 SEEDS = 1 << 63
 MOST_EPOCHS = 1000
 MOST_WEIGHT = 1_000_000

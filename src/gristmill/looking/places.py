@@ -10,6 +10,7 @@ import msgspec
 
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
+from gristmill.filestable import Count
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 
@@ -19,15 +20,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     repo: str
     path: str
-    lines: tuple[int, int]
-    start: int
+    lines: tuple[Count, Count]
+    start: Count
     """Its first token, among the file's."""
-    fresh: int
+    fresh: Count
     """So many of its tokens, at its end, are not in the window before it."""
-    repeat: int = 0
+    repeat: Count = 0
     variant: str = ""
-    at: int | None = None
-    length: int | None = None
+    at: Count | None = None
+    length: Count | None = None
     """In a row of several windows: where its tokens are among the ids, without the special ones."""
 
 

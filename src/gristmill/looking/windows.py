@@ -6,7 +6,8 @@ import msgspec
 
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
-from gristmill.manifest import TokenizerFacts
+from gristmill.filestable import Count
+from gristmill.manifest import Manifest
 from gristmill.records import LARGEST_VOCABULARY
 
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_VOCABULARY)]
@@ -18,14 +19,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     repo: str = ""
     path: str = ""
     language: str = ""
-    lines: tuple[int, int] = (0, 0)
-    start: int = 0
-    fresh: int = 0
-    repeat: int = 0
+    lines: tuple[Count, Count] = (0, 0)
+    start: Count = 0
+    fresh: Count = 0
+    repeat: Count = 0
     variant: str = ""
-    at: int = 0
+    at: Count = 0
     """Where its tokens begin among the row's ids."""
-    length: int = 0
+    length: Count = 0
     """So many tokens, without special ones."""
 
     @property
@@ -52,13 +53,15 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_row(dataset: Dataset, split: str, row: int) -> ReadRow:
     try:
-        return _understood(dataset.manifest.tokenizer, dataset[split][row])
+        return _understood(dataset.manifest, dataset[split][row])
     except (ValueError, DatasetError) as error:  # msgspec's are ValueErrors
         raise DatasetError(f"row {split}:{row} is damaged: {error}. `gristmill check` tells more.") from None
 
 
-def _understood(facts: TokenizerFacts, told: dict[str, Any]) -> ReadRow:
-    found = msgspec.convert(told, _Stored)
+def _understood(manifest: Manifest, told: dict[str, Any]) -> ReadRow:
+    facts, found = manifest.tokenizer, msgspec.convert(told, _Stored)
+    if len(found.input_ids) > manifest.window_length:
+        raise ValueError(f"it has {len(found.input_ids)} ids, and windows have at most {manifest.window_length}")
     ids = found.input_ids if found.attention_mask is None else found.input_ids[: sum(found.attention_mask)]
     windows = found.segments
     if windows is None:
