@@ -187,6 +187,25 @@ def test_what_is_no_request_ends_the_connection(asking):
     assert asking.found("/api/dataset")["kept"] > 0
 
 
+@pytest.mark.parametrize("head", ["Content-Length: {size}", "Transfer-Encoding: chunked"])
+def test_a_body_is_not_taken_for_a_request(asking, head):
+    inner = f"GET /api/dataset HTTP/1.1\r\nHost: localhost\r\nCookie: {asking.cookie['Cookie']}\r\n\r\n"
+    outer = f"GET / HTTP/1.1\r\nHost: localhost\r\n{head.format(size=len(inner))}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", asking.port), timeout=20) as connection:
+        connection.sendall((outer + inner).encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("other", ['a={"x":1}', "b", "c=;", '[d]="', "gristmill=", "é=ü", "x=" + "y" * 30_000])
+def test_cookies_of_other_pages_lock_nobody_out(asking, other):
+    own = asking.cookie["Cookie"]
+    for sent in (f"{other}; {own}", f"{own};{other}", f"{own.partition('=')[0]}=wrong; {own}"):
+        assert asking.ask("/api/dataset", Cookie=sent)[0] == 200
+    assert asking.ask("/api/dataset", Cookie=f"{other}; {own}x")[0] == 403
+
+
 def test_nothing_but_the_dataset_is_opened(folder, tmp_path):
     """The system says which files a viewer opens, whatever it is asked."""
     opened = []

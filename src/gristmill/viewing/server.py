@@ -123,6 +123,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _reply(self) -> Reply:
         try:
+            self._require_no_body()
             if len(self.path) > MAX_ADDRESS:
                 raise RefusedError(HTTPStatus.REQUEST_URI_TOO_LONG, f"an address has at most {MAX_ADDRESS} characters.")
             with self.server.opened.precedence.request():
@@ -136,6 +137,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except Exception:  # noqa: BLE001 - the next request is answered all the same
             traceback.print_exc()
             return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault in gristmill; its terminal tells more.")
+
+    def _require_no_body(self) -> None:
+        """Nobody reads one: it would be taken for the next request."""
+        if "Transfer-Encoding" in self.headers or self.headers.get("Content-Length", "0").strip() != "0":
+            self.close_connection = True
+            raise bad_request("there is nothing to send here.")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """For what is no request, or a method that there is not: whatever follows it is not read."""
