@@ -1,6 +1,8 @@
 """The index beside a dataset: made once, by whom it may be, and never trusted unless it is whole."""
 
+import json
 import os
+import re
 import shutil
 import stat
 import threading
@@ -292,6 +294,20 @@ def test_clean_waits_for_no_index_that_is_being_made(folder):
     keeping = Keeping(folder)
     with keeping.alone(wait=pytest.fail), pytest.raises(OutputError, match="making its index"):
         forget(folder)
+
+
+def test_a_name_without_end_is_found_by_its_end_in_no_time(folder):
+    lines = (folder / "files.jsonl").read_bytes().splitlines(keepends=True)
+    names = [json.dumps("a/" * 200_000 + f"{number}é.py").encode() for number in range(40)]
+    more = [re.sub(rb'"path":"[^"]*"', lambda _, name=name: b'"path":' + name, lines[0]) for name in names]
+    (folder / "files.jsonl").write_bytes(b"".join([*lines, *more]))
+    with viewer(folder) as asking:
+        asking.indexed()
+        started_at = time.monotonic()
+        assert asking.found("/api/files", path="*a*a*b*c")["total"] == 0
+        assert asking.found("/api/files", path="7É.p?")["total"] == 1
+        assert asking.found("/api/files", path="/7é.py")["total"] == 1
+        assert time.monotonic() - started_at < 10
 
 
 def test_a_dataset_without_a_record_of_files_is_shown_and_not_filtered(folder, monkeypatch):

@@ -24,6 +24,8 @@ CODES = ("language", "license", "reason")
 NAMES, WORDS = "names.bin", "words.json"
 BETWEEN = b"\xff"
 NAMES_AT_ONCE = 4096
+LONGEST_NAME = 8192
+"""Bytes at its end, by which a file is found: twice what a system takes. A glob takes the square of it."""
 KEPT, DROPPED = 0, 1
 
 Mask = npt.NDArray[np.bool_]
@@ -57,7 +59,7 @@ def write_files(table: Path, folder: Path, tick: Tick) -> None:
                 numbers[name].append(codes[name][getattr(row, name)])
             numbers["status"].append(KEPT if row.status == "kept" else DROPPED)
             keys.append(key_of(row.repo, row.path))
-            names.write(row.name.lower().encode() + BETWEEN)
+            names.write(row.name.lower().encode()[-LONGEST_NAME:] + BETWEEN)
             starts.append(names.tell())
             places.append(places[-1] + len(line))
             tick(len(line))
@@ -148,10 +150,13 @@ class FileTable:
         return mask
 
     def _like(self, glob: str) -> Mask:
-        pattern = re.compile("(?s:.*/)?" + fnmatch.translate(glob.replace("[", "[[]")))
+        behind = "" if glob.startswith("*") else "(?s:.*/)?"
+        pattern = re.compile(behind + fnmatch.translate(glob.replace("[", "[[]")))
         mask = np.zeros(len(self), np.bool_)
         for first in range(0, len(self), NAMES_AT_ONCE):
             start, *_, end = self._starts[first : first + NAMES_AT_ONCE + 1].tolist()
             names = self._names[start : end - 1].split(BETWEEN)
-            mask[first : first + len(names)] = [pattern.match(name.decode()) is not None for name in names]
+            mask[first : first + len(names)] = [
+                pattern.match(name.decode("utf-8", "replace")) is not None for name in names
+            ]
         return mask
