@@ -12,14 +12,16 @@ COLUMNS = '<colgroup><col class="line"><col class="sign"><col><col class="line">
 
 
 def twins_section(facts: Facts) -> Section:
+    grouped = f"{plural(facts.num_grouped, 'file')} that are nearly the same as another are kept, in its split."
     if not facts.num_clusters:
-        grouped = f"{plural(facts.num_grouped, 'file')} that are nearly the same as another are kept, in its split."
         told = grouped if facts.num_grouped else "No file was dropped for being the same as another, or nearly."
         return Section("twins", "Near-duplicates", told)
+    alike = "the same as another" if facts.num_grouped else "the same as another, or nearly"
     told = (
-        f"{plural(facts.num_clustered, 'file')} are the same as another, or nearly: "
+        f"{plural(facts.num_clustered, 'file')} are {alike}: "
         f"{plural(facts.num_clusters, 'cluster')}. In a cluster, one file stands for the others."
     )
+    told += f" {grouped}" if facts.num_grouped else ""
     more = [part for number, cluster in enumerate(facts.clusters) for part in _cluster(cluster, is_first=not number)]
     left = facts.num_clusters - len(facts.clusters)
     more += [paragraph(f"{plural(left, 'smaller cluster')} not shown here.")] if left > 0 else []
