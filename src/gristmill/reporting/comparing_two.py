@@ -22,6 +22,7 @@ from gristmill.reporting.section import Figure, Section, folded, name_html, plur
 BEFORE, AFTER = "before", "after"
 STYLES = {BEFORE: 0, AFTER: 1}
 MOST_BARS = 12
+OTHER_TOKENS = "Each has a tokenizer of its own, so that their numbers of tokens do not compare."
 
 
 def compared_section(before: Path, after: Path, new: Facts, progress: Progress | None) -> Section:
@@ -48,7 +49,9 @@ def _told(difference: Difference) -> str:
     counts = [f"{one.count:,} {kind.replace('_', ' ')}" for kind, one in difference.files.items() if one.count]
     files = f" Files: {', '.join(counts)}." if counts else ""
     step = "no new version" if difference.step is Step.NONE else f"a {difference.step.upper()} version"
-    return f"The rows are not the same.{files} It asks for {step}: {difference.why}."
+    told = f"The rows are not the same.{files} It asks for {step}: {difference.why}."
+    has_other_tokens = any(one.name == "sha256" for one in difference.tokenizer)
+    return f"{told} {OTHER_TOKENS}" if has_other_tokens else told
 
 
 class _Measure(NamedTuple):
@@ -59,7 +62,7 @@ class _Measure(NamedTuple):
 
 
 MEASURES = (
-    _Measure("windows", "Windows per split", "windows", lambda of: {one.split: one.windows for one in of.splits}),
+    _Measure("rows", "Rows per split", "rows", lambda of: {one.split: one.windows for one in of.splits}),
     _Measure("tokens", "Tokens per split", "tokens", lambda of: {one.split: one.tokens for one in of.splits}),
     _Measure("languages", "Tokens per language", "tokens", lambda of: {one.name: total(one) for one in of.languages}),
     _Measure("reasons", "Files dropped", "files", lambda of: {told_reason(one): one.files for one in of.reasons}),
