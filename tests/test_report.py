@@ -13,6 +13,7 @@ import gristmill
 from gristmill import DatasetError, MissingExtraError, OutputError
 from gristmill.cli import run
 from gristmill.differing.diff import diff
+from gristmill.differing.result import ValueChange
 from gristmill.layout import REPORT
 from gristmill.looking.row import AFTER, look_at
 from gristmill.looking.telling import row_facts, shared_words
@@ -110,6 +111,45 @@ def test_how_many_rows_are_full_is_counted(facts):
     assert "90.0% of the rows are 95% full and more; on average they are 90.0% full." in told
 
 
+def test_windows_that_share_rows_are_not_taken_for_rows(facts):
+    packed = msgspec.structs.replace(facts, is_packed=True, rows=3, windows=8)
+    headline = page_of(packed, None, ROWS).headlines[2]
+    assert (headline.name, headline.figure) == ("rows", "3")
+    assert "8 windows" in headline.note
+    assert ", as 8 windows in 3 rows." in told_in(packed, "files")
+    assert "Of the room in train" in told_in(packed, "windows")
+    assert "room that is left" in told_in(packed, "windows")
+
+
+def test_windows_are_told_by_what_they_show(facts):
+    told = told_in(msgspec.structs.replace(facts, windows=90, repeated=20, varied=30, num_undrawn=4), "files")
+    assert "that show the kept files, 20 of them once more, 30 of them as variants" in told
+    assert "Without a window, as none of theirs was drawn: 4." in told
+    assert "Without a window" not in told_in(facts, "files")
+    told = told_in(msgspec.structs.replace(facts, num_tail_tokens=79), "windows")
+    assert "In no window, as too few are left at the end of their files: 79 tokens." in told
+
+
+@pytest.mark.parametrize(
+    ("how", "num_benchmarks", "said"),
+    [
+        ("off", 0, "Nobody looked for spans that two splits share."),
+        ("off", 1, "Cut out, as a benchmark has it too: "),
+        ("cut", 2, "Cut out, as another split or a benchmark has it too: "),
+        ("drop", 0, "Left out, with what stands beside it in its window, as another split has it too: "),
+    ],
+)
+def test_what_was_cut_is_told_by_where_it_was_looked_for(facts, how, num_benchmarks, said):
+    looked_for = msgspec.structs.replace(facts, decontaminated=how, num_benchmarks=num_benchmarks)
+    assert said in told_in(looked_for, "splits")
+
+
+def test_near_duplicates_that_are_kept_are_told_beside_those_that_are_the_same(facts):
+    told = told_in(msgspec.structs.replace(facts, num_grouped=4), "twins")
+    assert "are the same as another: " in told
+    assert "4 files that are nearly the same as another are kept, in its split." in told
+
+
 def test_without_a_check_it_says_how_to_have_one(facts):
     assert facts.certificate is None
     assert "gristmill check DIR" in told_in(facts, "splits")
@@ -201,6 +241,14 @@ def test_two_datasets_of_one_name_and_nearly_the_same_are_told_apart(dataset, fa
     assert section.title == "Compared with an earlier dataset"
     before, after = re.findall(r"[\d.]+%", section.figures[-1].told)
     assert before != after
+
+
+def test_tokens_of_two_tokenizers_are_not_held_against_each_other(dataset, facts):
+    same = diff(dataset, dataset)
+    other = ValueChange(name="sha256", before="a", after="b")
+    for changes in ([], [other]):
+        section = section_of(msgspec.structs.replace(same, is_same=False, tokenizer=changes), facts, facts)
+        assert ("do not compare" in section.told) == bool(changes)
 
 
 def test_a_dataset_without_a_record_cannot_be_compared(dataset, tmp_path):

@@ -232,6 +232,14 @@ def test_what_the_ids_of_rows_are_adds_up(sources, tmp_path, request, sections):
         full = sum(count for num_ids, count in fill.items() if num_ids >= 0.95 * manifest.window_length)
         assert facts.fill.counts[one.split][-1] == full
         assert sum(facts.fill.counts[one.split]) == own.windows
+    rows = [row for split in Split for row in opened[split]]
+    windows = [window for row in rows for window in row.get("segments", [row])]
+    assert (facts.rows, facts.windows) == (len(rows), len(windows))
+    assert facts.varied == sum(bool(window.get("variant")) for window in windows)
+    assert facts.repeated == sum(bool(window.get("repeat")) for window in windows if not window.get("variant"))
+    shown = {(window["repo"], window["path"]) for window in windows}
+    assert facts.kept - facts.num_undrawn == len(shown)
+    assert facts.num_tail_tokens == num_tail
     assert [one.kind for one in facts.variants] == list(manifest.variants)
     assert (facts.redundancy[0].variants > 0) == ("variants" in sections)
     assert (facts.redundancy[0].repeats > 0) == (manifest.settings["sampling"]["target_windows"] is not None)

@@ -186,7 +186,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     kept: int
     dropped: int
+    rows: int
+    is_packed: bool
+    """Windows of several files share a row; else each row is a window."""
     windows: int
+    repeated: int
+    """Those of them that are drawn once more."""
+    varied: int
+    """Those of variants."""
+    num_tail_tokens: int
+    """At the ends of files, in no window: each would have brought too few."""
+    num_undrawn: int
+    """Kept files that no window shows, as none of theirs was drawn."""
     tokens: int
     emitted: int
     data_bytes: int
@@ -213,6 +224,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     num_grouped: int = 0
     """Near-duplicates that are kept, each beside the others in its split, as --near-duplicates group asks for."""
     splits: list[SplitLine]
+    decontaminated: str
+    """What became of spans that a held-out file and train share: `cut`, `drop`, `train`, or `off`."""
+    num_benchmarks: int
+    """Whose spans were cut out of train."""
     certificate: Certificate | None
     secrets: dict[str, int]
     """Redacted, by kind."""

@@ -49,8 +49,8 @@ def gather(folder: Path, sources: Sequence[str] = (), progress: Progress | None 
         _require_all(drops, manifest, folder)
         outlines, num_clusters, num_clustered = twins.outlines()
         named = rows_named(folder / FILES, outlines)
-    num_windows = sum(facts.windows for facts in manifest.splits.values())
-    with progress.phase("rows", num_windows, "windows") as step:
+    num_rows = sum(facts.windows for facts in manifest.splits.values())
+    with progress.phase("rows", num_rows, "rows") as step:
         rows = read_rows(dataset, {row.key for row in named.values()}, step.advance)
     with progress.phase("twins", sum(len(one.twins) for one in outlines)) as step:
         clusters = Comparing(ShownTexts(dataset, rows.rows_of), texts, named).clusters(outlines, step.advance)
@@ -60,7 +60,13 @@ def gather(folder: Path, sources: Sequence[str] = (), progress: Progress | None 
         found=drops.num_found,
         kept=drops.num_found - drops.num_dropped,
         dropped=drops.num_dropped,
-        windows=num_windows,
+        rows=num_rows,
+        is_packed=manifest.packing is not None,
+        windows=rows.num_windows.total(),
+        repeated=rows.num_windows["repeats"],
+        varied=rows.num_windows["variants"],
+        num_tail_tokens=manifest.counts.tail_tokens_dropped,
+        num_undrawn=lengths.num_undrawn,
         tokens=sum(facts.tokens for facts in manifest.splits.values()),
         emitted=sum(facts.emitted_tokens for facts in manifest.splits.values()),
         data_bytes=sum(facts.bytes for facts in manifest.files.values() if facts.format is not None),
@@ -82,6 +88,8 @@ def gather(folder: Path, sources: Sequence[str] = (), progress: Progress | None 
         num_clustered=num_clustered,
         num_grouped=manifest.near_duplicates.files if config.duplicates.near == "group" else 0,
         splits=split_lines(manifest),
+        decontaminated=manifest.decontamination.how,
+        num_benchmarks=len(manifest.decontamination.against),
         certificate=certificate_in(folder, manifest),
         secrets=manifest.counts.redactions,
         secret_files=shares.secret_files,

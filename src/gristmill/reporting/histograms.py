@@ -20,10 +20,13 @@ class Lengths:
 
     def __init__(self) -> None:
         self._values: Values = {split: Counter() for split in Split}
+        self.num_undrawn = 0
+        """Files without a window."""
 
     def add(self, row: FileRow) -> None:
         if row.status == "kept" and row.split is not None:
             self._values[row.split][row.tokens or 0] += 1
+            self.num_undrawn += not row.windows
 
     def histogram(self) -> Histogram:
         """Each bar reaches twice as far as the one before."""

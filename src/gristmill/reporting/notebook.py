@@ -16,7 +16,7 @@ from gristmill.reporting.facts import Reason, Share
 from gristmill.reporting.of_files import reasons_table
 from gristmill.reporting.of_splits import splits_table
 from gristmill.reporting.of_tokens import shares_table, total
-from gristmill.reporting.page import Headline, headlines_html
+from gristmill.reporting.page import Headline, headlines_html, row_headline
 from gristmill.reporting.section import folded, listed, share_text, short_number
 from gristmill.reporting.sheet import DARK, LIGHT
 from gristmill.reporting.splits import split_lines
@@ -73,10 +73,14 @@ def _headlines(manifest: Manifest) -> list[Headline]:
     return [
         Headline("files found", f"{counts.found:,}", ""),
         Headline("files kept", f"{counts.kept:,}", share_text(counts.kept, counts.found)),
-        Headline("windows", f"{sum(facts.windows for facts in splits):,}", f"of {manifest.window_length:,} ids"),
+        row_headline(sum(facts.windows for facts in splits), _num_packed(manifest), manifest.window_length),
         Headline("tokens", short_number(tokens), f"{short_number(emitted)} ids in the rows"),
         Headline("size", size_text(num_bytes), listed(manifest.formats)),
     ]
+
+
+def _num_packed(manifest: Manifest) -> int | None:
+    return None if manifest.packing is None else sum(facts.segments for facts in manifest.packing.values())
 
 
 def _languages(manifest: Manifest) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import Cell, Table
 from gristmill.reporting.charts import Bars, Funnel, counted, hint, label
-from gristmill.reporting.facts import Facts, Reason, Stage
+from gristmill.reporting.facts import Facts, Reason
 from gristmill.reporting.section import Figure, Section, folded, listed, name_html, plural, share_text
 from gristmill.summary import size_text
 
@@ -13,13 +13,18 @@ MOST_TOLD = 3
 
 
 def files_section(facts: Facts) -> Section:
-    told = (
-        f"Of {plural(facts.found, 'file')} that were found, {facts.kept:,} ({share_text(facts.kept, facts.found)}) are "
-        f"in the dataset, as {plural(facts.windows, 'window')}. "
-    )
-    told += f"{facts.dropped:,} are not, each for a reason." if facts.dropped else "None was dropped."
+    share = share_text(facts.kept, facts.found)
+    told = f"Kept: {facts.kept:,} of {plural(facts.found, 'file')} ({share}), as {_windows_told(facts)}. "
+    told += f"Dropped, each for a reason: {facts.dropped:,}." if facts.dropped else "None was dropped."
+    told += f" Without a window, as none of theirs was drawn: {facts.num_undrawn:,}." if facts.num_undrawn else ""
     figures = [_funnel(facts), *([_reasons(facts.reasons)] if facts.reasons else [])]
     return Section("files", "From files to windows", told, figures, list(_examples(facts.reasons)))
+
+
+def _windows_told(facts: Facts) -> str:
+    """`755 windows in 641 rows`; or without rows, where each is a window."""
+    windows = plural(facts.windows, "window")
+    return f"{windows} in {plural(facts.rows, 'row')}" if facts.is_packed else windows
 
 
 def _funnel(facts: Facts) -> Figure:
@@ -27,21 +32,24 @@ def _funnel(facts: Facts) -> Figure:
     return Figure(
         "funnel",
         "What is left after each step",
-        f"From the files that were found to those that are kept, and cut into {plural(facts.windows, 'window')}.",
+        f"From the files that were found to those that are kept, shown by {_windows_told(facts)}.",
         Funnel(
             labels=[label(stage.name) for stage in stages],
             values=[stage.files for stage in stages],
             texts=[f"{stage.files:,} ({share_text(stage.files, facts.found)})" for stage in stages],
             hints=[hint(stage.name, f"{stage.files:,} files", stage.note) for stage in stages],
         ),
-        _funnel_table(stages, facts.windows),
+        _funnel_table(facts),
     )
 
 
-def _funnel_table(stages: list[Stage], windows: int) -> Table:
-    found = stages[0].files if stages else 0
-    rows: list[list[Cell]] = [[stage.name, stage.files, share_text(stage.files, found), stage.note] for stage in stages]
-    rows.append(["windows", windows, None, "what the kept files are cut into"])
+def _funnel_table(facts: Facts) -> Table:
+    rows: list[list[Cell]] = [
+        [stage.name, stage.files, share_text(stage.files, facts.found), stage.note] for stage in facts.funnel
+    ]
+    again = f", {facts.repeated:,} of them once more" if facts.repeated else ""
+    varied = f", {facts.varied:,} of them as variants" if facts.varied else ""
+    rows.append(["windows", facts.windows, None, f"that show the kept files{again}{varied}"])
     return Table("Files after each step", ["step", "number", "of all files", "on the way to it"], rows)
 
 

@@ -15,18 +15,28 @@ def splits_section(facts: Facts) -> Section:
     lines = facts.splits
     got = ", ".join(f"{line.split} {line.share:.1%}" for line in lines)
     told = f"Shares of the tokens: {got}. Files that belong together are in one split."
-    return Section("splits", "Splits and leakage", told, [_shares(lines)], list(_certificate(facts.certificate)))
+    return Section("splits", "Splits and leakage", told, [_shares(facts)], list(_certificate(facts.certificate)))
 
 
-def _shares(lines: list[SplitLine]) -> Figure:
+def _shares(facts: Facts) -> Figure:
+    lines = facts.splits
     names = [str(line.split) for line in lines]
     asked = [line.asked_share for line in lines]
     series = [_share_series("got", [line.share for line in lines], names, 1)]
     if None not in asked:
         series.insert(0, _share_series("asked for", [share or 0.0 for share in asked], names, 0))
     chart = Bars(labels=list(map(label, names)), series=series, is_share=True, axis="share of the tokens")
-    told = f"Cut out, as another split has them too: {sum(line.tokens_cut for line in lines):,} tokens."
-    return Figure("splits-shares", "Asked for and got", told, chart, splits_table(lines))
+    return Figure("splits-shares", "Asked for and got", _cut_told(facts), chart, splits_table(lines))
+
+
+def _cut_told(facts: Facts) -> str:
+    """`--decontaminate drop` leaves out whole windows, and with them more than what is shared."""
+    if facts.decontaminated == "off" and not facts.num_benchmarks:
+        return "Nobody looked for spans that two splits share."
+    where = ["another split"] if facts.decontaminated != "off" else []
+    where += ["a benchmark"] if facts.num_benchmarks else []
+    cut = "Left out, with what stands beside it in its window" if facts.decontaminated == "drop" else "Cut out"
+    return f"{cut}, as {' or '.join(where)} has it too: {sum(line.tokens_cut for line in facts.splits):,} tokens."
 
 
 def _share_series(name: str, shares: list[float], labels: list[str], style: int) -> Series:
@@ -36,7 +46,7 @@ def _share_series(name: str, shares: list[float], labels: list[str], style: int)
 
 
 def splits_table(lines: list[SplitLine]) -> Table:
-    heads = ["split", "files", "groups", "windows", "tokens", "ids in rows", "share", "asked for", "tokens cut"]
+    heads = ["split", "files", "groups", "rows", "tokens", "ids in rows", "share", "asked for", "tokens cut"]
     rows: list[list[Cell]] = [
         [
             *(str(line.split), line.files, line.groups, line.windows, line.tokens, line.emitted, f"{line.share:.1%}"),

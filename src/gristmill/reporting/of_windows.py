@@ -24,16 +24,19 @@ PARTS = {
     "padding": "padding",
 }
 """By field of Redundancy."""
+PACKED_PARTS = {**PARTS, "special": "special tokens, and names between files", "padding": "room that is left"}
 PART_STYLES = (1, 0, 3, 2, 4, 5)
 
 
 def windows_section(facts: Facts) -> Section:
     overlap = f", of which neighbours share {facts.overlap:,}" if facts.overlap else ""
     told = f"A row holds {facts.window_length:,} ids at most{overlap}."
+    if facts.num_tail_tokens:
+        told += f" In no window, as too few are left at the end of their files: {facts.num_tail_tokens:,} tokens."
     figures = [
         *([_fill(facts.fill)] if _num_counted(facts.fill) else []),
         *([_lengths(facts.lengths)] if _num_counted(facts.lengths) else []),
-        *([_redundancy(facts.redundancy)] if any(map(_num_ids, facts.redundancy)) else []),
+        *([_redundancy(facts)] if any(map(_num_ids, facts.redundancy)) else []),
     ]
     empty = [paragraph("There are no windows to tell of.")] if not figures else []
     return Section("windows", "What is in the windows", told, figures, empty)
@@ -109,47 +112,50 @@ def _num_counted(histogram: Histogram) -> int:
     return sum(map(sum, histogram.counts.values()))
 
 
-def _redundancy(lines: list[Redundancy]) -> Figure:
-    lines = [line for line in lines if _num_ids(line)]
+def _redundancy(facts: Facts) -> Figure:
+    """Of rows that several windows share, what is left of their room counts too, though no id fills it."""
+    names, whole = (PACKED_PARTS, "room") if facts.is_packed else (PARTS, "ids")
+    lines = [line for line in facts.redundancy if _num_ids(line)]
     train = next((line for line in lines if line.split is Split.TRAIN), lines[0])
     told = (
-        f"Of the ids in {train.split}'s rows, {share_text(train.fresh, _num_ids(train))} show a token for the first "
-        f"time and {share_text(train.overlap, _num_ids(train))} one that a neighbouring window shows too."
+        f"Of the {whole} in {train.split}'s rows, {share_text(train.fresh, _num_ids(train))} are for tokens that are "
+        f"shown for the first time, {share_text(train.overlap, _num_ids(train))} for those of a neighbouring window."
     )
     chart = Bars(
         labels=[label(str(line.split)) for line in lines],
         series=[
-            _part(part, lines, style)
+            _part(part, names[part], lines, style)
             for part, style in zip(PARTS, PART_STYLES, strict=True)
             if any(getattr(line, part) for line in lines)
         ],
         is_stacked=True,
         is_share=True,
-        axis="share of the ids",
+        axis=f"share of the {whole}",
     )
-    return Figure("redundancy", "What is shown more than once", told, chart, _redundancy_table(lines), is_wide=True)
+    table = _redundancy_table(lines, names, f"{whole.capitalize()} in the rows")
+    return Figure("redundancy", "What is shown more than once", told, chart, table, is_wide=True)
 
 
 def _num_ids(line: Redundancy) -> int:
     return sum(getattr(line, part) for part in PARTS)
 
 
-def _part(part: str, lines: list[Redundancy], style: int) -> Series:
+def _part(part: str, name: str, lines: list[Redundancy], style: int) -> Series:
     counts = [getattr(line, part) for line in lines]
     totals = list(map(_num_ids, lines))
     return Series(
-        name=PARTS[part],
+        name=name,
         values=[count / total for count, total in zip(counts, totals, strict=True)],
         hints=[
-            hint(f"{line.split}: {PARTS[part]}", f"{plural(count, 'id')} ({share_text(count, total)})")
+            hint(f"{line.split}: {name}", f"{plural(count, 'id')} ({share_text(count, total)})")
             for line, count, total in zip(lines, counts, totals, strict=True)
         ],
         style=style,
     )
 
 
-def _redundancy_table(lines: list[Redundancy]) -> Table:
+def _redundancy_table(lines: list[Redundancy], names: dict[str, str], title: str) -> Table:
     rows: list[list[Cell]] = [
         [str(line.split), *(getattr(line, part) for part in PARTS), _num_ids(line)] for line in lines
     ]
-    return Table("Ids in the rows", ["split", *PARTS.values(), "all"], rows)
+    return Table(title, ["split", *names.values(), "all"], rows)

@@ -23,6 +23,13 @@ class Headline(NamedTuple):
     note: str
 
 
+def row_headline(num_rows: int, num_windows: int | None, window_length: int) -> Headline:
+    """`num_windows`: of those that share rows; None: each row is one."""
+    if num_windows is None:
+        return Headline("windows", f"{num_rows:,}", f"of {window_length:,} ids")
+    return Headline("rows", f"{num_rows:,}", f"of {window_length:,} ids, for {num_windows:,} windows")
+
+
 class Page(NamedTuple):
     title: str
     lead: str

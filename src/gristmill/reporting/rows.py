@@ -18,18 +18,21 @@ class RowsTold(msgspec.Struct, frozen=True, kw_only=True):
     num_ids: Values
     """Of rows, without padding."""
     redundancy: list[Redundancy]
+    num_windows: Counter[str]
+    """Those that show a stretch of a file for the first time, repeats and variants, by their fields in Redundancy."""
     rows_of: dict[FileKey, list[int]]
     """Of the files that were asked for: the rows, by number in their split, that show them."""
 
 
 def read_rows(dataset: Dataset, wanted: Collection[FileKey], advance: Callable[[int], None]) -> RowsTold:
-    told = RowsTold(num_ids={}, redundancy=[], rows_of={})
+    told = RowsTold(num_ids={}, redundancy=[], num_windows=Counter(), rows_of={})
     for split in Split:
         if split in dataset.manifest.splits:
             tally = _SplitTally(dataset, split, wanted)
             tally.read(advance)
             told.num_ids[split] = tally.num_ids
             told.redundancy.append(tally.redundancy())
+            told.num_windows.update(tally.num_windows)
             told.rows_of.update(tally.rows_of)
     return told
 
@@ -40,6 +43,7 @@ class _SplitTally:
         facts = dataset.manifest.tokenizer
         self._num_around = len(facts.prefix) + len(facts.suffix)
         self.num_ids: Counter[int] = Counter()
+        self.num_windows: Counter[str] = Counter()
         self.rows_of: dict[FileKey, list[int]] = {}
         self._fresh = self._overlap = self._repeats = self._variants = self._special = 0
 
@@ -60,6 +64,7 @@ class _SplitTally:
     def _take(self, place: Place, num_ids: int) -> int:
         """-> its tokens in the row."""
         length = num_ids - self._num_around if place.length is None else place.length
+        self.num_windows["variants" if place.variant else "repeats" if place.repeat else "fresh"] += 1
         if place.variant:
             self._variants += length
         elif place.repeat:

@@ -9,7 +9,7 @@ from gristmill.reporting.of_splits import secrets_section, splits_section, varia
 from gristmill.reporting.of_tokens import tokens_section
 from gristmill.reporting.of_twins import twins_section
 from gristmill.reporting.of_windows import windows_section
-from gristmill.reporting.page import Headline, Page
+from gristmill.reporting.page import Headline, Page, row_headline
 from gristmill.reporting.section import Section, listed, plural, share_text, short_number
 from gristmill.summary import size_text
 
@@ -47,8 +47,9 @@ def _lead_of(facts: Facts) -> str:
     overlap = f", neighbours sharing {facts.overlap:,}" if facts.overlap else ""
     tokenizer = next((value for name, value in made.tokenizer if name == "name"), "")
     by = f" of the tokenizer {tokenizer}" if tokenizer else ""
+    rows = "rows" if facts.is_packed else "windows"
     return (
-        f"A training dataset from {_sources(sources)}: windows of {facts.window_length:,} ids{by}{overlap}, "
+        f"A training dataset from {_sources(sources)}: {rows} of {facts.window_length:,} ids{by}{overlap}, "
         f"as {listed(facts.formats)}. Built {made.started_at[:10]}."
     )
 
@@ -61,7 +62,7 @@ def _headlines_of(facts: Facts) -> list[Headline]:
     return [
         Headline("files found", f"{facts.found:,}", size_text(facts.source_bytes)),
         Headline("files kept", f"{facts.kept:,}", f"{share_text(facts.kept, facts.found)} of those found"),
-        Headline("windows", f"{facts.windows:,}", f"of {facts.window_length:,} ids"),
+        row_headline(facts.rows, facts.windows if facts.is_packed else None, facts.window_length),
         Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} ids in the rows"),
         Headline("size", size_text(facts.data_bytes), listed(facts.formats)),
         Headline(
