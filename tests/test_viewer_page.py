@@ -572,3 +572,23 @@ def test_what_cannot_be_shown_is_a_plain_sentence_and_can_be_tried_again(chromiu
         seen.page.get_by_role("button", name="Try again").click()
         expect(seen.page.locator(".code")).to_be_visible()
         assert seen.strangers == []
+
+
+def test_a_row_of_the_list_says_no_more_than_it_is_told(chromium, address):
+    """Where windows share a row, what is fresh in the first of them is not of the row's ids; and some rows tell less."""
+
+    def changed(route: Route) -> None:
+        answer = route.fetch().json()
+        shared, bare = answer["rows"][:2]
+        shared["windows"] *= 2
+        bare["windows"][0] |= {"lines": [0, 0], "fresh": 0}
+        route.fulfill(json=answer)
+
+    with opened(chromium, address, "/dropped") as seen:
+        seen.page.route("**/api/windows?*", changed)
+        seen.page.get_by_role("link", name="Windows").click()
+        settled(seen.page)
+        shared, bare, plain = seen.page.locator(".row-facts").all_inner_texts()[:3]
+        assert "fresh" not in shared
+        assert not re.search("fresh|line", bare)
+        assert re.search(r"lines? [\d–]+\s.*\d fresh of \d+ ids", plain, re.DOTALL)

@@ -153,7 +153,8 @@ class Index:
 
 def _no_record(manifest: Manifest) -> str:
     return (
-        f"this dataset was made by {manifest.made_by}, which keeps no record of files: there is nothing to filter by."
+        f"this dataset was made by {manifest.made_by}, which keeps no record of files: its rows can be read and "
+        "searched, but there is nothing to filter by, and no page of a file."
     )
 
 

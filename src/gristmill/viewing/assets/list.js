@@ -97,19 +97,21 @@ function rowItem({ split, row, num_ids: numIds, windows, text }, carried) {
     make("p", { class: "row-name" },
       make("a", { class: "row-link", href: rowAddress({ split, row }, carried), "data-key": key }, name),
       make("span", { class: "faint" }, more)),
-    make("p", { class: "row-facts" }, rowFacts(key, numIds, first).map((fact) => make("span", {}, fact))),
+    make("p", { class: "row-facts" }, rowFacts(key, numIds, windows).map((fact) => make("span", {}, fact))),
     make("pre", { class: "preview" }, withoutBlankLines(printableLines(text))),
   );
 }
 
 const withoutBlankLines = (text) => text.replace(/^(\s*\n)+/, "").replace(/\n(\s*\n)+/g, "\n");
 
-function rowFacts(key, numIds, first) {
+function rowFacts(key, numIds, windows) {
+  const [first] = windows;
   if (!first) return [key, counted(numIds, "id")];
   const facts = [key, isTold(first) && lines(first.lines), first.language, first.license && licenseName(first.license)];
+  const fresh = isTold(first) && windows.length === 1 ? `${count(first.fresh)} fresh of ` : "";
   return [
     ...facts.filter(Boolean).map(printable),
-    isTold(first) ? `${count(first.fresh)} fresh of ${counted(numIds, "id")}` : counted(numIds, "id"),
+    `${fresh}${counted(numIds, "id")}`,
     ...(first.variant ? [`variant: ${printable(first.variant)}`] : []),
     ...(first.repeat ? [`repeat ${first.repeat}`] : []),
   ];
