@@ -47,6 +47,12 @@ def look(folder):
     return indexes(folder)
 
 
+def test_a_folder_whose_name_is_not_utf8_is_told_by_its_bytes(original, tmp_path):
+    folder = Path(shutil.copytree(original, tmp_path / os.fsdecode(b"caf\xe9")))
+    with viewer(folder) as asking:
+        assert asking.found("/api/dataset")["title"] == r"caf\xe9"
+
+
 def test_it_is_made_once(folder):
     first = look(folder)
     assert len(first) == 1

@@ -10,7 +10,7 @@ from gristmill.looking.row import look_at
 from gristmill.looking.telling import has_lines
 from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import Manifest
-from gristmill.naming import printable
+from gristmill.naming import path_text, printable
 from gristmill.records import DROP_REASONS, DropReason, Split
 from gristmill.viewing.asking import Query, bad_request, not_found
 from gristmill.viewing.file_page import file_page
@@ -31,7 +31,7 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
     manifest = viewed.dataset.manifest
     counts = manifest.counts
     return {
-        "title": viewed.dataset.folder.resolve().name,
+        "title": path_text(viewed.dataset.folder.resolve().name),
         "fingerprint": manifest.fingerprint,
         "tokenizer": manifest.tokenizer.name,
         "window_length": manifest.window_length,
