@@ -89,6 +89,11 @@ def test_a_damaged_manifest_is_said(tmp_path, content, said):
     ("old", "new", "said"),
     [
         (r'"kept": \d+', f'"kept": {10**400}', "numbers that no dataset has"),
+        (
+            r'"seconds": {',
+            '"seconds": {' + "".join(f'"k{number}": 1, ' for number in range(1001)),
+            "more than any dataset has",
+        ),
         (r'"rows": \d+', '"rows": 9000000000000000000', "names a file"),
         (r'"test\.jsonl": ', r'"test\\u0000": ', "names a file"),
     ],

@@ -20,7 +20,7 @@ from gristmill.looking.telling import row_facts, shared_words
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
 from gristmill.reporting.comparing_two import section_of
-from gristmill.reporting.facts import Certificate, Folder, Histogram, Leak
+from gristmill.reporting.facts import Certificate, Folder, Histogram, Leak, Share
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.notebook import dataset_html, manifest_html
 from gristmill.reporting.of_rows import shortened
@@ -313,6 +313,20 @@ def test_a_hostile_name_stays_a_name_in_a_notebook(dataset):
     manifest = gristmill.open_dataset(dataset).manifest
     named = msgspec.structs.replace(manifest, tokens_by_language={"<img src=x>\u202e": {Split.TRAIN: 3}})
     assert r"&lt;img src=x&gt;\u202e" in named._repr_html_()
+
+
+def test_many_licences_stay_small_in_a_page(facts):
+    many = [Share(name=f"licence {number}", files=1, tokens={Split.TRAIN: 1}) for number in range(20_000)]
+    html = "".join(section_html(tokens_section(msgspec.structs.replace(facts, licenses=many))))
+    assert len(html) < 500_000
+    assert "19,000 more rows are not shown." in html
+
+
+def test_of_many_warnings_the_first_are_told(facts):
+    notes = page_of(
+        msgspec.structs.replace(facts, warnings=[f"note {number}" for number in range(50)]), None, ROWS
+    ).notes
+    assert (notes[0], notes[-1], len(notes)) == ("note 0", "30 more are in the manifest.", 21)
 
 
 def test_many_languages_stay_small_in_a_notebook(dataset):

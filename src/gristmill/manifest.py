@@ -19,6 +19,8 @@ FORMAT = 4
 BUILD = "gristmill build"
 MOST_ROWS = 1 << 48
 LARGEST_NUMBER = 1 << 63
+MOST_TOLD = 1000
+"""Of what there is a handful: phases, kinds of secrets."""
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,6 +337,8 @@ def _require_sane(manifest: Manifest, path: Path) -> None:
     counts += [rows for shards in manifest.shards.values() for rows in shards]
     if any(not 0 <= one < MOST_ROWS for one in counts):
         raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")
+    if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MOST_TOLD:
+        raise DatasetError(f"{str(path)!r} is damaged: it tells of more than any dataset has.")
 
 
 def _require_paths(manifest: Manifest, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.markup import plain_text
@@ -14,6 +14,8 @@ Cell = str | int | float | None
 NUMBER = re.compile(r"[≈<>±+-]?\s?\d[\d,.]*(e[+-]?\d+)?(\s?[%a-zA-Zµ/]{1,8})?(\s?(±|-)\s?\d[\d,.]*%?)?")
 """`1,234`, `85.7%`, `≈2.1 s`, `0.41 ± 0.02`."""
 ABSENT = "-"
+MOST_ROWS = 1000
+"""Of a table in a page: nobody reads further, and a page must stay one that can be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ def html_table(table: Table) -> Iterator[str]:
 def scrolling_table(table: Table) -> Iterator[str]:
     """As HTML; where it is wide it scrolls by itself, by keyboard too."""
     yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{shown(table.title)}">'
-    yield from html_table(table)
+    yield from html_table(replace(table, rows=table.rows[:MOST_ROWS]))
+    if len(table.rows) > MOST_ROWS:
+        yield f"<p>{len(table.rows) - MOST_ROWS:,} more rows are not shown.</p>"
     yield "</div>"
 
 

@@ -13,6 +13,7 @@ from gristmill.reporting.page import Headline, Page, row_headline
 from gristmill.reporting.section import Section, listed, plural, share_text, short_number
 from gristmill.summary import size_text
 
+MOST_NOTES = 20
 MOST_NAMED = 3
 
 
@@ -22,7 +23,7 @@ def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
         title=facts.title,
         lead=_lead_of(facts),
         headlines=_headlines_of(facts),
-        notes=facts.warnings,
+        notes=_notes(facts.warnings),
         sections=[
             *([compared] if compared else []),
             files_section(facts),
@@ -52,6 +53,11 @@ def _lead_of(facts: Facts) -> str:
         f"A training dataset from {_sources(sources)}: {rows} of {facts.window_length:,} ids{by}{overlap}, "
         f"as {listed(facts.formats)}. Built {made.started_at[:10]}."
     )
+
+
+def _notes(warnings: list[str]) -> list[str]:
+    num_more = len(warnings) - MOST_NOTES
+    return warnings if num_more <= 0 else [*warnings[:MOST_NOTES], f"{num_more:,} more are in the manifest."]
 
 
 def _sources(names: Sequence[str]) -> str:
