@@ -121,9 +121,14 @@ def chromium() -> Iterator["Browser"]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Asked only where a test wants a card: the driver is not loaded into all others."""
+    """Asked only where a test wants a card or a browser: others load neither."""
     if item.get_closest_marker("gpu") is not None:
         try:
             require_cuda()
         except (DeviceError, MissingExtraError) as error:
             pytest.skip(str(error))
+    if "chromium" in item.fixturenames:
+        from browser import chromium_path
+
+        if chromium_path() is None:  # each by its name, so that it is plain what was not tried
+            pytest.skip(f"LEFT OUT, as there is no Chromium or Chrome here: {item.name}")

@@ -9,6 +9,7 @@ import pytest
 
 from gristmill import workspace as workspaces
 from gristmill.errors import DatasetError, InputError, OutputError
+from gristmill.layout import REPORT, REPORT_MARK
 from gristmill.manifest import FORMAT, read_manifest
 from gristmill.workspace import Workspace
 
@@ -263,6 +264,17 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def test_too_little_space_is_said_before(tmp_path):
     with Workspace(str(tmp_path / "out")) as work, pytest.raises(OutputError, match=r"takes .* MB, but only"):
         work.require_space(1 << 60)
+
+
+@pytest.mark.parametrize("page", [f"<!doctype html>{REPORT_MARK}", "<!doctype html>mine"])
+def test_a_report_goes_with_the_dataset_it_was_drawn_of_and_a_page_of_ones_own_stays(tmp_path, page):
+    for text in ("old", "new"):
+        with Workspace(str(tmp_path / "out")) as work:
+            fill(work.dataset, text)
+            work.publish()
+        if text == "old":
+            (tmp_path / "out" / REPORT).write_text(page)
+    assert (tmp_path / "out" / REPORT).exists() == ("mine" in page)
 
 
 def test_what_a_check_has_found_goes_with_the_dataset_it_was_about(tmp_path):

@@ -16,6 +16,7 @@ CHECK = "check.json"
 """What `gristmill check` found; of no account to the dataset."""
 REPORT = "report.html"
 """What `gristmill report` drew of it; of no account either, and gone with the next build."""
+REPORT_MARK = '<meta name="generator" content="gristmill report">'
 README = "README.md"
 CROISSANT = "croissant.json"
 """Both are told from the manifest, which does not list them: people edit a README."""
@@ -46,6 +47,12 @@ def is_as_sealed(path: Path) -> bool:
     except OSError:
         return False
     return sealed(content[: content.rfind(SEAL[:20])]) == content
+
+
+def is_report(path: Path) -> bool:
+    """Whether it is a page that `gristmill report` has drawn; OSError where it cannot be read."""
+    with path.open("rb") as stream:
+        return REPORT_MARK.encode() in stream.read(2000)
 
 
 def is_dataset_folder(folder: Path) -> bool:

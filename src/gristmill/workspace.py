@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Self
 
 from gristmill.errors import DatasetError, InputError, NothingToBuildError, OutputError
-from gristmill.layout import CARDS, CHECK, EXPORTING, MANIFEST, REPORT, UNFINISHED
+from gristmill.layout import CARDS, CHECK, EXPORTING, MANIFEST, REPORT, UNFINISHED, is_report
 from gristmill.manifest import read_manifest
 
 AT_FDCWD = -100
@@ -383,7 +383,9 @@ def _refuse_to_overwrite(names: list[str], where: Path, other: Path) -> None:
 
 def foreign_names(folder: Path) -> list[str]:
     """What lies in a dataset's folder and is not the dataset's; of a folder that is, what lies in there."""
-    known = {MANIFEST, CHECK, REPORT, *CARDS, GROWING, PIECES}
+    known = {MANIFEST, CHECK, *CARDS, GROWING, PIECES}
+    if (folder / REPORT).is_file() and is_report(folder / REPORT):  # a page of one's own may have that name
+        known.add(REPORT)
     known.update(read_manifest(folder).files if any(folder.iterdir()) else ())
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     foreign: list[str] = []

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import scrolling_table
+from gristmill.layout import REPORT_MARK
 from gristmill.reporting.charts import Chart, charts_json
 from gristmill.reporting.section import Figure, Section
 
-GENERATOR = '<meta name="generator" content="gristmill report">'
 NO_SCRIPT = "The charts need JavaScript. The tables below each of them have all the numbers."
 
 
@@ -78,7 +78,7 @@ def _head(page: Page, assets: Assets) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'{GENERATOR}<meta name="referrer" content="no-referrer">'
+    yield f'{REPORT_MARK}<meta name="referrer" content="no-referrer">'
     yield f"<title>{shown(page.title)}: report</title>"
     yield f"<style>{assets.style}</style>"
     # Finding this, plotly adds no style of its own; what its charts need is in ours.

@@ -12,18 +12,17 @@ from pathlib import Path
 
 from gristmill.dataset import open_dataset
 from gristmill.errors import MissingExtraError, OutputError
-from gristmill.layout import REPORT, write_atomically
+from gristmill.layout import REPORT, is_report, write_atomically
 from gristmill.looking.style import LOOK_STYLE
 from gristmill.progress import Progress
 from gristmill.reporting.comparing_two import compared_section
 from gristmill.reporting.gathering import gather
 from gristmill.reporting.of_rows import rows_section
-from gristmill.reporting.page import GENERATOR, Assets, page_html
+from gristmill.reporting.page import Assets, page_html
 from gristmill.reporting.sections import page_of
 from gristmill.reporting.sheet import style_sheet
 
 PLOTLY = "package_data/plotly.min.js"
-HEAD_BYTES = 2000
 
 
 def report(
@@ -76,9 +75,8 @@ def _require_place(path: Path) -> None:
     if not path.is_file():
         raise OutputError(f"{str(path)!r} is not an ordinary file. Name another place with --out.")
     try:
-        with path.open("rb") as stream:
-            is_report = GENERATOR.encode() in stream.read(HEAD_BYTES)
+        is_ours = is_report(path)
     except OSError as error:
         raise OutputError(f"cannot read {str(path)!r}: {error.strerror}. Name another place with --out.") from None
-    if not is_report:
+    if not is_ours:
         raise OutputError(f"{str(path)!r} is there already and is no report. Name another file with --out.")
