@@ -139,8 +139,12 @@ def test_an_address_is_never_a_path(asking, address):
     if address == "//":  # as /
         return
     assert status == 404
-    assert headers["Content-Type"].startswith("application/json")
-    assert json.loads(body) == {"error": "there is nothing at this address."}
+    if address.startswith("/api/"):
+        assert headers["Content-Type"].startswith("application/json")
+        assert json.loads(body) == {"error": "there is nothing at this address."}
+    else:
+        assert headers["Content-Type"].startswith("text/plain")
+        assert body == b"There is nothing at this address. All windows are at /\n"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ JSON, PLAIN = "application/json", "text/plain"
 MAX_ADDRESS = 8192
 SECONDS_OF_SILENCE = 60
 KEY = "key"
+API = "/api/"
 
 
 class Reply(NamedTuple):
@@ -40,6 +41,9 @@ class Reply(NamedTuple):
 NO_ENTRY = Reply(
     HTTPStatus.FORBIDDEN, PLAIN, b"This page is guarded by a key. Open the address that gristmill view has printed.\n"
 )
+
+
+NOTHING_HERE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is nothing at this address. All windows are at /\n")
 
 
 def assets() -> dict[str, Reply]:
@@ -87,7 +91,9 @@ class ViewServer(http.server.ThreadingHTTPServer):
             return self.assets[f"/{INDEX_PAGE}"]
         if address.path in self.assets:
             return self.assets[address.path]
-        return self._answer(address.path, address.query)
+        if not address.path.startswith(API):
+            return NOTHING_HERE
+        return self._answer(address.path.removeprefix(API), address.query)
 
     def _let_in(self, path: str, fields: list[tuple[str, str]]) -> Reply:
         """On to the same page, without the key in its address."""
@@ -95,8 +101,8 @@ class ViewServer(http.server.ThreadingHTTPServer):
         location = f"{path}?{rest}" if rest else path
         return Reply(HTTPStatus.SEE_OTHER, PLAIN, b"", {"Location": location, "Set-Cookie": self.guard.cookie})
 
-    def _answer(self, path: str, query: str) -> Reply:
-        answer = ANSWERS.get(path.removeprefix("/api/")) if path.startswith("/api/") else None
+    def _answer(self, name: str, query: str) -> Reply:
+        answer = ANSWERS.get(name)
         if answer is None:
             raise not_found("there is nothing at this address.")
         viewed = self.opened.now()

@@ -98,7 +98,7 @@ function windowFacts(window, license) {
   return [
     ["File", make("a", { href: fileAddress(window), class: "name" }, printable(`${window.repo}/${window.path}`))],
     ["Lines", isTold(window) ? `${count(window.lines[0])} to ${count(window.lines[1])}` : null],
-    ["Tokens of the file", `${count(window.start)} to ${count(window.start + window.length)}`],
+    ["Tokens", `${count(window.start)} to ${count(window.start + window.length)}`],
     ["Fresh", isTold(window) ? `${count(window.fresh)} of ${count(window.length)}` : null],
     ["Language", printable(window.language)],
     ["Licence", license && printable(licenseName(license))],
