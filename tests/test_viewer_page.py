@@ -503,7 +503,8 @@ def test_hostile_names_and_contents_are_only_text(chromium, address, dataset, te
         drawn = "".join(page.locator(".code [data-token]:not(.special)").all_text_contents())
         text = texts[split, row]
         assert drawn == "".join(char if char.isprintable() or char in "\n\t" else printable(char) for char in text)
-        for at in (file_place(path), "/?path=" + quote(path), "/?q=alert(1)", "/?q=" + quote(path)):
+        name = quote(path)
+        for at in (file_place(path), f"/?path={name}", "/?q=alert(1)", f"/?q={name}", f"/?language={name}"):
             to(page, at)
             assert page.locator("main img, main script, iframe").count() == 0
             assert not set(page.locator("body").inner_text()) & {"\u202e", "\x1b", "\u200b"}

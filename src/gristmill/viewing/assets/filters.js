@@ -1,13 +1,13 @@
 // The filters of a list: fields with labels. Choices apply at once, typed ones after a moment's rest.
 
 import { make } from "./dom.js";
-import { count } from "./telling.js";
+import { count, printable } from "./telling.js";
 
 const REST_MS = 300;
 
 /** [value, words] of a choice; "" stands for all. */
 export function selectField(name, label, choices) {
-  const options = choices.map(([value, words]) => make("option", { value }, words));
+  const options = choices.map(([value, words]) => make("option", { value }, printable(words)));
   return field(label, make("select", { id: `filter-${name}`, name }, options));
 }
 
@@ -50,7 +50,7 @@ function setFields(form, query) {
     if (!control.name || (control === document.activeElement && control instanceof HTMLInputElement)) continue;
     const value = query.get(control.name) ?? "";
     const isKnown = !(control instanceof HTMLSelectElement) || [...control.options].some((one) => one.value === value);
-    if (!isKnown) control.append(make("option", { value }, value));
+    if (!isKnown) control.append(make("option", { value }, printable(value)));
     control.value = value;
   }
 }
