@@ -3,7 +3,9 @@
 import json
 import random
 import shutil
+import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -283,7 +285,34 @@ def test_a_copy_of_a_near_duplicate_is_in_its_cluster():
     outlines, num_clusters, num_files = twins.outlines()
     assert outlines[0].kept == "r/a"
     assert [tuple(twin) for twin in outlines[0].twins] == [("r/b", 0.8, False), ("r/c", 0.8, False)]
-    assert (num_clusters, num_files) == (3, 7)
+    assert (num_clusters, num_files) == (2, 6)
+
+
+@pytest.mark.parametrize("last", ["a", "c0"])
+def test_a_chain_of_twins_is_followed_once_round_a_ring_too(last):
+    twins = Twins()
+    for number in range(60_000):
+        twins.add(dropped_row(f"c{number}", f"c{number + 1}" if number < 59_999 else last, "near_duplicate", 0.9))
+    started_at = time.monotonic()
+    ((outline,), num_clusters, _) = twins.outlines()
+    assert (outline.kept, outline.num_twins, num_clusters) == (f"r/{last}", 60_000, 1)
+    assert time.monotonic() - started_at < 10
+
+
+def test_names_without_end_are_told_in_brief(copied):
+    folder = copied / "out"
+    lines = (folder / "files.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        row["path"] = row["path"] + "x" * 50_000
+        row["detail"] = row["detail"] and "y" * 50_000
+        row["twin"] = row["twin"] and row["twin"] + "x" * 50_000
+        row["language"] = row["language"] and "z" * 50_000
+    (folder / "files.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    facts = gather(folder, [str(copied / "repo")])
+    assert facts.clusters
+    told = msgspec.json.encode([facts.clusters, facts.reasons, facts.languages, facts.licenses])
+    assert 1_000 < len(told) < 100_000
 
 
 def texts(lines, side):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gristmill.filestable import FileRow, file_rows
 from gristmill.records import DropReason
-from gristmill.reporting.facts import Cluster, Twin
+from gristmill.reporting.facts import Cluster, Twin, brief
 from gristmill.reporting.read_back import Missing, ShownTexts, Sources
 from gristmill.reporting.side_by_side import MOST_LINES, Difference, side_by_side, size_of
 
@@ -50,6 +50,8 @@ class Twins:
 
     def __init__(self) -> None:
         self._links: dict[str, _Link] = {}
+        self._ends: dict[str, _Link] = {}
+        """Those that are followed to what stands for them: each once, however long a chain is."""
 
     def add(self, row: FileRow) -> None:
         if row.twin is not None and row.reason in {DropReason.EXACT_DUPLICATE, DropReason.NEAR_DUPLICATE}:
@@ -72,12 +74,17 @@ class Twins:
 
     def _resolved(self, name: str) -> tuple[str, _Member]:
         """A copy of a near-duplicate is as near to what stands for both."""
-        similarity, is_exact, at = 1.0, True, name
-        passed = {name}
-        while (link := self._links.get(at)) is not None and link.to not in passed:
-            similarity, is_exact, at = min(similarity, link.similarity), is_exact and link.is_exact, link.to
-            passed.add(at)
-        return at, _Member(name, similarity, is_exact)
+        passed: dict[str, _Link] = {}
+        at = name
+        while at not in self._ends and at not in passed and at in self._links:
+            passed[at] = self._links[at]
+            at = passed[at].to
+        end = self._ends.get(at, _Link(at, 1.0, is_exact=True))
+        for one, link in reversed(passed.items()):
+            end = _Link(end.to, min(end.similarity, link.similarity), end.is_exact and link.is_exact)
+            self._ends[one] = end
+        end = self._ends[name]
+        return end.to, _Member(name, end.similarity, end.is_exact)
 
 
 def rows_named(table: Path, outlines: Iterable[Outline]) -> dict[str, FileRow]:
@@ -102,7 +109,7 @@ class Comparing:
                 if rank < len(outline.twins):
                     twins[outline.kept].append(self._compared(outline.kept, outline.twins[rank], most_lines))
                     advance(1)
-        return [Cluster(kept=one.kept, num_twins=one.num_twins, twins=twins[one.kept]) for one in outlines]
+        return [Cluster(kept=brief(one.kept), num_twins=one.num_twins, twins=twins[one.kept]) for one in outlines]
 
     def _compared(self, kept: str, member: _Member, most_lines: int) -> Twin:
         if member.is_exact:
@@ -138,7 +145,7 @@ class Comparing:
 def _twin(member: _Member, found: Difference | Missing) -> Twin:
     difference, why_not = (NOTHING, found.why) if isinstance(found, Missing) else (found, None)
     return Twin(
-        name=member.name,
+        name=brief(member.name),
         similarity=member.similarity,
         is_exact=member.is_exact,
         lines=difference.lines,

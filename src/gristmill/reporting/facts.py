@@ -7,6 +7,8 @@ import msgspec
 from gristmill.records import Split
 
 PerSplit = dict[Split, int]
+LONGEST_TOLD = 1000
+"""Characters. Few names are as long; in a table of files that somebody else has written they may be without end."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,3 +240,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     total_seconds: float
     provenance: Provenance
     warnings: list[str]
+
+
+def brief(text: str) -> str:
+    """As much of a name as a page tells."""
+    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gristmill.filestable import FileRow
 from gristmill.records import DROP_REASONS, DropReason
-from gristmill.reporting.facts import Example, Reason, Stage
+from gristmill.reporting.facts import Example, Reason, Stage, brief
 
 MOST_EXAMPLES = 8
 STAGES: dict[str, tuple[DropReason, ...]] = {
@@ -60,7 +60,7 @@ class _Dropped:
     def add(self, row: FileRow) -> None:
         self.num_files += 1
         self.num_bytes += row.bytes or 0
-        example = Example(name=row.name, detail=row.detail or "")
+        example = Example(name=brief(row.name), detail=brief(row.detail or ""))
         if len(self._first) < MOST_EXAMPLES:
             self._first.append(example)
         if len(self._of_folders) < MOST_EXAMPLES:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from gristmill.filestable import FileRow
 from gristmill.records import Split
-from gristmill.reporting.facts import Example, PerSplit, Share
+from gristmill.reporting.facts import Example, PerSplit, Share, brief
 
 SECRET_FILES = 20
 LINES_NAMED = 5
@@ -22,10 +22,10 @@ class Shares:
     def add(self, row: FileRow) -> None:
         if row.split is None or row.status != "kept":
             return
-        for tallies, name in ((self._languages, row.language or ""), (self._licenses, row.license or "")):
-            tallies.setdefault(name, _Tally()).add(row.split, row.shown_tokens)
+        for tallies, name in ((self._languages, row.language), (self._licenses, row.license)):
+            tallies.setdefault(brief(name or ""), _Tally()).add(row.split, row.shown_tokens)
         if row.redactions and len(self.secret_files) < SECRET_FILES:
-            self.secret_files.append(Example(name=row.name, detail=_redacted(row)))
+            self.secret_files.append(Example(name=brief(row.name), detail=brief(_redacted(row))))
 
     def languages(self) -> list[Share]:
         return _by_tokens(self._languages)
