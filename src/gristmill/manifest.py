@@ -342,8 +342,8 @@ def _require_sane(manifest: Manifest, path: Path) -> None:
 
 
 def _require_paths(manifest: Manifest, path: Path) -> None:
-    """In the folder, and of files that can be."""
+    """In the folder."""
     for name, facts in manifest.files.items():
-        is_path = "\0" not in name and not any(part in {"", ".", ".."} for part in name.split("/"))
+        is_path = not any(part in {"", ".", ".."} for part in name.split("/"))
         if not is_path or not 0 <= (facts.rows or 0) < MOST_ROWS:
             raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")

@@ -53,7 +53,7 @@ def _stamp_of(folder: Path, manifest: Manifest) -> str:
 def _size_and_time(path: Path) -> tuple[int, int]:
     try:
         facts = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL in it
         return -1, -1
     return facts.st_size, facts.st_mtime_ns
 
