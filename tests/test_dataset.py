@@ -7,7 +7,7 @@ import pytest
 
 from gristmill import Config, DatasetError, OutputConfig, TokenizerError, build, open_dataset
 from gristmill.dataset import windows_in
-from gristmill.viewing import index
+from gristmill.viewing import index as viewer_index
 
 
 @pytest.fixture(scope="module", params=["none", "zstd"])
@@ -112,7 +112,7 @@ def test_a_data_file_of_a_name_that_cannot_be_is_missing(built, tmp_path):
     dataset = open_dataset(tmp_path)
     with pytest.raises(DatasetError, match="is missing"):
         dataset["test"]
-    assert index._stamp_of(tmp_path, dataset.manifest)
+    assert viewer_index._stamp_of(tmp_path, dataset.manifest)
 
 
 def test_windows_that_do_not_fit_into_their_row_are_not_cut_from_it():
