@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import add_output_options, parser_for
+from gristmill.commands.parsing import add_output_options, parser_for, row_number
 from gristmill.errors import ConfigError
 from gristmill.loading import signals_held
-
-LONGEST_ROW_DIGITS = 18
 
 
 def explain(arguments: Sequence[str]) -> int:
@@ -31,10 +29,11 @@ def explain(arguments: Sequence[str]) -> int:
     if given.row is None:
         explained = gristmill.explain(given.folder, given.path)
     else:
-        split, _, number = given.row.partition(":")
-        if not number.isascii() or not number.isdecimal() or len(number) > LONGEST_ROW_DIGITS:
+        split, _, digits = given.row.partition(":")
+        number = row_number(digits)
+        if number is None:
             raise ConfigError(f"--row takes a split and a number, like test:123, got {given.row!r}.")
-        explained = explain_row(given.folder, split, int(number))
+        explained = explain_row(given.folder, split, number)
     if not given.quiet:
         print(explanation_json(explained) if given.json else explanation_text(explained))
     return 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gristmill.manifest import Manifest
 
 
+LONGEST_ROW_DIGITS = 18
 DEFAULT_RATE = 0.5
 """Of a variant that is only named."""
 
@@ -70,6 +71,12 @@ def parse_settings(
     values["output.formats"] = words_of(values["output.formats"])
     values["variants.rates"] = rates_of(values["variants.rates"])
     return given, {name: value for name, value in values.items() if value is not None}
+
+
+def row_number(text: str) -> int | None:
+    """Counted from 0; None where it is no such number."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_ROW_DIGITS
+    return int(text) if is_number else None
 
 
 def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Namespace:

@@ -3,12 +3,11 @@
 import sys
 from collections.abc import Sequence
 
-from gristmill.commands.parsing import add_output_options, parser_for
+from gristmill.commands.parsing import add_output_options, parser_for, row_number
 from gristmill.errors import ConfigError
 from gristmill.loading import signals_held
 from gristmill.records import Split
 
-LONGEST_ROW_DIGITS = 18
 PLAIN_SIGNS: dict[str, str | int | None] = {"│": "|", "«": "<<", "»": ">>", "↵": "$", "⟨": "{", "⟩": "}"}
 """For a stream that cannot take the others."""
 
@@ -49,12 +48,13 @@ def show(arguments: Sequence[str]) -> int:
 
 
 def _row(asked: str, split: str | None) -> tuple[str, int]:
-    named, _, number = asked.rpartition(":")
-    if not number.isascii() or not number.isdecimal() or len(number) > LONGEST_ROW_DIGITS:
+    named, _, digits = asked.rpartition(":")
+    number = row_number(digits)
+    if number is None:
         raise ConfigError(f"--row takes a number, or a split and a number, like test:12, got {asked!r}.")
     if named and split and named != split:
         raise ConfigError(f"--row {asked} and --split {split} name two splits. Leave out one of them.")
-    return named or split or str(Split.TRAIN), int(number)
+    return named or split or str(Split.TRAIN), number
 
 
 def _encodable(text: str) -> str:

@@ -1,13 +1,12 @@
 """What a notebook shows of a row: the row token by token, or a plain table of it where that cannot be."""
 
-from html import escape
 from pathlib import Path
 
 from gristmill.dataset import Row, open_dataset
+from gristmill.drawing.lettering import shown
 from gristmill.looking.markup import row_html
 from gristmill.looking.row import look_at
 from gristmill.looking.style import LOOK_STYLE
-from gristmill.naming import printable
 
 LONGEST_VALUE = 400
 
@@ -34,5 +33,5 @@ def _table(row: Row) -> str:
 
 
 def _shown(value: object) -> str:
-    text = printable(str(value))
-    return escape(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…")
+    text = str(value)
+    return shown(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…")

@@ -29,7 +29,7 @@ LONGEST_LABEL = 30
 SHORT_FROM = 10
 """Of a unit: from here on without decimals."""
 SOFT_INK = "#5f5b53"
-"""Of small words: 6:1 on the light ground, where the drawings' faint ink has 4.4:1."""
+"""Of small words: the drawings' faint ink does not stand out enough for these on light ground."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

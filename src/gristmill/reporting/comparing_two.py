@@ -27,7 +27,7 @@ OTHER_TOKENS = "Each has a tokenizer of its own, so that their numbers of tokens
 
 def compared_section(before: Path, after: Path, new: Facts, progress: Progress | None) -> Section:
     difference = diff(before, after)
-    return section_of(difference, gather(before, (), progress), new)
+    return section_of(difference, gather(before, (), progress, compares_twins=False), new)
 
 
 def section_of(difference: Difference, old: Facts, new: Facts) -> Section:

@@ -32,7 +32,9 @@ from gristmill.reporting.splits import split_lines
 FILES_AT_ONCE = 1000
 
 
-def gather(folder: Path, sources: Sequence[str] = (), progress: Progress | None = None) -> Facts:
+def gather(
+    folder: Path, sources: Sequence[str] = (), progress: Progress | None = None, *, compares_twins: bool = True
+) -> Facts:
     """`sources`: where dropped near-duplicates are read from; else those that the work folder remembers."""
     progress = progress or Progress()
     dataset = Dataset(Path(os.path.expanduser(folder)))
@@ -48,6 +50,7 @@ def gather(folder: Path, sources: Sequence[str] = (), progress: Progress | None 
                 step.advance(FILES_AT_ONCE)
         _require_all(drops, manifest, folder)
         outlines, num_clusters, num_clustered = twins.outlines()
+        outlines = outlines if compares_twins else []
         named = rows_named(folder / FILES, outlines)
     num_rows = sum(facts.windows for facts in manifest.splits.values())
     with progress.phase("rows", num_rows, "rows") as step:
