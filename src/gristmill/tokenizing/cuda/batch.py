@@ -18,7 +18,9 @@ class Batch(NamedTuple):
     """uint16 where every id fits, else uint32."""
     offsets: npt.NDArray[np.int64]
     num_on_cpu: int = 0
-    """Documents, or pieces of large ones, that the CPU did."""
+    """Documents, or pieces of large ones, that the CPU did. The ids are the same, but the number can differ from run to
+    run when more words are new than the word table has room for: which of them find room depends on the card's threads.
+    """
 
 
 class Gathered:
