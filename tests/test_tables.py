@@ -1,7 +1,10 @@
 import gzip
 import json
 import os
+import resource
 import shutil
+import subprocess
+import sys
 from itertools import permutations
 from pathlib import Path
 
@@ -11,10 +14,12 @@ import zstandard
 from pyarrow import parquet
 
 from conftest import write_tree
+from gristmill import build, check
 from gristmill.cleaning.licenses import identify_license, is_license_name
 from gristmill.config import Config
-from gristmill.errors import ConfigError, InputError
+from gristmill.errors import ConfigError, InputError, OutputError
 from gristmill.intake import tables as tables_module
+from gristmill.intake import unpacking
 from gristmill.intake.fetching import fetch, scan_rows
 from gristmill.intake.licensing import read_license_files
 from gristmill.intake.reading import read_bytes, read_document
@@ -22,7 +27,7 @@ from gristmill.intake.tables import license_expression, split_lines
 from gristmill.intake.trees import Scan, scan
 from gristmill.records import Drop, DropReason
 from gristmill.runners.local import LocalRunner
-from gristmill.sections import ScanConfig, TablesConfig
+from gristmill.sections import RunConfig, ScanConfig, TablesConfig
 
 STACK = [
     {"content": "a = 1\n", "max_stars_repo_path": "src/a.py", "max_stars_repo_name": "org/one", "max_stars_repo_licenses": ["MIT"]},
@@ -358,3 +363,142 @@ def test_sources_in_a_left_out_folder_are_read(tmp_path):
 )
 def test_licences_of_a_table(said, expression):
     assert license_expression(said) == expression
+
+
+def code_of(number):
+    return "".join(
+        f"def function_{number}_{line}(value):\n    return value + {number * 100 + line}\n" for line in range(9)
+    )
+
+
+def code_row(number, **columns):
+    return {"content": code_of(number), "path": f"src/{number}.py", **columns}
+
+
+def test_a_dataset_of_rows_from_many_repositories_passes_its_check(tmp_path):
+    """Rows of one table go by their own repositories, in files.jsonl and nowhere else."""
+    table = write_jsonl(tmp_path / "t.jsonl", [code_row(number, repo=f"org/r{number % 3}") for number in range(12)])
+    tree = write_tree(tmp_path / "tree", {f"{number}.py": code_of(100 + number) for number in range(4)})
+    manifest = build(Config(sources=[str(table), str(tree)], out=str(tmp_path / "dataset")))
+    assert [(one.repo, one.found, one.is_table) for one in manifest.sources] == [("t", 12, True), ("tree", 4, False)]
+    result = check(tmp_path / "dataset")
+    assert result.ok, result
+    rows = (tmp_path / "dataset/files.jsonl").read_text().replace('"repo":"tree"', '"repo":"t"', 1)
+    (tmp_path / "dataset/files.jsonl").write_text(rows)
+    assert "sources" in str(check(tmp_path / "dataset")["files_table"].examples)
+
+
+def test_a_secret_in_the_column_of_repositories_gets_nowhere(tmp_path):
+    token = "ghp_" + "aB3dE5gH7jK9" * 3
+    rows = [code_row(number, repo="org/plain") for number in range(6)] + [code_row(9, repo=f"org/{token}")]
+    table = write_jsonl(tmp_path / "t.jsonl", rows)
+    manifest = build(Config(sources=[str(table)], out=str(tmp_path / "dataset")))
+    assert manifest.counts.dropped_by_reason == {DropReason.HOLDS_SECRET: 1}
+    for path in (tmp_path / "dataset").iterdir():
+        assert token not in path.read_text(), path.name
+    assert check(tmp_path / "dataset").ok
+    leaked = (tmp_path / "dataset/files.jsonl").read_text().replace("org/plain", f"org/{token}", 1)
+    (tmp_path / "dataset/files.jsonl").write_text(leaked)
+    faults = str(check(tmp_path / "dataset")["secrets"].examples)
+    assert "in the name of the file" in faults
+    assert token not in faults
+
+
+def test_a_secret_in_the_name_of_a_source_gets_nowhere(tmp_path):
+    token = "ghp_" + "aB3dE5gH7jK9" * 3
+    write_tree(tmp_path / token, {"a.py": code_of(1)})
+    write_tree(tmp_path / "tree", {f"{number}.py": code_of(number) for number in range(2, 6)})
+    build(Config(sources=[str(tmp_path / token), str(tmp_path / "tree")], out=str(tmp_path / "dataset")))
+    for path in (tmp_path / "dataset").iterdir():
+        assert token not in path.read_text(), path.name
+    assert check(tmp_path / "dataset").ok
+
+
+def of_one_value(path, value, num_rows):
+    """Rows that share one value, which is in the file once."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * num_rows, pa.int32()), pa.array([value]))
+    parquet.write_table(pa.table({"content": texts}), path, compression="zstd", write_statistics=False)
+    return path
+
+
+def test_a_table_that_unpacks_without_bound_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    table = of_one_value(tmp_path / "t.parquet", "x" * 1000, 3_000)
+    size = table.stat().st_size
+    with pytest.raises(InputError, match=rf"has {size:,} bytes and unpacks to more than 100 times .* --max-expansion"):
+        fetched([table], tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.part"))
+    assert len(fetched([table], tmp_path / "cache", run=RunConfig(max_expansion=10_000)).tables) == 1
+
+
+def test_rows_of_no_text_count_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="max-expansion"):
+        fetched([of_one_value(tmp_path / "t.parquet", "", 5_000)], tmp_path / "cache")
+
+
+def test_the_parts_of_a_table_count_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    table = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"content": ["x" * 1000] * 3_000}), table, compression="zstd", row_group_size=500)
+    with pytest.raises(InputError, match="max-expansion"):
+        fetched([table], tmp_path / "cache", run=RunConfig(max_expansion=1))
+
+
+def test_a_disk_that_runs_full_ends_unpacking(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "BYTES_BETWEEN_LOOKS", 1000)
+    monkeypatch.setattr(unpacking, "SPARE_BYTES", 1 << 60)
+    with pytest.raises(OutputError, match="fills the disk"):
+        fetched([write_jsonl(tmp_path / "t.jsonl", [code_row(number) for number in range(5)])], tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.part"))
+
+
+def test_values_that_rows_share_are_in_memory_once(tmp_path):
+    """In a process of its own: the most memory that it has ever had is counted."""
+    table = of_one_value(tmp_path / "t.parquet", "a" * 10_000_000, 100)
+    script = (
+        "import resource, sys\n"
+        "from gristmill.intake.tables import Columns, rows_of\n"
+        "columns = Columns(text='content', path=None, repo=None, license=None)\n"
+        "assert sum(len(row.text) for row in rows_of(sys.argv[1], 't', columns, 0)) == 1_000_000_000\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=True)
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(done.stdout) * unit < 500_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
+def test_more_memory_than_a_table_may_take_is_an_error_that_names_it(tmp_path):
+    """A page says how large it is when unpacked, and all of that is asked for at once."""
+    table = of_one_value(tmp_path / "t.parquet", "a" * 120_000_000, 1)
+    script = (
+        "import sys\n"
+        "from gristmill.intake.tables import Columns, rows_of\n"
+        "from gristmill.intake.unpacking import bounded_memory\n"
+        "import pyarrow.parquet\n"
+        "columns = Columns(text='content', path=None, repo=None, license=None)\n"
+        "with bounded_memory(60_000_000):\n"
+        "    list(rows_of(sys.argv[1], 't', columns, 0))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=False)
+    assert "InputError: the table 't' is damaged" in done.stderr
+
+
+def test_the_limit_on_memory_is_lifted_afterwards():
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with unpacking.bounded_memory(1 << 30):
+        pass
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_unpacked_rows_are_private(tmp_path):
+    before = os.umask(0)
+    try:
+        fetched([write_jsonl(tmp_path / "t.jsonl", [code_row(1)])], tmp_path / "cache")
+    finally:
+        os.umask(before)
+    assert not (tmp_path / "cache").stat().st_mode & 0o077
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert files
+    assert not any(path.stat().st_mode & 0o077 for path in files)

@@ -43,6 +43,8 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     repo: str
     commit: str | None
     found: int
+    is_table: bool = False
+    """Its rows are the files, and each may name a repository of its own: `found` counts all of them."""
 
 
 class BenchmarkFacts(msgspec.Struct, frozen=True, kw_only=True):

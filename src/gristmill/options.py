@@ -262,6 +262,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "drop a file that cannot be read, or over which a worker dies or hangs, instead of ending the build",
         ),
         Option("--task-seconds", "run.task_seconds", "N", "after so long at one batch a worker counts as hung", int),
+        Option("--max-expansion", "run.max_expansion", "N", "a table may unpack to N times its own size", int),
     ),
 }
 

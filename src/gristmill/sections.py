@@ -377,6 +377,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Drop a file that cannot be read or over which a worker dies or hangs, instead of ending the build."""
     task_seconds: int = 600
     """A worker that is at one batch for longer counts as hung, and the batch is tried again by another."""
+    max_expansion: int = 100
+    """A table may unpack to this many times its own size, and always to 1 GiB; a row counts as at least 512 bytes."""
 
     def __post_init__(self) -> None:
         check_types(self, "run.")
@@ -393,6 +395,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.runner}. Leave out one of the two."
             )
         at_least(1, "run.task_seconds", self.task_seconds)
+        at_least(1, "run.max_expansion", self.max_expansion)
 
 
 def rule_names() -> list[str]:

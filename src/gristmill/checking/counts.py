@@ -32,7 +32,7 @@ def _counts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, A
     yield "counts.licenses", counts.licenses, _tally(file.license or "" for file in kept)
     yield "counts.redactions", counts.redactions, _tally(one.kind for file in kept for one in file.redactions)
     yield "tokens_by_language", manifest.tokens_by_language, by_language
-    yield "sources", {one.repo: one.found for one in manifest.sources if one.found}, _found_per_repo(table)
+    yield from _sources(table, manifest)
     yield "near_duplicates.dropped", manifest.near_duplicates.dropped, num_near
 
 
@@ -59,8 +59,17 @@ def _tally(names: Iterable[Any]) -> dict[Any, int]:
     return dict(Counter(names))
 
 
-def _found_per_repo(table: FilesTable) -> dict[str, int]:
-    return _tally(repo for repo, _ in (*table.kept, *table.dropped))
+def _sources(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Files per source. The rows of a table may name any repository, so those of all tables are counted together."""
+    found = _tally(repo for repo, _ in (*table.kept, *table.dropped))
+    trees = {one.repo: one.found for one in manifest.sources if not one.is_table}
+    yield "sources", {repo: said for repo, said in trees.items() if said}, _only(found, trees)
+    num_rows = sum(found.values()) - sum(_only(found, trees).values())
+    yield "sources that are tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
+
+
+def _only(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if name in names}
 
 
 def _difference(said: Any, found: Any) -> str:

@@ -64,6 +64,8 @@ class Texts(NamedTuple):
         secrets = self.settings.secrets
         why_no_secrets = self._why_no_secrets()
         rules = TextRules(self.settings.spelling, why_no_secrets is None, secrets.emails, self.settings.notebooks)
+        if secrets.action != "keep":
+            self._check_names(secrets.emails, faults)
         num_at_cuts = num_compared = 0
         if rules.spelling.is_close or self.folders:
             tasks = list(self._tasks(faults))
@@ -84,6 +86,12 @@ class Texts(NamedTuple):
             "secrets": looked if why_no_secrets is None else Verdict(why_no_secrets, "skipped"),
             "source": compared if self.folders else Verdict("no source was given", "skipped"),
         }
+
+    def _check_names(self, emails: bool, faults: Faults) -> None:
+        """A name is in rows, tables and pages. It is given as a number, since the name is the secret."""
+        for number, (repo, path) in enumerate(sorted((*self.table.kept, *self.table.dropped)), 1):
+            for found in secrets_in(f"{repo}/{path}".encode(), emails=emails):
+                faults.add("secrets", f"{found.kind} in the name of the file", file=FILES, row=number)
 
     def _why_no_secrets(self) -> str | None:
         """None where they are looked for: in what the ids spell or, row by row, in the column of texts."""

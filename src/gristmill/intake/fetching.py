@@ -59,6 +59,8 @@ class Fetched(NamedTuple):
 def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunction) -> Fetched:
     """`cache`: a folder that is ours alone; what lies there from earlier is used again where it is still right."""
     cache = Path(os.path.realpath(cache))
+    cache.mkdir(parents=True, exist_ok=True)
+    cache.chmod(0o700)  # what was brought may be for its owner's eyes alone
     words = {kind: [name for name in names if kind_of(name) is kind] for kind in Kind}
     _refuse_twice((git_address(word)[:3], word) for word in words[Kind.GIT])
     tables, plain = _local_tables(words[Kind.LOCAL], config, cache, map_tasks)
@@ -68,7 +70,7 @@ def fetch(names: Sequence[str], config: Config, cache: Path, map_tasks: MapFunct
     for word, files in zip(words[Kind.REMOTE], listings, strict=True):
         found = [file for file in files if is_table_name(file.name)]
         if found:
-            tables += [remote_table(file, config.tables, cache) for file in found]
+            tables += [remote_table(file, config, cache) for file in found]
         else:
             fetched.append(_tree(word, files, cache, map_tasks))
     _refuse_twice((source.root, source.origin) for source in fetched)
@@ -119,7 +121,7 @@ def _local_tables(
 ) -> tuple[list[Table], list[str]]:
     """The tables of texts among the words, and the other words."""
     maybe = {
-        word: local_table(word, config.tables, cache)
+        word: local_table(word, config, cache)
         for word in words
         if is_table_name(os.path.basename(word)) and os.path.isfile(os.path.expanduser(word))
     }

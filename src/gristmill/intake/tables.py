@@ -35,6 +35,8 @@ ZSTD_CHUNK_BYTES = 4 << 10
 """Zstandard can make 32,768 bytes of one: from so few at a time never more than 128 MiB come at once."""
 BATCH_ROWS = 256
 UTF8_MARK = b"\xef\xbb\xbf"
+TOO_LONG = object()
+"""Stands for a text of more than MAX_ROW_BYTES."""
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,8 +154,10 @@ def _parquet() -> tuple[Any, Any]:
     return pa, parquet
 
 
-def _open_parquet(location: str) -> Any:
-    return _parquet()[1].ParquetFile(location, pre_buffer=False, page_checksum_verification=True)
+def _open_parquet(location: str, texts: Sequence[str] = ()) -> Any:
+    """`texts` come as dictionaries: ten million bytes that 256 rows share are then in memory once."""
+    _, parquet = _parquet()
+    return parquet.ParquetFile(location, pre_buffer=False, page_checksum_verification=True, read_dictionary=texts)
 
 
 def _parquet_kinds(location: str) -> tuple[dict[str, bool], tuple[int, ...]]:
@@ -174,21 +178,36 @@ def _holds_text(kind: Any) -> bool:
 def _parquet_rows(location: str, columns: Columns, part: int) -> Iterator[TableRow]:
     pa, _ = _parquet()
     names = list(dict.fromkeys(name for name in msgspec.structs.astuple(columns) if name is not None))
-    with _open_parquet(location) as file:
+    kinds, _ = _parquet_kinds(location)
+    with _open_parquet(location, [name for name in names if kinds[name]]) as file:
         batches = file.iter_batches(BATCH_ROWS, row_groups=[part], columns=names, use_threads=False)
         for batch in batches:
-            held = {name: _values(pa, batch.column(name)) for name in names}
-            for index in range(batch.num_rows):
-                yield _row({name: values[index] for name, values in held.items()}, columns)
+            held = [_values(pa, batch.column(name)) for name in names]
+            for values in zip(*held, strict=True):
+                row = dict(zip(names, values, strict=True))
+                if any(value is TOO_LONG for value in values):
+                    yield TableRow(b"", f"longer than {MAX_ROW_BYTES} bytes", None, None, None)
+                else:
+                    yield _row(row, columns)
 
 
-def _values(pa: Any, column: Any) -> list[Any]:
-    """Texts as their bytes, since nobody has looked yet whether these are UTF-8."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if _holds_text(column.type):
-        return list(column.cast(pa.large_binary()).to_pylist())
-    return [_plain(value) for value in column]
+def _values(pa: Any, column: Any) -> Iterator[Any]:
+    """Values one by one; text as bytes, not yet known to be UTF-8."""
+    if pa.types.is_dictionary(column.type) and _holds_text(column.type):
+        texts = column.dictionary.cast(pa.large_binary())
+        for index in column.indices.to_pylist():
+            yield None if index is None else _bytes_of(texts[index])
+    elif _holds_text(column.type):
+        yield from map(_bytes_of, column.cast(pa.large_binary()))
+    else:
+        yield from map(_plain, column)
+
+
+def _bytes_of(value: Any) -> Any:
+    buffer = value.as_buffer()
+    if buffer is None:
+        return None
+    return buffer.to_pybytes() if buffer.size <= MAX_ROW_BYTES else TOO_LONG
 
 
 def _plain(value: Any) -> Any:

@@ -10,13 +10,18 @@ but only where its digest is still that of the index: a cache is a place where a
 
 import hashlib
 import os
-from collections.abc import Sequence
+import resource
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from gristmill.errors import InputError
+from gristmill.config import Config
+from gristmill.errors import InputError, OutputError
 from gristmill.intake.addresses import table_stem, without_credentials
 from gristmill.intake.remote import RemoteFile, download
 from gristmill.intake.tables import Survey, TableRow, rows_of, survey
@@ -29,6 +34,16 @@ FORMAT = 1
 TABLES_AT_ONCE = 8
 """Downloads that lie on the disk at the same time, unpacked and packed."""
 WRITE_BYTES = 1 << 20
+PRIVATE = 0o600
+"""For texts that were unpacked: the table they are from may have been readable by its owner alone."""
+ALWAYS_ALLOWED_BYTES = 1 << 30
+"""A table may unpack to so much, however small it is."""
+LEAST_ROW_BYTES = 512
+"""A row of no text at all takes memory, too."""
+MAX_MEMORY_BYTES = 2 << 30
+BYTES_BETWEEN_LOOKS = 64 << 20
+SPARE_BYTES = 256 << 20
+"""Left free on the disk: several parts are unpacked at the same time."""
 
 
 class Table(NamedTuple):
@@ -44,6 +59,8 @@ class Table(NamedTuple):
     folder: str
     """Where its rows go."""
     config: TablesConfig
+    max_expansion: int
+    """It may unpack to this many times its own size."""
 
 
 class UnpackedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -63,6 +80,11 @@ class Index(msgspec.Struct, frozen=True, array_like=True):
     """Of the rows' file."""
     rows: list[UnpackedRow]
 
+    @property
+    def num_bytes(self) -> int:
+        """Of all texts, each row with the memory that it takes itself."""
+        return sum(max(row.size, LEAST_ROW_BYTES) for row in self.rows)
+
 
 class _Part(NamedTuple):
     table: Table
@@ -70,23 +92,26 @@ class _Part(NamedTuple):
     number: int
 
 
-def local_table(word: str, config: TablesConfig, cache: Path) -> Table:
+def local_table(word: str, config: Config, cache: Path) -> Table:
     location = os.path.realpath(os.path.expanduser(word))
     status = os.stat(location)
-    key = _key(location, status.st_size, str(status.st_mtime_ns), config)
-    return Table(_default_repo(location), word, location, None, str(cache / "tables" / key), config)
+    key = _key(location, status.st_size, str(status.st_mtime_ns), config.tables)
+    folder = str(cache / "tables" / key)
+    return Table(_default_repo(location), word, location, None, folder, config.tables, config.run.max_expansion)
 
 
-def remote_table(file: RemoteFile, config: TablesConfig, cache: Path) -> Table:
+def remote_table(file: RemoteFile, config: Config, cache: Path) -> Table:
     origin = without_credentials(file.address)
     # A signed address is another one each time; its path and the file's ETag are not.
-    key = _key(origin if file.stamp is not None else file.address, file.size, file.stamp, config)
+    key = _key(origin if file.stamp is not None else file.address, file.size, file.stamp, config.tables)
     location = str(cache / "downloads" / key / ("table" + file.name.lower()[len(table_stem(file.name)) :]))
-    return Table(_default_repo(file.name), origin, location, file, str(cache / "tables" / key), config)
+    folder = str(cache / "tables" / key)
+    return Table(_default_repo(file.name), origin, location, file, folder, config.tables, config.run.max_expansion)
 
 
 def survey_table(table: Table) -> Survey:
-    return survey(table.location, printable(table.origin), table.config)
+    with bounded_memory(MAX_MEMORY_BYTES):
+        return survey(table.location, printable(table.origin), table.config)
 
 
 def unpack_tables(tables: Sequence[Table], map_tasks: MapFunction) -> None:
@@ -104,8 +129,10 @@ def unpack_tables(tables: Sequence[Table], map_tasks: MapFunction) -> None:
         ]
         for table, found in zip(batch, surveys, strict=True):
             _write_survey(table, found)
-        for _ in map_tasks(unpack, parts):
-            pass
+        num_bytes: Counter[str] = Counter()
+        for part, size in zip(parts, map_tasks(unpack, parts), strict=True):
+            num_bytes[part.table.folder] += size
+            require_expansion(part.table, num_bytes[part.table.folder])
         for table in batch:
             if table.remote is not None:
                 os.unlink(table.location)
@@ -120,25 +147,90 @@ def is_unpacked(table: Table) -> bool:
     return all(_is_intact(table.folder, number) for number in range(len(found.first_rows)))
 
 
-def unpack(part: _Part) -> None:
-    table, found, number = part
+def unpack(part: _Part) -> int:
+    """Write the part's rows, unless they are there already -> how many bytes they count as."""
+    table, _, number = part
     if _is_intact(table.folder, number):
-        return
+        return _read_index(table.folder, number).num_bytes
     rows_path = _path(table.folder, number, "rows")
     beside = f"{rows_path}.part"
+    try:
+        index = _write_rows(part, beside)
+        os.replace(beside, rows_path)
+    except BaseException:  # it may have filled the disk
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+    write_atomically(Path(_path(table.folder, number, "index")), msgspec.msgpack.encode(index), mode=PRIVATE)
+    return index.num_bytes
+
+
+def _write_rows(part: _Part, path: str) -> Index:
+    table, found, number = part
     rows: list[UnpackedRow] = []
     digest = hashlib.sha256()
+    room = _Room(table)
     offset = 0
-    with open(beside, "wb", buffering=WRITE_BYTES) as stream:
+    with open(path, "wb", WRITE_BYTES, opener=_open_private) as stream, bounded_memory(MAX_MEMORY_BYTES):
         read = rows_of(table.location, printable(table.origin), found.columns, number)
         for row_number, row in enumerate(read, found.first_rows[number]):
+            room.take(len(row.text))
             stream.write(row.text)
             digest.update(row.text)
             rows.append(_unpacked(row_number, row, offset))
             offset += len(row.text)
-    os.replace(beside, rows_path)
-    index = msgspec.msgpack.encode(Index(digest.hexdigest(), rows))
-    write_atomically(Path(_path(table.folder, number, "index")), index)
+    return Index(digest.hexdigest(), rows)
+
+
+class _Room:
+    """What a table may still unpack to: a few hundred bytes of Parquet can stand for gigabytes."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._num_bytes = self._num_looked_at = 0
+
+    def take(self, num_bytes: int) -> None:
+        self._num_bytes += max(num_bytes, LEAST_ROW_BYTES)
+        require_expansion(self._table, self._num_bytes)
+        if self._num_bytes - self._num_looked_at >= BYTES_BETWEEN_LOOKS:
+            self._num_looked_at = self._num_bytes
+            free = shutil.disk_usage(self._table.folder).free
+            if free < SPARE_BYTES:
+                raise OutputError(
+                    f"unpacking {printable(self._table.origin)!r} fills the disk: only {free / 1e6:,.0f} MB are free "
+                    f"at {self._table.folder!r}. Free some, or name another --out."
+                )
+
+
+def require_expansion(table: Table, num_bytes: int) -> None:
+    packed = os.path.getsize(table.location)
+    if num_bytes > max(ALWAYS_ALLOWED_BYTES, table.max_expansion * packed):
+        raise InputError(
+            f"the table {printable(table.origin)!r} has {packed:,} bytes and unpacks to more than "
+            f"{table.max_expansion} times that. If you trust it, raise --max-expansion."
+        )
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
+
+
+@contextmanager
+def bounded_memory(num_bytes: int) -> Iterator[None]:
+    """Let this process take so much more memory and no more, where the system can count it (Linux)."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        with open("/proc/self/statm", encoding="ascii") as stream:
+            limit = int(stream.read().split()[0]) * resource.getpagesize() + num_bytes
+    except OSError:
+        yield
+        return
+    if before[0] == resource.RLIM_INFINITY or limit < before[0]:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def read_rows(table: Table) -> list[tuple[str, list[UnpackedRow]]]:
@@ -200,7 +292,7 @@ def _write_survey(table: Table, found: Survey) -> None:
             "Name one as tables.text_column."
         )
     os.makedirs(table.folder, exist_ok=True)
-    write_atomically(Path(table.folder, "survey"), msgspec.msgpack.encode(found))
+    write_atomically(Path(table.folder, "survey"), msgspec.msgpack.encode(found), mode=PRIVATE)
 
 
 def _default_repo(name: str) -> str:

@@ -17,7 +17,8 @@ KINDS_NAMED = 3
 
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
     file, text, language = document.file, document.text, document.language
-    if config.secrets.action != "keep" and find_secrets(file.path.encode(), emails=config.secrets.emails):
+    name = f"{file.repo}/{file.path}".encode()  # both are in the rows, and a table's rows name their repository
+    if config.secrets.action != "keep" and find_secrets(name, emails=config.secrets.emails):
         return Drop.of(file, DropReason.HOLDS_SECRET, "in its name", language=language)
     facts: dict[str, Any] = {"language": language}  # no digest: whether it holds a secret is not known yet
     if language == NOTEBOOK and config.scan.notebooks == "cells":
@@ -59,10 +60,9 @@ def clean(document: Document, config: Config, limits: Limits) -> Document | Drop
 
 def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:
     """A file's name may hold one: what is recorded of a dropped file does not."""
-    path, detail = (without_secret(text, config) for text in (drop.path, drop.detail))
-    return (
-        drop if (path, detail) == (drop.path, drop.detail) else msgspec.structs.replace(drop, path=path, detail=detail)
-    )
+    before = {name: getattr(drop, name) for name in ("repo", "path", "detail")}
+    after = {name: without_secret(text, config) for name, text in before.items()}
+    return drop if after == before else msgspec.structs.replace(drop, **after)
 
 
 def without_secret(text: str, config: SecretsConfig) -> str:

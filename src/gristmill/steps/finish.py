@@ -30,6 +30,7 @@ from gristmill.manifest import (
 )
 from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.sections import SplitConfig
+from gristmill.steps.clean import without_secret
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
 from gristmill.steps.epochs import epoch_facts, variant_facts, variant_warnings
@@ -236,10 +237,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             pad_id=definition.pad_id,
             end_id=definition.end_id,
         ),
-        sources=[
-            SourceFacts(repo=repo, commit=commit, found=scan.num_rows.get(repo, tally.found[repo]))
-            for repo, commit in sorted(scan.commits.items())
-        ],
+        sources=[_source_facts(context, scan, tally, repo) for repo in sorted(scan.commits)],
         previous_splits=decision.previous,
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
@@ -272,6 +270,13 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         ],
         run=run,
     )
+
+
+def _source_facts(context: Context, scan: Scan, tally: Tally, repo: str) -> SourceFacts:
+    shown = without_secret(repo, context.config.secrets)
+    is_table = repo in scan.num_rows
+    found = scan.num_rows[repo] if is_table else tally.found[shown]
+    return SourceFacts(repo=shown, commit=scan.commits[repo], found=found, is_table=is_table)
 
 
 def machine() -> dict[str, str]:

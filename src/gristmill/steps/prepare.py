@@ -187,7 +187,8 @@ def _part(
         if not isinstance(one, Drop)
     ]
     is_renamed = [
-        isinstance(one, Drop) and one.path != file.path for one, file in zip(answers, batch.files, strict=True)
+        isinstance(one, Drop) and (one.repo, one.path) != (file.repo, file.path)
+        for one, file in zip(answers, batch.files, strict=True)
     ]
     drops = [
         (key, one, renamed)
