@@ -8,6 +8,7 @@ say that it is still the same file. Libraries' own retries are switched off, les
 import errno
 import hashlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,10 +16,11 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from gristmill.errors import GristmillError, InputError, MissingExtraError, OutputError
 from gristmill.intake.addresses import fixed_part, is_glob, scheme_of, without_credentials
+from gristmill.intake.web import WebFiles
 from gristmill.layout import CARDS, MANIFEST
 from gristmill.manifest import read_manifest
 from gristmill.naming import printable
@@ -88,12 +90,23 @@ def download(file: RemoteFile, target: Path, read_seconds: float = READ_SECONDS)
     # What an interrupted download left is gone on with if it is of the same state of the file.
     state = hashlib.sha256(repr((file.address, file.size, file.stamp)).encode()).hexdigest()[:16]
     part = target.with_name(f"{target.name}.{state}.part")
+    _require_room(file, part)
     with _told(file.address, InputError, "download"):
-        _fill(system, file, part)
+        (_fill_from_web if scheme_of(file.address) in WEB else _fill)(system, file, part)
         _retried(lambda: _refuse_changed(system, file))
         if part.stat().st_size != file.size:
             raise OSError(f"{part.stat().st_size} of {file.size} bytes came")
         os.replace(part, target)
+
+
+def _require_room(file: RemoteFile, part: Path) -> None:
+    missing = file.size - (part.stat().st_size if part.exists() else 0)
+    free = shutil.disk_usage(part.parent).free
+    if missing > free:
+        raise OutputError(
+            f"{_shown(file.address)} has {missing / 1e6:,.0f} MB to download, but only {free / 1e6:,.0f} MB are free "
+            f"at {str(part.parent)!r}. Free some, or name another --out."
+        )
 
 
 def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> None:
@@ -124,6 +137,8 @@ def refuse_taken(address: str) -> None:
 
 def _open(address: str, read_seconds: float = READ_SECONDS) -> _System:
     scheme = scheme_of(address) or ""
+    if scheme in WEB:
+        return _System(WebFiles(read_seconds), address, address, read_seconds)
     try:
         import fsspec  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
@@ -143,8 +158,8 @@ def _open(address: str, read_seconds: float = READ_SECONDS) -> _System:
 
 
 def _missing(scheme: str) -> str:
-    package = PACKAGES.get(scheme, "aiohttp" if scheme in WEB else "another package")
-    extra = "'gristmill[remote]'" if package in {"s3fs", "aiohttp"} else package
+    package = PACKAGES.get(scheme, "another package")
+    extra = "'gristmill[remote]'" if package == "s3fs" else package
     return f"{scheme}:// needs {package}. Install it: pip install {extra}"
 
 
@@ -211,10 +226,44 @@ def _fill(system: _System, file: RemoteFile, part: Path) -> None:
                 stream.flush()
 
 
+def _fill_from_web(system: _System, file: RemoteFile, part: Path) -> None:
+    """In one stream, to the end of what is there already or, if the server ignores ranges, from the beginning.
+
+    An attempt that brings the file LEAST_BLOCK_BYTES further than any before it begins a new count of attempts.
+    """
+    failures = furthest = 0
+    with part.open("ab") as stream:
+        while stream.tell() < file.size:
+            try:
+                if failures:
+                    _refuse_changed(system, file)
+                _stream(system, file, stream)
+            except Exception as error:
+                is_further = stream.tell() >= furthest + LEAST_BLOCK_BYTES
+                failures, furthest = (1, stream.tell()) if is_further else (failures + 1, furthest)
+                if failures == ATTEMPTS or _is_final(error):
+                    raise
+                time.sleep(SECONDS_BETWEEN[failures - 1])
+
+
+def _stream(system: _System, file: RemoteFile, stream: BinaryIO) -> None:
+    have = stream.tell()
+    with system.files.body(system.path, have, file.size) as (start, blocks):
+        if start != have:
+            stream.truncate(have := start)
+            stream.seek(have)
+        for block in blocks:
+            have += len(block)
+            if have > file.size:
+                raise InputError(f"{_shown(file.address)} sends more than the {file.size:,} bytes it has announced.")
+            stream.write(block)
+    if have < file.size:
+        stream.flush()
+        raise OSError(f"{have} of {file.size} bytes came")
+
+
 def _read_block(system: _System, size: int, start: int, end: int) -> bytes:
     block: bytes = system.call("cat_file", system.path, start=start, end=end)
-    if len(block) == size:  # a web server that knows no ranges, or all was asked for
-        block = block[start:]
     if not 0 < len(block) <= size - start:
         raise OSError(f"{len(block)} bytes came where {end - start} were asked for")
     return block

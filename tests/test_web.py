@@ -1,0 +1,215 @@
+"""Against real web servers on the loopback interface that do what a server should not."""
+
+import json
+import threading
+import time
+import tracemalloc
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from gristmill.config import Config
+from gristmill.errors import InputError, OutputError
+from gristmill.intake import remote, web
+from gristmill.intake.fetching import fetch, scan_rows
+from gristmill.intake.reading import read_bytes
+from gristmill.intake.remote import download, list_files
+from gristmill.sections import ScanConfig
+
+CONTENT = bytes(range(256)) * 4096 * 32
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `content` at every path, in the way that its fields say."""
+
+    daemon_threads = True
+
+    def __init__(self, host="127.0.0.1"):
+        super().__init__((host, 0), Answer)
+        self.content = CONTENT
+        self.ignores_ranges = False
+        self.drops: list[int] = []
+        """Per answer to come: bytes of the body until the connection is cut."""
+        self.announced: int | None = None
+        self.refuses_head = False
+        self.redirects_to: str | None = None
+        self.pause = 0.0
+        """Seconds before each byte of a body."""
+        self.requests: list[tuple[str, str | None, str | None]] = []
+
+    def handle_error(self, *_):
+        pass  # a client that has gone is what is tested
+
+    @property
+    def address(self):
+        return f"http://{self.server_address[0]}:{self.server_address[1]}"
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.answer(has_body=False)
+
+    def do_GET(self):
+        self.answer(has_body=True)
+
+    def answer(self, *, has_body):
+        server, content, start = self.server, self.server.content, 0
+        server.requests.append((self.command, self.headers["Range"], self.headers["Authorization"]))
+        if server.redirects_to is not None:
+            self.send_response(302)
+            self.send_header("Location", server.redirects_to)
+            self.end_headers()
+            return
+        if server.refuses_head and not has_body:
+            self.send_error(405)
+            return
+        if self.headers["Range"] and not server.ignores_ranges:
+            start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(server.announced or len(content) - start))
+        self.send_header("ETag", '"one"')
+        self.end_headers()
+        if has_body:
+            self.send_body(memoryview(content)[start:])  # no copy: a test counts the memory of this process
+
+    def send_body(self, body):
+        body = body[: self.server.drops.pop(0)] if self.server.drops else body
+        if not self.server.pause:
+            self.wfile.write(body)
+        for byte in body if self.server.pause else b"":
+            self.wfile.write(bytes([byte]))
+            time.sleep(self.server.pause)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving(host="127.0.0.1"):
+    server = Server(host)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(remote, "SECONDS_BETWEEN", (0.01, 0.01, 0.01, 0.01))
+    with serving() as one:
+        yield one
+
+
+def downloaded(address, folder, **options):
+    (file,) = list_files(address)
+    download(file, folder / "file", **options)
+    return (folder / "file").read_bytes()
+
+
+@pytest.mark.parametrize("ignores_ranges", [False, True])
+def test_a_download_that_breaks_off_is_completed(server, tmp_path, ignores_ranges):
+    server.ignores_ranges, server.drops = ignores_ranges, [100_000, 5_000_000, 10]
+    assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
+    assert [wanted for method, wanted, _ in server.requests if method == "GET"][1] == "bytes=100000-"
+
+
+def test_a_server_that_breaks_off_at_the_same_place_forever_is_given_up(server, tmp_path):
+    server.ignores_ranges, server.drops = True, [1000] * 50
+    with pytest.raises(InputError, match="cannot download"):
+        downloaded(f"{server.address}/a", tmp_path)
+    assert len(server.requests) < 20
+
+
+@pytest.mark.parametrize("ignores_ranges", [False, True])
+def test_a_download_takes_little_memory_whatever_the_server_does_with_ranges(server, tmp_path, ignores_ranges):
+    server.ignores_ranges, server.drops = ignores_ranges, [100_000]
+    (file,) = list_files(f"{server.address}/a")
+    tracemalloc.start()
+    try:
+        download(file, tmp_path / "file")
+        assert tracemalloc.get_traced_memory()[1] < len(CONTENT) / 4
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_bytes_than_announced_are_not_taken(server, tmp_path):
+    server.announced = 1000
+    (file,) = list_files(f"{server.address}/a")
+    server.announced = None
+    with pytest.raises(InputError, match="sends more than the 1,000 bytes"):
+        download(file, tmp_path / "file")
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1000
+
+
+def test_a_file_larger_than_the_disk_is_not_begun(server, tmp_path):
+    server.announced = 1 << 60
+    with pytest.raises(OutputError, match=r"MB to download, but only .* MB are free"):
+        downloaded(f"{server.address}/a", tmp_path)
+    assert [method for method, _, _ in server.requests] == ["HEAD"]
+
+
+def test_a_body_that_trickles_is_given_up(server, tmp_path):
+    server.content, server.pause = CONTENT[:1000], 0.05
+    with pytest.raises(InputError, match="no answer in time, in 5 attempts"):
+        downloaded(f"{server.address}/a", tmp_path, read_seconds=0.1)
+
+
+def test_a_server_without_head_is_asked_with_get(server, tmp_path):
+    server.refuses_head = True
+    assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
+
+
+def test_a_login_goes_to_the_named_server_alone(server, tmp_path):
+    with serving("127.0.0.2") as other:
+        server.redirects_to = f"{other.address}/b"
+        assert downloaded(server.address.replace("//", "//me:p%2Fw@") + "/a", tmp_path) == CONTENT
+        assert {login for _, _, login in server.requests} == {"Basic bWU6cC93"}
+        assert {login for _, _, login in other.requests} == {None}
+
+
+def test_a_public_source_may_not_redirect_to_a_private_address(server, tmp_path, monkeypatch):
+    """The first server stands for a public one: here there is none."""
+    monkeypatch.setattr(web, "_is_private", lambda address: address != "127.0.0.1")
+    with serving("127.0.0.2") as inside:
+        server.redirects_to = f"{inside.address}/secret"
+        with pytest.raises(InputError, match=r"redirects to '127\.0\.0\.2', an address of this machine or its network"):
+            downloaded(f"{server.address}/a", tmp_path)
+        assert inside.requests == []
+        server.redirects_to = None
+        inside.redirects_to = f"{server.address}/b"
+        assert downloaded(f"{inside.address}/a", tmp_path) == CONTENT  # from a private one it may lead anywhere
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
+def test_a_redirect_leads_to_the_web_alone(server, target):
+    server.redirects_to = target
+    with pytest.raises(InputError, match="cannot read"):
+        list_files(f"{server.address}/a")
+
+
+@pytest.mark.parametrize(
+    ("address", "is_private"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", True), ("172.16.0.1", True), ("192.168.1.1", True),
+        ("169.254.169.254", True), ("fe80::1%eth0", True), ("fd00::1", True), ("::ffff:127.0.0.1", True), ("::ffff:10.0.0.1", True),
+        ("100.64.0.1", True), ("0.0.0.0", True), ("8.8.8.8", False), ("2606:4700::1111", False), ("::ffff:8.8.8.8", False),
+    ],
+)  # fmt: skip
+def test_private_addresses(address, is_private):
+    assert web._is_private(address) is is_private
+
+
+def test_a_table_behind_an_address_with_blanks_in_it(server, tmp_path):
+    server.content = json.dumps({"text": "a = 1"}).encode() + b"\n"
+    config = Config(sources=[f"{server.address}/my data/é.jsonl?x=1"], out="unused")
+    found = fetch(config.sources, config, tmp_path / "cache", map)
+    files, _ = scan_rows(found.tables, [], ScanConfig())
+    assert [read_bytes(file, 99) for file in files] == [b"a = 1"]
