@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing.connection import Connection
@@ -18,6 +18,7 @@ from typing import Any
 
 from gristmill import Config, build
 from gristmill.layout import CARDS
+from surroundings import default_signals
 
 KILLED = -signal.SIGKILL
 
@@ -28,6 +29,18 @@ def command(*words: object) -> list[str]:
 
 def run(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command(*words), capture_output=True, text=True, timeout=120, check=False)
+
+
+@contextmanager
+def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """A command that Ctrl-C interrupts, whatever this process inherited; killed at the end at the latest."""
+    with default_signals():
+        process = subprocess.Popen([*map(str, words)], **options)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:

@@ -6,7 +6,6 @@ import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,12 @@ from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
 from gristmill.errors import DeviceError
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.tokenizer import Tokenizer
+from surroundings import settle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# Several tests run at once: each training is to take one core, not all.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+settle()
 
 MakeTree = Callable[[Mapping[str, str | bytes]], Path]
 
@@ -70,19 +69,6 @@ def open_folder() -> Iterator[Path]:
         if locked.is_dir():
             locked.chmod(0o755)
     shutil.rmtree(folder)
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """Root may read everything; as somebody else, permissions mean something."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import msgspec
 import psutil
 import pytest
 
+from builds import running
 from conftest import write_tree
 from gristmill import Config, ConfigError, InputError, OutputError, Progress, build, load_tokenizer
 from gristmill.bench import bench as benching
@@ -441,7 +442,7 @@ def test_a_stopped_bench_leaves_no_process(sent, tmp_path):
         f"running.run('m', [sys.executable, '-c', {inner!r}], progress=Progress(), watched=True)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "e")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         pids = [int(pid) for pid in re.findall(r"\d+", process.stdout.readline())]
         assert len(pids) == 2
         assert all(map(is_running, pids))

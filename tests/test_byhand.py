@@ -4,11 +4,12 @@ import random
 import re
 import shutil
 import subprocess
+from contextlib import ExitStack
 
 import msgspec
 import pytest
 
-from builds import command, copy_with_work, everything, kill_here, killed, make, parts, refusal, run, work_of
+from builds import command, copy_with_work, everything, kill_here, killed, make, parts, refusal, run, running, work_of
 from conftest import write_tree
 from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
@@ -214,11 +215,12 @@ def test_shards_at_the_same_time(source, expected, tmp_path, compress):
     def at_the_same_time(step):
         shards = ("1/3", "2/3", "3/3", "3/3")
         words = ("--config", tmp_path / "settings.toml", "--quiet")
-        started = [
-            subprocess.Popen(command(step, *words, "--shard", shard), stderr=subprocess.PIPE, text=True)
-            for shard in shards
-        ]
-        ended = [(process.communicate()[1], process.returncode) for process in started]
+        with ExitStack() as stack:
+            started = [
+                stack.enter_context(running(command(step, *words, "--shard", shard), stderr=subprocess.PIPE, text=True))
+                for shard in shards
+            ]
+            ended = [(process.communicate()[1], process.returncode) for process in started]
         assert ended == [("", 0)] * len(shards)
 
     at_the_same_time("prepare")

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import shlex
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 import gristmill
+from builds import refusal, running
 from conftest import write_tree
 from gristmill import RulesConfig, TablesConfig, cli
 from gristmill.options import all_options
@@ -23,6 +25,12 @@ COMMAND = str(Path(sys.executable).with_name("gristmill"))
 
 def run(*arguments, **options):
     return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+
+
+def in_a_shell(line, *arguments):
+    """The command stands where the line has {}."""
+    words = ["bash", "-o", "pipefail", "-c", line.format(shlex.join([COMMAND, *map(str, arguments)]))]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -199,6 +207,13 @@ def test_a_fault_of_ours_says_so(repo, tmp_path, monkeypatch, capsys):
     assert "this is a fault in gristmill" in capsys.readouterr().err
 
 
+def test_a_file_that_fails_unforeseen_is_named(repo, tmp_path):
+    code = "import gristmill; from gristmill import cli; gristmill.build = lambda *_: open('/nowhere'); cli.main()"
+    words = [sys.executable, "-c", code, "build", str(repo), "--out", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert refusal(done) == (3, "cannot read or write '/nowhere': No such file or directory.")
+
+
 def test_an_interruption_is_130(repo, tmp_path, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -209,15 +224,13 @@ def test_an_interruption_is_130(repo, tmp_path, monkeypatch, capsys):
 
 
 def test_a_reader_that_goes_away_is_no_fault(repo, tmp_path):
-    command = f"{COMMAND} build {repo} --out {tmp_path / 'out'} | true"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    done = in_a_shell("{} | true", "build", repo, "--out", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "out/manifest.json").exists()
 
 
 def test_a_full_output_is_said(repo, tmp_path):
-    command = f"{COMMAND} build {repo} --out {tmp_path / 'out'} > /dev/full"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = in_a_shell("{} > /dev/full", "build", repo, "--out", tmp_path / "out")
     assert done.returncode == 3
     assert done.stderr.startswith("gristmill: cannot write the output")
     assert (tmp_path / "out/manifest.json").exists()
@@ -238,9 +251,7 @@ def test_python_dash_m(repo, tmp_path):
 def test_on_a_terminal_there_are_bars(repo, tmp_path):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    with subprocess.Popen(
-        [COMMAND, "build", str(repo), "--out", str(tmp_path / "out")], stdout=slave, stderr=slave
-    ) as process:
+    with running([COMMAND, "build", repo, "--out", tmp_path / "out"], stdout=slave, stderr=slave) as process:
         os.close(slave)
         shown = b""
         while True:
@@ -281,8 +292,8 @@ def test_the_locale_does_not_matter(tmp_path, settings):
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams_do_not_matter(repo, tmp_path, closed):
-    command = f"{COMMAND} build {repo} --out {tmp_path / 'out'} {closed}"
-    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
+    done = in_a_shell(f"{{}} {closed}", "build", repo, "--out", tmp_path / "out")
+    assert done.returncode == 0
     assert (tmp_path / "out/manifest.json").exists()
 
 

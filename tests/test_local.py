@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from builds import running
 from gristmill.errors import OutputError
 from gristmill.runners.local import NUM_SPARES, LocalRunner, num_cores, num_workers
 from gristmill.runners.processes import start_method
@@ -308,7 +309,7 @@ def test_workers_end_with_a_parent_that_is_killed():
         "    print(*[worker.process.pid for worker in runner._pool + runner._spares], flush=True)\n"
         "    time.sleep(60)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+    with running([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         workers = [int(pid) for pid in parent.stdout.readline().split()]
         parent.kill()
         parent.wait()

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokenizers_made_here as made
+from builds import running
 from conftest import git, write_tree
 from gristmill import (
     Config,
@@ -515,7 +516,7 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
     codes = []
     for delay in (0.05, 0.3, 0.5, 0.7, 0.9, 1.2):
         shutil.rmtree(tmp_path / "out.work", ignore_errors=True)  # else the next one is done before it is interrupted
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             time.sleep(delay)
             process.send_signal(kind)
             _, errors = process.communicate(timeout=30)

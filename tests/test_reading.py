@@ -4,11 +4,12 @@ import threading
 
 import pytest
 
-from conftest import without_privileges, write_tree
+from conftest import write_tree
 from gristmill.intake import reading
 from gristmill.intake.reading import read_document
 from gristmill.records import Document, Drop, DropReason, SourceFile
 from gristmill.sections import ScanConfig
+from surroundings import without_privileges
 
 
 def file_at(path):

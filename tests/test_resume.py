@@ -32,6 +32,7 @@ from builds import (
     parts,
     refusal,
     run,
+    running,
     started,
     wait_for,
     work_of,
@@ -114,7 +115,7 @@ def cpu_seconds_of(pid):
 
 def is_killed(words, cpu_seconds, *, with_workers):
     """Once it has used that much; False where it is done before."""
-    with subprocess.Popen(
+    with running(
         command("build", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
         while process.poll() is None and cpu_seconds_of(process.pid) < cpu_seconds:

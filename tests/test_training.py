@@ -36,6 +36,7 @@ from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
 from gristmill.training.trainer import rate_share
 from gristmill.training.watching import Heartbeat
+from surroundings import default_signals
 from tokenizers_made_here import roberta_like
 
 CPU = torch.device("cpu")
@@ -132,13 +133,34 @@ def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
         if line.split()[1:2] == ["8"]:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt, match="--resume goes on from here"):
+    with default_signals(), pytest.raises(KeyboardInterrupt, match="--resume goes on from here"):
         train(small, tmp_path / "run", config, tell=interrupt)
     assert "stopping after this step; once more to stop at once" in told
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-9"]
     train(small, tmp_path / "run", config, resume=True)
     train(small, tmp_path / "whole", config)
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_ignored_stops_no_training(small, tmp_path, number):
+    """As SIGINT is where a script trains in the background, and Ctrl-C is meant for the script."""
+    told = []
+
+    def interrupt(line):
+        told.append(line)
+        os.kill(os.getpid(), number)
+
+    earlier = signal.signal(number, signal.SIG_IGN)
+    try:
+        result = train(
+            small, tmp_path / "run", TrainConfig(objective="causal", tokens=700, batch_size=16), tell=interrupt
+        )
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, earlier)
+    assert told
+    assert result.tokens >= 700
 
 
 def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import git, without_privileges, write_tree
+from conftest import git, write_tree
 from gristmill import Config, build
 from gristmill.errors import InputError
 from gristmill.intake.trees import scan
 from gristmill.records import DropReason
 from gristmill.sections import ScanConfig
+from surroundings import without_privileges
 
 
 def paths(root, **config):

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from builds import run
-from conftest import without_privileges
 from gristmill import Config, WindowConfig, build
 from gristmill.errors import OutputError
 from gristmill.viewing import rows, windows
 from gristmill.viewing.keeping import Keeping, forget, view_folder
 from gristmill.viewing.viewed import Opened
+from surroundings import without_privileges
 from viewers import built, viewer
 
 
@@ -207,7 +207,7 @@ def test_beside_a_folder_that_cannot_be_written_it_is_elsewhere(original, open_f
     parent = open_folder / "closed"
     folder = Path(shutil.copytree(original, parent / "dataset"))
     parent.chmod(0o555)
-    with without_privileges(), viewer(folder) as asking:
+    with without_privileges(may_read=True), viewer(folder) as asking:
         assert "cannot be written" in asking.note
         place = asking.opened.now().index._keeping.folder
         assert stat.S_IMODE(place.stat().st_mode) == 0o700

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gristmill
-from builds import command
+from builds import command, refusal, running
 from gristmill.viewing import index
 from gristmill.viewing.guarding import HEADERS
 from viewers import built, viewer
@@ -272,7 +272,7 @@ def test_an_index_that_fails_by_a_fault_of_ours_is_waited_for_no_more(folder, tm
 
 def test_the_command_serves_until_it_is_interrupted(folder):
     words = ("view", folder, "--no-browser", "--json")
-    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         address = json.loads(process.stdout.readline())["address"]
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(address) as page:
@@ -288,6 +288,21 @@ def test_the_command_serves_until_it_is_interrupted(folder):
         assert process.stderr.read() == ""
     assert stat.S_IMODE(Path(f"{folder}.view").stat().st_mode) == 0o700
     assert stat.S_IMODE(Path(f"{folder}.view/key").stat().st_mode) == 0o600
+
+
+def test_a_part_of_the_page_that_cannot_be_read_is_named(folder, tmp_path):
+    """A link to nowhere, as root may read what is closed to others. No port is to blame."""
+    package = shutil.copytree(os.path.dirname(gristmill.__file__), tmp_path / "gristmill")
+    script = next((package / "viewing/assets").glob("*.js"))
+    script.unlink()
+    script.symlink_to(tmp_path / "nowhere")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    words = command("view", folder, "--no-browser")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    code, line = refusal(done)
+    assert code == 3
+    assert line.startswith(f"cannot read {str(script)!r}, a part of gristmill: No such file or directory.")
+    assert line.endswith("Install gristmill again, where this user may read it.")
 
 
 @pytest.mark.parametrize(

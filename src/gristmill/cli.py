@@ -89,8 +89,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # A scheduler's polite end is handled like Ctrl-C: cleared up, and said.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A scheduler's polite end is handled like Ctrl-C: cleared up, and said. A signal that is ignored stays so.
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -110,7 +111,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         if isinstance(error, BrokenPipeError):
             return 0
-        return _fail(f"cannot write the output: {error.strerror or error}.", OutputError.exit_code)
+        what = "write the output" if error.filename is None else f"read or write {error.filename!r}"
+        return _fail(f"cannot {what}: {error.strerror or error}.", OutputError.exit_code)
     except Exception:  # noqa: BLE001 - the last resort, which must name itself as a fault of ours
         traceback.print_exc()
         return _fail("this is a fault in gristmill, please report it with the lines above.", OUR_FAULT)

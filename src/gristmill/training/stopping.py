@@ -1,4 +1,7 @@
-"""Ctrl-C and a scheduler's polite end: the step under way is finished and kept. A second one ends at once."""
+"""Ctrl-C and a scheduler's polite end: the step under way is finished and kept. A second one ends at once.
+
+A signal that was ignored before stays ignored, as SIGINT is in the background jobs of a script.
+"""
 
 import signal
 import threading
@@ -16,7 +19,8 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._earlier = {number: signal.signal(number, self._ask) for number in SIGNALS}
+            heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._earlier = {number: signal.signal(number, self._ask) for number in heeded}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

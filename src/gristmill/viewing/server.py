@@ -49,11 +49,17 @@ NOTHING_HERE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is nothing at this add
 def assets() -> dict[str, Reply]:
     """Every file that belongs to the page, by its address."""
     folder = files("gristmill.viewing") / "assets"
-    return {
-        f"/{entry.name}": Reply(HTTPStatus.OK, TYPES[suffix], entry.read_bytes())
-        for entry in folder.iterdir()
-        if (suffix := entry.name[entry.name.rfind(".") :]) in TYPES
-    }
+    try:
+        return {
+            f"/{entry.name}": Reply(HTTPStatus.OK, TYPES[suffix], entry.read_bytes())
+            for entry in folder.iterdir()
+            if (suffix := entry.name[entry.name.rfind(".") :]) in TYPES
+        }
+    except OSError as error:
+        raise InputError(
+            f"cannot read {str(error.filename or folder)!r}, a part of gristmill: {error.strerror or error}. "
+            "Install gristmill again, where this user may read it."
+        ) from None
 
 
 class ViewServer(http.server.ThreadingHTTPServer):
@@ -61,8 +67,8 @@ class ViewServer(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, port: int, opened: Opened, guard: Guard) -> None:
-        self.opened, self.guard, self.assets = opened, guard, assets()
+    def __init__(self, port: int, opened: Opened, guard: Guard, assets: dict[str, Reply]) -> None:
+        self.opened, self.guard, self.assets = opened, guard, assets
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002

@@ -12,7 +12,7 @@ from gristmill.errors import GristmillError, OutputError
 from gristmill.manifest import read_manifest
 from gristmill.viewing.guarding import Guard
 from gristmill.viewing.keeping import Keeping
-from gristmill.viewing.server import ViewServer
+from gristmill.viewing.server import ViewServer, assets
 from gristmill.viewing.viewed import Opened
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -55,8 +55,9 @@ def served(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Viewing]:
 
 
 def _listening(port: int, opened: Opened, guard: Guard) -> ViewServer:
+    page = assets()
     try:
-        return ViewServer(port, opened, guard)
+        return ViewServer(port, opened, guard, page)
     except OSError as error:
         raise OutputError(f"cannot listen on port {port}: {error.strerror}. Try another --port, or none.") from None
 
