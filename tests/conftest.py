@@ -1,9 +1,8 @@
-"""What several tests build on: small source trees, a corpus of real files, the bundled tokenizer."""
+"""What several tests build on: small source trees, a corpus that is the same everywhere, the bundled tokenizer."""
 
 import os
 import shutil
 import subprocess
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
 from gristmill.errors import DeviceError
 from gristmill.tokenizing.cuda.requiring import require_cuda
 from gristmill.tokenizing.tokenizer import Tokenizer
+from made_code import made_library
 from surroundings import settle
 
 if TYPE_CHECKING:
@@ -72,18 +72,18 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def stdlib() -> Path:
-    return Path(sysconfig.get_path("stdlib"))
+def own_files() -> list[Path]:
+    """Python that people wrote: this project's. For what holds for any code, as it changes with each commit."""
+    root = Path(__file__).parents[1]
+    return [
+        path for folder in ("src", "tests", "tools", "benchmarks") for path in sorted((root / folder).rglob("*.py"))
+    ]
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory, stdlib: Path) -> Path:
-    """Some 300 real files of many sizes: packages of the standard library."""
-    root = tmp_path_factory.mktemp("corpus") / "stdlib"
-    root.mkdir()
-    for package in ("asyncio", "concurrent", "email", "encodings", "importlib", "json", "logging", "xml", "unittest"):
-        shutil.copytree(stdlib / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
-    return root
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some 300 files of many sizes, the same everywhere; only to be read."""
+    return write_tree(tmp_path_factory.mktemp("corpus") / "stdlib", made_library())
 
 
 @pytest.fixture(scope="session")

@@ -13,22 +13,31 @@ from gristmill.comparing.compare import compare
 from gristmill.comparing.freezing import freeze
 from gristmill.config import TokenizerConfig
 from gristmill.sections import SplitConfig, VariantsConfig
+from made_code import made_module
 from tokenizers_made_here import roberta_like
 
 SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000)
 
 
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory, stdlib):
+def datasets(tmp_path_factory, corpus):
     """`clean`, and `shuffled`: the same files, half of their lines with the characters in another order."""
     root = tmp_path_factory.mktemp("datasets")
     (root / "tokenizer.json").write_text(roberta_like())
     for name in ("json", "concurrent"):
-        shutil.copytree(stdlib / name, root / "clean-code" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(corpus / name, root / "clean-code" / name)
     (root / "test-code").mkdir()
-    for name in ("bisect", "colorsys", "fnmatch", "getopt", "keyword", "netrc", "sched", "stat"):
-        lines = (stdlib / f"{name}.py").read_text().splitlines(keepends=True)
-        (root / "test-code" / f"{name}.py").write_text("".join(lines[:50]))
+    for name in (
+        "bisect.py",
+        "colorsys.py",
+        "fnmatch.py",
+        "getopt.py",
+        "keyword.py",
+        "netrc.py",
+        "sched.py",
+        "stat.py",
+    ):
+        (root / "test-code" / name).write_text(made_module(name, 1500))
     shutil.copytree(root / "clean-code", root / "shuffled-code")
     for path in sorted((root / "shuffled-code").rglob("*.py")):
         path.write_text(half_shuffled(path.read_text()))

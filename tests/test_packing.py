@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import sysconfig
 from functools import cache
 from pathlib import Path
 
@@ -97,12 +96,12 @@ def plain_tokenizer(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory):
+def sources(tmp_path_factory, corpus):
     """Two repositories: long files and many short ones."""
-    root, stdlib = tmp_path_factory.mktemp("packed"), Path(sysconfig.get_path("stdlib"))
-    for repo, packages in {"first": ("json", "logging"), "second": ("concurrent", "importlib", "wsgiref")}.items():
+    root = tmp_path_factory.mktemp("packed")
+    for repo, packages in {"first": ("json", "logging"), "second": ("concurrent", "importlib")}.items():
         for package in packages:
-            shutil.copytree(stdlib / package, root / repo / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(corpus / package, root / repo / package)
     for number in range(40):
         lines = "".join(f"name_{number}_{line} = call_{number * line}({line})\n" for line in range(2 + number % 9))
         (root / f"first/short{number}.py").write_text(lines)

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sysconfig
 from pathlib import Path
 
 import msgspec
@@ -28,16 +27,15 @@ from gristmill.planning.telling import plan_text
 from gristmill.records import SourceFile
 from gristmill.sections import OutputConfig, RunConfig, ScanConfig, SplitConfig, WindowConfig
 
-STDLIB = Path(sysconfig.get_path("stdlib"))
-FOLDERS = ("email", "json", "logging", "idlelib", "unittest", "xml", "encodings")
+FOLDERS = ("email", "json", "logging", "asyncio", "unittest", "xml", "encodings")
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """Real files in a few folders, with copies, near-copies, a binary one and one that is generated."""
+def source(tmp_path_factory, corpus):
+    """Files in a few folders, with copies, near-copies, a binary one and one that is generated."""
     root = tmp_path_factory.mktemp("plan") / "code"
     for folder in FOLDERS:
-        for path in sorted((STDLIB / folder).glob("*.py")):
+        for path in sorted((corpus / folder).glob("*.py")):
             (root / folder).mkdir(parents=True, exist_ok=True)
             shutil.copy(path, root / folder / path.name)
     (root / "copy.py").write_bytes((root / "json/decoder.py").read_bytes())

@@ -7,9 +7,7 @@ import re
 import subprocess
 import symtable
 import sys
-import sysconfig
 import time
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +17,6 @@ from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
 from gristmill.shaping.variants.renaming.names import FreshNames, is_fit, keywords, reserved, word_list, words_of
 from gristmill.shaping.variants.renaming.rename import query_of, rename
-
-STDLIB = Path(sysconfig.get_paths()["stdlib"])
 
 
 def renamed(text: str, language: str, seed: int = 1) -> str:
@@ -213,11 +209,6 @@ def test_what_is_marked_is_renamed_and_nothing_else(language, name):
 TRAITS = [getattr(symtable.Symbol, name) for name in dir(symtable.Symbol) if name.startswith("is_")]
 
 
-def sources():
-    """The standard library's, without its tests: broken files are among those."""
-    return [path for path in sorted(STDLIB.rglob("*.py")) if not {"test", "tests", "site-packages"} & {*path.parts}]
-
-
 def assert_same_but_for_locals(before: bytes, after: bytes) -> int:
     """How many names were changed."""
     olds, news = list(ast.walk(ast.parse(before))), list(ast.walk(ast.parse(after)))
@@ -251,9 +242,9 @@ def assert_same_symbols(before: symtable.SymbolTable, after: symtable.SymbolTabl
         assert_same_symbols(old, new)
 
 
-def test_in_the_standard_library_nothing_but_locals_changes():
+def test_in_real_code_nothing_but_locals_changes(own_files, corpus):
     num_renamed = num_trees = 0
-    for path in sources():
+    for path in (*own_files, *sorted(corpus.rglob("*.py"))):
         text = path.read_bytes()
         variant = rename(parse(text, "python"), Dice(path.name))
         if variant is not None:

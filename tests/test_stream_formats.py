@@ -4,9 +4,7 @@ import json
 import pickle
 import shutil
 import struct
-import sysconfig
 from itertools import chain, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +31,7 @@ from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.token_streams import BIN, NPY
 from gristmill.manifest import read_manifest
 from gristmill.records import Split
+from made_code import made_module
 
 FORMATS = pytest.mark.parametrize("form", [BIN, NPY, MEGATRON], ids=lambda form: form.name)
 COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
@@ -409,7 +408,7 @@ def source(tmp_path_factory):
     folder = tmp_path_factory.mktemp("streamed") / "project"
     folder.mkdir()
     for name in ("argparse", "bisect", "calendar", "cmd", "copy", "csv", "heapq", "queue", "shlex", "textwrap"):
-        shutil.copy(Path(sysconfig.get_path("stdlib"), f"{name}.py"), folder)
+        (folder / f"{name}.py").write_text(made_module(f"{name}.py", 15_000))
     return folder
 
 

@@ -24,7 +24,7 @@ from gristmill import Config, ConfigError, DatasetError, InputError, OutputError
 from gristmill.config import TokenizerConfig
 from gristmill.errors import TrainingError
 from gristmill.feeding.vocabulary import Vocabulary
-from gristmill.sections import VariantsConfig
+from gristmill.sections import SamplingConfig, VariantsConfig
 from gristmill.training.budget import Budget
 from gristmill.training.feeds import Feeds, Scored
 from gristmill.training.metrics import read_metrics
@@ -43,17 +43,21 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory, stdlib):
+def small(tmp_path_factory, corpus):
     """A few hundred short windows of a vocabulary of 500."""
-    root = tmp_path_factory.mktemp("small")
+    return small_dataset(tmp_path_factory.mktemp("small"), corpus)
+
+
+def small_dataset(root, corpus, **sections):
     (root / "tokenizer.json").write_text(roberta_like())
     for name in ("json", "concurrent"):
-        shutil.copytree(stdlib / name, root / "code" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(corpus / name, root / "code" / name)
     config = Config(
         sources=[str(root / "code")],
         out=str(root / "dataset"),
         tokenizer=TokenizerConfig(name=str(root / "tokenizer.json")),
         window=WindowConfig(length=48, overlap=16),
+        **sections,
     )
     build(config)
     return root / "dataset"
@@ -221,10 +225,11 @@ def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
 
 
-def test_two_processes_train_together(small, tmp_path):
+def test_two_processes_train_together(corpus, tmp_path):
     """What torchrun starts; with a last step that has a window for one of them only, if nobody saw to it."""
-    num_windows = sizes(small)[0]
-    batch_size = next(size for size in range(64, 2, -2) if num_windows % size == 1)
+    small = small_dataset(tmp_path, corpus, sampling=SamplingConfig(target_windows=641))
+    num_windows, batch_size = sizes(small)[0], 64
+    assert num_windows % batch_size == 1
     options = [
         "--objective",
         "causal",

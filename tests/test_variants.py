@@ -5,9 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -30,6 +28,7 @@ from gristmill import (
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.rebuilding import against_clean
+from made_code import made_module
 from tokenizers_made_here import unigram, word_piece
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
@@ -42,7 +41,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Real modules, and what has no grammar."""
+    """Modules, and what has no grammar."""
     folder = tmp_path_factory.mktemp("varied") / "project"
     folder.mkdir()
     for name in (
@@ -59,7 +58,7 @@ def source(tmp_path_factory):
         "shlex",
         "textwrap",
     ):
-        (folder / f"{name}.py").write_bytes(Path(sysconfig.get_path("stdlib"), f"{name}.py").read_bytes())
+        (folder / f"{name}.py").write_text(made_module(f"{name}.py", 20_000))
     (folder / "README.md").write_text(
         "\n".join(f"- point {number} of the things to read first" for number in range(80))
     )

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from gristmill.tokenizing.cuda.patterns import CL100K, CL100K_REGEX, GPT2, QWEN2, QWEN2_REGEX, Pattern
+from made_code import made_module
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
@@ -18,7 +18,7 @@ def _trained(model, trainer, pre_tokenizer=None, normalizer=None):
         tokenizer.pre_tokenizer = pre_tokenizer
     if normalizer is not None:
         tokenizer.normalizer = normalizer
-    text = Path(json.__file__).read_text()
+    text = made_module("vocabulary.py", 14_000)
     tokenizer.train_from_iterator([text[at : at + 200] for at in range(0, len(text), 200)], trainer)
     return tokenizer
 
