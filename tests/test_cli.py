@@ -180,6 +180,10 @@ def test_settings_from_a_file(repo, tmp_path):
         (["build", "REPO", "--out", "OUT", "--splits", "x", "--fresh-splits"], 2, "contradict"),
         (["build", "REPO", "--out", "OUT", "--config", "TOML"], 2, "Did you mean 'window.overlap'"),
         (["build", "REPO", "--out", "OUT", "--exclude", "!"], 2, "--exclude"),
+        (["build", "REPO", "--out", "OUT", "--exclude", "[[:foo:]]"], 2, "--exclude '[[:foo:]]'"),
+        (["build", "REPO", "--out", "OUT", "--include", "[[:alpha:]"], 2, "--include '[[:alpha:]'"),
+        (["build", "REPO", "--out", "OUT", "--weight", "[[:foo:]]=2"], 2, "--weight '[[:foo:]]'"),
+        (["plan", "REPO", "--exclude", "a\\"], 2, "--exclude"),
         (["nonsense"], 2, "there is no command"),
     ],
 )

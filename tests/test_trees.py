@@ -83,6 +83,17 @@ def test_the_walk_ignores_what_git_ignores(tmp_path_factory, names, top, inner):
     assert walked == expected
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "lines", [["[[:foo:]]", "[[:alpha:]"], [f"name{number}.py" for number in range(2_000)], ["**/a/" * 10 + "b"]]
+)
+def test_ignore_files_made_to_fail_or_to_be_slow_do_neither(tmp_path, lines):
+    root = write_tree(
+        tmp_path / "repo", {".gitignore": "\n".join([*lines, "*.log"]), "x.log": "x", "a/" * 100 + "c": "c"}
+    )
+    assert paths(root) == [".gitignore", "a/" * 100 + "c"]
+
+
 def test_a_work_tree_is_what_git_lists(tmp_path):
     root = write_tree(
         tmp_path / "repo", {"a.py": "a", "b.py": "b", ".gitignore": "b.py\n", "build/c.py": "c", "t/d.py": "d"}

@@ -1,7 +1,8 @@
 import pytest
 
+from gristmill.errors import ConfigError
 from gristmill.sections import SamplingConfig
-from gristmill.shaping.weighting import OTHERS, rule_for, rules_of
+from gristmill.shaping.weighting import OTHERS, check_weights, rule_for, rules_of
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,11 @@ def test_what_is_said_by_hand_comes_before_a_preset():
     rules = rules_of(SamplingConfig(preset="code", weights={"src/core/**": 9}))
     assert rule_for(rules, "repo", "src/core/a.py", "python").weight == 9
     assert rule_for(rules, "repo", "src/b.py", "python").group == "code:source"
+
+
+def test_a_class_in_a_pattern_is_not_a_kind():
+    config = SamplingConfig(weights={"[[:upper:]]*.py": 5})
+    check_weights(config)
+    assert rule_for(rules_of(config), "repo", "src/App.py", "python").weight == 5
+    with pytest.raises(ConfigError, match="there is no 'langage'"):
+        check_weights(SamplingConfig(weights={"langage:python": 5}))

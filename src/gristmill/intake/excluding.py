@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
 from gristmill.errors import ConfigError
-from gristmill.intake.ignoring import is_usable, verdict_of
 from gristmill.records import DropReason
 from gristmill.sections import ScanConfig
+from gristmill.wildmatch import Pattern, Patterns, is_usable
 
 
 class Exclude(NamedTuple):
@@ -139,23 +137,23 @@ class PathFilter:
                 verdict = self._judge_parent(path[:end], is_tracked=is_tracked) if char == "/" else None
                 if verdict is not None:
                     return verdict
-        by_user = self._user_verdict(path)
-        if by_user is not None and by_user[0]:
+        by_user = self._user_pattern(path)
+        if by_user is not None and not by_user.is_negated:
             return _by_user(by_user)
         by_table = _table_file(path.rpartition("/")[2]) if by_user is None and self._use_table else None
-        if by_table is None and self._includes is not None and not self._includes.match_file(path):
+        if by_table is None and self._includes is not None and not self._includes.take(path.encode()):
             return Verdict(DropReason.NOT_INCLUDED, "matches no --include pattern")
         return by_table
 
     def _judge_parent(self, folder: str, *, is_tracked: bool) -> Verdict | None:
-        verdict = self._user_verdict(folder + "/")
-        if verdict is not None:
-            return _by_user(verdict) if verdict[0] else None
+        by_user = self._user_pattern(folder + "/")
+        if by_user is not None:
+            return None if by_user.is_negated else _by_user(by_user)
         return self._table_folder(folder, is_tracked=is_tracked) if self._use_table else None
 
-    def _user_verdict(self, path: str) -> tuple[bool, str] | None:
-        """(True, pattern): out; (False, pattern): brought back by a `!pattern`; None: nothing said."""
-        return verdict_of(self._excludes, path) if self._excludes is not None else None
+    def _user_pattern(self, path: str) -> Pattern | None:
+        """The --exclude pattern that decides: a `!pattern` brings the path back, any other leaves it out."""
+        return self._excludes.last_match(path.encode()) if self._excludes is not None else None
 
     def _table_folder(self, path: str, *, is_tracked: bool) -> Verdict | None:
         name = path.rpartition("/")[2]
@@ -189,16 +187,19 @@ def _table_file(name: str) -> Verdict | None:
     return Verdict(DropReason.EXCLUDED, f"{exclude.what}: .{suffix.lower()}") if exclude is not None else None
 
 
-def _by_user(verdict: tuple[bool, str]) -> Verdict:
-    return Verdict(DropReason.EXCLUDED_BY_USER, f"--exclude {verdict[1]}")
+def _by_user(pattern: Pattern) -> Verdict:
+    return Verdict(DropReason.EXCLUDED_BY_USER, f"--exclude {pattern.text}")
 
 
 def check_patterns(option: str, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if not is_usable(pattern):
-            raise ConfigError(f"{option} {pattern!r} is no pattern of a .gitignore. Try one like 'src/**/*.py'.")
+            raise ConfigError(
+                f"{option} {pattern!r} is no pattern of a .gitignore, or one that matches nothing. "
+                "Try one like 'src/**/*.py'."
+            )
 
 
-def _patterns(option: str, patterns: Sequence[str]) -> GitIgnoreSpec | None:
+def _patterns(option: str, patterns: Sequence[str]) -> Patterns | None:
     check_patterns(option, patterns)
-    return GitIgnoreSpec.from_lines(patterns) if patterns else None
+    return Patterns(pattern.encode() for pattern in patterns) if patterns else None

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
 from gristmill.errors import ConfigError
 from gristmill.sections import SamplingConfig
+from gristmill.wildmatch import Patterns
 
 TESTS = (
     *("test/", "tests/", "testing/", "__tests__/", "spec/", "testdata/", "fixtures/", "conftest.py"),
@@ -44,7 +43,7 @@ class Rule(NamedTuple):
             language in self.languages
             or repo == self.repo
             or (self.folder is not None and path.startswith(f"{self.folder}/"))
-            or bool(self.patterns and _spec(self.patterns).match_file(path))
+            or bool(self.patterns and _compiled(self.patterns).take(path.encode()))
         )
 
 
@@ -75,10 +74,10 @@ def rules_of(config: SamplingConfig) -> list[Rule]:
 
 
 def check_weights(config: SamplingConfig) -> None:
-    """A kind that there is not is no pattern either: a colon in a name can be written as ?."""
+    """Refuse a kind that there is not. A word and a colon is no pattern: a colon in a name can be written as ?."""
     for what in config.weights:
         kind, colon, _ = what.partition(":")
-        if colon and what not in GROUPS and kind not in KINDS:
+        if colon and kind.isidentifier() and what not in GROUPS and kind not in KINDS:
             known = ", ".join((*(f"{one}:NAME" for one in KINDS), *GROUPS))
             raise ConfigError(f"--weight {what!r}: there is no {kind!r}. There are patterns like 'src/**', {known}.")
 
@@ -102,5 +101,5 @@ def rule_for(rules: Iterable[Rule], repo: str, path: str, language: str) -> Rule
 
 
 @cache
-def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
-    return GitIgnoreSpec.from_lines(patterns)
+def _compiled(patterns: tuple[str, ...]) -> Patterns:
+    return Patterns(pattern.encode() for pattern in patterns)

@@ -14,7 +14,7 @@ from gristmill.config import Config
 from gristmill.records import VariantKind
 
 VERSIONED = (
-    *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "pathspec", "rensa"),
+    *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "rensa"),
     "zstandard",
 )
 
