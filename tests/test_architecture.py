@@ -17,6 +17,7 @@ LAYERS = {
     "records": 0,
     "naming": 0,
     "loading": 0,
+    "plainfile": 0,
     "wildmatch": 0,
     "validating": 1,
     "sections": 2,

@@ -604,14 +604,14 @@ def test_a_data_file_without_a_split(planted):
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.parametrize(("make", "kind"), [(os.mkdir, "a folder"), (os.mkfifo, "a FIFO")])
 @pytest.mark.timeout(20)
-def test_a_folder_or_a_fifo_is_refused_at_once(good, tmp_path, name, make):
+def test_a_folder_or_a_fifo_is_refused_at_once(good, tmp_path, name, make, kind):
     folder = shutil.copytree(good, tmp_path / "dataset")
     (folder / name).unlink()
     make(folder / name)
     report = check(folder, workers=1)
-    assert f"{name}: cannot be read: not an ordinary file" in report["digests"].examples
+    assert f"{name}: cannot be read: it is {kind}, not an ordinary file" in report["digests"].examples
 
 
 @pytest.mark.timeout(20)

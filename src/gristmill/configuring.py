@@ -12,6 +12,7 @@ import msgspec
 from gristmill.config import Config, field_of, setting_names
 from gristmill.errors import ConfigError
 from gristmill.naming import is_address
+from gristmill.plainfile import read_plain_text
 from gristmill.validating import is_section, wanted
 
 
@@ -54,7 +55,7 @@ def _on_top(before: Any, value: Any) -> Any:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(read_plain_text(path))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {str(path)!r}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

@@ -25,6 +25,7 @@ from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.layout import CARDS, EXPORTING, UNFINISHED, write_atomically
 from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest
+from gristmill.plainfile import read_plain_text
 from gristmill.progress import Progress
 from gristmill.records import FORMATS, Split
 from gristmill.runners.local import LocalRunner, num_workers
@@ -176,7 +177,7 @@ def _take_back(growing: Path, folder: Path) -> None:
     """What was moved into the dataset, if it did not come to the manifest that names it: it broke off in between."""
     with suppress(OSError, DatasetError):
         known = {name.partition("/")[0] for name in read_manifest(folder).files}
-        for name in (growing / TAKEN).read_text().splitlines() if (growing / TAKEN).is_file() else ():
+        for name in read_plain_text(growing / TAKEN).splitlines() if (growing / TAKEN).is_file() else ():
             if name in known:
                 continue
             if (folder / name).is_dir():

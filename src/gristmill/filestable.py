@@ -1,6 +1,5 @@
 """A row of files.jsonl: what became of one file that was found; and all of them, read one at a time."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -8,6 +7,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from gristmill.errors import DatasetError
+from gristmill.plainfile import open_plain
 from gristmill.records import Cut, DropReason, FileKey, Redaction, Split, VariantKind, WhyNoVariant
 
 LONGEST_ROW = 64 << 20
@@ -100,9 +100,7 @@ def decoded_lines(path: Path, kind: type[Kind]) -> Iterator[tuple[bytes, Kind]]:
     """For who reads other columns: `kind` names them."""
     decoder = msgspec.json.Decoder(kind)
     try:
-        if not path.is_file() and os.path.lexists(path):
-            raise DatasetError(f"{str(path)!r} is damaged: it is not an ordinary file. Build the dataset again.")
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             while line := stream.readline(LONGEST_ROW):
                 yield line, decoder.decode(line)
     except OSError as error:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+from gristmill.plainfile import open_plain, read_plain
 from gristmill.records import Split
 
 MANIFEST = "manifest.json"
@@ -43,7 +44,7 @@ def sealed(card: bytes) -> bytes:
 def is_as_sealed(path: Path) -> bool:
     """Whether it is a card of ours that nobody has changed."""
     try:
-        content = path.read_bytes() if path.is_file() else b""
+        content = read_plain(path) if path.is_file() else b""
     except OSError:
         return False
     return sealed(content[: content.rfind(SEAL[:20])]) == content
@@ -51,14 +52,14 @@ def is_as_sealed(path: Path) -> bool:
 
 def is_report(path: Path) -> bool:
     """Whether it is a page that `gristmill report` has drawn; OSError where it cannot be read."""
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         return REPORT_MARK.encode() in stream.read(2000)
 
 
 def is_dataset_folder(folder: Path) -> bool:
     """Whether it looks like one of ours; reading its manifest says for sure."""
     try:
-        with (folder / MANIFEST).open("rb") as stream:
+        with open_plain(folder / MANIFEST) as stream:
             return b'"gristmill"' in stream.read(200) and (folder / FILES).is_file()
     except OSError:
         return False

@@ -13,6 +13,7 @@ import msgspec
 
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.layout import MANIFEST, write_atomically
+from gristmill.plainfile import open_plain, read_plain
 from gristmill.records import FORMATS, LARGEST_VOCABULARY, LONGEST_WINDOW, DropReason, Split, VariantKind, WhyNoVariant
 
 FORMAT = 4
@@ -186,7 +187,7 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(path: Path) -> FileFacts:
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         digest = hashlib.file_digest(stream, "sha256")
         return FileFacts(bytes=stream.tell(), sha256=digest.hexdigest())
 
@@ -294,10 +295,8 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
-    if path.exists() and not path.is_file():
-        raise DatasetError(f"{str(folder)!r} is not a dataset: its {MANIFEST} is not an ordinary file.")
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
     except FileNotFoundError:
         lack = f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder"
         raise DatasetError(f"{str(folder)!r} is not a dataset: {lack}.") from None

@@ -18,6 +18,9 @@ from typing import NamedTuple
 MAX_BYTES = 1 << 14
 """A pattern needs no more: a path of a system has at most 4,096 bytes, each of which may be escaped by four."""
 
+BUNDLE = 64
+"""Patterns in one regular expression: the time that `re` takes grows by the square of the number of its groups."""
+
 SPECIAL = re.compile(rb"[*?\[\\]")
 CLASSES = {
     b"alnum": string.ascii_letters + string.digits,
@@ -138,9 +141,10 @@ class _Lookup:
         others = {re.escape(one.literal) + one.rest: n for n, one in patterns.items() if one.rest}
         # The last first: of several alternatives, the first that matches is the one found.
         last_first = sorted(others.items(), key=lambda item: -item[1])
-        self._numbers = [number for _, number in last_first]
-        joined = b"|".join(b"(%b)" % expression for expression, _ in last_first)
-        self._match = re.compile(joined, re.DOTALL).match if last_first else None
+        self._bundles = [
+            _Bundle([expression for expression, _ in some], [number for _, number in some])
+            for some in (last_first[at : at + BUNDLE] for at in range(0, len(last_first), BUNDLE))
+        ]
 
     def number(self, text: bytes) -> int:
         """The largest number of a pattern that matches, or -1."""
@@ -149,10 +153,21 @@ class _Lookup:
             if length > len(text):
                 break
             number = max(number, self._suffixes.get(text[len(text) - length :], -1))
-        match = self._match(text) if self._match is not None else None
-        if match is not None and match.lastindex is not None:
-            number = max(number, self._numbers[match.lastindex - 1])
+        for bundle in self._bundles:
+            if bundle.numbers[0] < number:
+                break
+            match = bundle.match(text)
+            if match is not None and match.lastindex is not None:
+                return max(number, bundle.numbers[match.lastindex - 1])
         return number
+
+
+class _Bundle:
+    """Alternatives in one regular expression, each a group whose number says which of them has matched."""
+
+    def __init__(self, expressions: list[bytes], numbers: list[int]) -> None:
+        self.numbers = numbers
+        self.match = re.compile(b"|".join(b"(%b)" % one for one in expressions), re.DOTALL).match
 
 
 def _expression(pattern: bytes) -> bytes | None:

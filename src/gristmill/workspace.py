@@ -34,6 +34,7 @@ from typing import Self
 from gristmill.errors import DatasetError, InputError, NothingToBuildError, OutputError
 from gristmill.layout import CARDS, CHECK, EXPORTING, MANIFEST, REPORT, UNFINISHED, is_report
 from gristmill.manifest import read_manifest
+from gristmill.plainfile import read_plain_text
 
 AT_FDCWD = -100
 EXCHANGE = 2
@@ -242,7 +243,7 @@ class Workspace:
 
     def _noted_upload(self) -> tuple[str | None, list[str]]:
         try:
-            address, names = json.loads(self._upload.read_text(encoding="utf-8"))
+            address, names = json.loads(read_plain_text(self._upload))
         except (OSError, ValueError, TypeError):
             return None, []
         return address, names

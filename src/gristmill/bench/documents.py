@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gristmill.bench.job import JobFile
 from gristmill.errors import InputError
+from gristmill.plainfile import read_plain
 from gristmill.progress import Progress
 
 SEED = 0
@@ -68,7 +69,7 @@ class Documents:
 
 def _read(file: JobFile) -> bytes:
     try:
-        text = Path(file.location).read_bytes()
+        text = read_plain(Path(file.location))
     except OSError as error:
         raise InputError(f"cannot read {file.path!r}: {error.strerror}. Let nothing write to the source.") from None
     if len(text) != file.num_bytes:

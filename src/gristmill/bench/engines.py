@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gristmill.bench.documents import Documents
 from gristmill.bench.methods import FAST_ENGINE
 from gristmill.bench.speeds import Case
+from gristmill.plainfile import open_plain
 from gristmill.tokenizing.cuda.batch import Batch
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.tokenizer import Ids, Offsets, Tokenizer, load_tokenizer
@@ -189,6 +190,6 @@ def _batch(array: Any) -> Batch:
 def _contents(paths: Sequence[str]) -> list[bytes]:
     texts = []
     for path in paths:
-        with open(path, "rb") as stream:
+        with open_plain(path) as stream:
             texts.append(stream.read())
     return texts

@@ -7,6 +7,7 @@ from gristmill.bench.chart import CHART_HEAD
 from gristmill.bench.markdown import HEADING
 from gristmill.errors import OutputError
 from gristmill.layout import write_atomically
+from gristmill.plainfile import open_plain
 
 CHART_SUFFIX = ".svg"
 
@@ -34,7 +35,7 @@ class Page:
 
 def _may_replace(path: Path, head: bytes) -> bool:
     try:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             return stream.read(len(head)) == head
     except FileNotFoundError:
         return True

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from gristmill.errors import DatasetError
 from gristmill.formats.zstd import ZstdJsonlFile, read_table
+from gristmill.plainfile import open_plain
 from gristmill.records import FileKey, Split
 
 BLOCK_BYTES = 1 << 22
@@ -87,7 +88,7 @@ def raw_rows(path: Path) -> Iterator[bytes]:
         if path.name.endswith(".zst"):
             yield from ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
         elif path.name.endswith(".jsonl"):
-            with path.open("rb") as stream:
+            with open_plain(path) as stream:
                 yield from stream
         else:
             yield from _rows_of_list(path)
@@ -96,7 +97,7 @@ def raw_rows(path: Path) -> Iterator[bytes]:
 
 
 def _rows_of_list(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         head = stream.read(len(HEAD))
         if head.rstrip() == NO_ROWS:
             return

@@ -8,6 +8,7 @@ from gristmill.cards.readme import readme
 from gristmill.errors import DatasetError
 from gristmill.layout import CROISSANT, README, is_as_sealed, sealed, write_atomically
 from gristmill.manifest import Manifest, read_manifest
+from gristmill.plainfile import read_plain
 
 
 def card_files(manifest: Manifest) -> dict[str, bytes]:
@@ -33,7 +34,7 @@ def _kept(name: str, earlier: Path, now: bytes) -> bytes | None:
         return None
     try:
         before = card_files(read_manifest(earlier))[name]
-        edited = path.read_bytes()
+        edited = read_plain(path)
     except (OSError, DatasetError):
         return None
     if edited == before:

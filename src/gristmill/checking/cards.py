@@ -4,11 +4,11 @@ from pathlib import Path
 
 from gristmill.cards.cards import card_files
 from gristmill.cards.keeping import PARTS
-from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults, Verdict
 from gristmill.errors import DatasetError
 from gristmill.layout import CARDS
 from gristmill.manifest import Manifest
+from gristmill.plainfile import open_plain
 
 CHECK = "cards"
 LARGEST_BYTES = 1 << 26

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
 from gristmill.layout import FILES, MANIFEST, TOKENIZER, data_file_name
 from gristmill.manifest import Manifest
+from gristmill.plainfile import open_plain
 from gristmill.records import FORMATS, Split
 
 CHECK = "digests"

@@ -10,7 +10,6 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from gristmill.checking.frames import StatedFrame, stated_frames, unpacked
-from gristmill.checking.opening import open_plain
 from gristmill.checking.packs import PackedRows, PackRules, read_packed
 from gristmill.checking.result import Faults
 from gristmill.checking.rows import HEAD, Row, read_rows
@@ -21,6 +20,7 @@ from gristmill.checking.tokens import RowRules
 from gristmill.errors import DatasetError
 from gristmill.formats.content import line_digest, place_of, row_digest
 from gristmill.formats.stored_split import StoredSplit
+from gristmill.plainfile import open_plain
 from gristmill.records import Split
 
 PART_BYTES = 2 << 20

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gristmill.checking.digests import check_fingerprint
-from gristmill.checking.opening import require_plain
 from gristmill.checking.packs import PackRules
 from gristmill.checking.result import Faults
 from gristmill.checking.rows import REQUIRED
@@ -14,7 +13,7 @@ from gristmill.checking.spelling import Spelling
 from gristmill.checking.tokens import RowRules
 from gristmill.checking.windows import Shape
 from gristmill.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
-from gristmill.layout import MANIFEST, TOKENIZER, TOKENIZER_CONFIG
+from gristmill.layout import MANIFEST
 from gristmill.manifest import Manifest, TokenizerFacts
 from gristmill.records import VariantKind
 from gristmill.sections import (
@@ -119,8 +118,6 @@ def _tokenizer(
     folder: Path, manifest: Manifest, faults: Faults
 ) -> tuple[Definition | None, Tokenizer | None, str | None]:
     try:
-        for name in (TOKENIZER, TOKENIZER_CONFIG):
-            require_plain(folder / name)
         definition = Definition.read(folder)
     except (OSError, TokenizerError) as error:
         faults.add("special_tokens", f"the tokenizer cannot be read: {error}")

@@ -17,6 +17,7 @@ from gristmill.cleaning.secrets import NO_ANGLE_LANGUAGES
 from gristmill.errors import InputError
 from gristmill.layout import FILES
 from gristmill.naming import path_text
+from gristmill.plainfile import open_plain
 
 NOTEBOOK = "jupyter"
 UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -62,7 +63,7 @@ def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, 
         yield "it is not in the source"
         return
     try:
-        with open(location, "rb") as stream:
+        with open_plain(location) as stream:
             raw = stream.read()
         encoding = _encoding_of(raw)
         text = raw[NUM_MARK_BYTES.get(encoding, 0) :].decode(encoding.removesuffix("-sig")).encode()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Faults
 from gristmill.filestable import Count, FileRow, VariantRow
 from gristmill.layout import FILES
+from gristmill.plainfile import open_plain
 from gristmill.records import Cut, DropReason, Redaction, Split
 
 CHECK = "files_table"

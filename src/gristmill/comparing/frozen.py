@@ -13,6 +13,7 @@ import orjson
 from gristmill.comparing.reading import Ids
 from gristmill.errors import DatasetError
 from gristmill.layout import write_atomically
+from gristmill.plainfile import read_plain
 from gristmill.records import FileKey
 
 WINDOWS, FACTS = "test.jsonl", "test.json"
@@ -85,8 +86,8 @@ class Frozen(NamedTuple):
     @classmethod
     def read(cls, folder: Path) -> "Frozen":
         try:
-            facts = msgspec.json.decode((folder / FACTS).read_bytes(), type=FrozenFacts)
-            content = (folder / WINDOWS).read_bytes()
+            facts = msgspec.json.decode(read_plain(folder / FACTS), type=FrozenFacts)
+            content = read_plain(folder / WINDOWS)
             if hashlib.sha256(content).hexdigest() != facts.sha256:
                 raise DatasetError(f"{str(folder / WINDOWS)!r} is not what {FACTS} says. Compare into a new folder.")
             rows = [orjson.loads(line) for line in content.splitlines()]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import DatasetError
+from gristmill.plainfile import open_plain
 
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 NPY_ALIGNMENT = 64
@@ -72,7 +73,7 @@ def map_array(path: Path, kind: npt.DTypeLike, head: Head = npy_head) -> npt.NDA
     kind = np.dtype(kind)
     try:
         size = path.stat().st_size
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             found = stream.read(len(head(kind, 0)))
     except OSError as error:
         raise damaged(path, error.strerror or str(error)) from None
@@ -88,7 +89,8 @@ def map_part(path: Path, kind: np.dtype[Any], offset: int, count: int) -> npt.ND
     if not count:  # nothing cannot be mapped
         return np.zeros(0, kind)
     try:
-        return np.asarray(np.memmap(path, kind, "r", offset, (count,)))
+        with open_plain(path) as stream:
+            return np.asarray(np.memmap(stream, kind, "r", offset, (count,)))
     except (OSError, ValueError) as error:
         raise damaged(path, str(error)) from None
 

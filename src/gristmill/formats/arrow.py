@@ -26,6 +26,7 @@ from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarro
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.layout import UNFINISHED
+from gristmill.plainfile import open_plain, read_plain
 from gristmill.records import Split
 
 NAME = "Arrow"
@@ -72,7 +73,7 @@ def _fingerprint(files: Iterable[Path]) -> str:
     """Of all bytes, by crc32: a sha256 of them would double the time that writing takes."""
     whole = hashlib.sha256()
     for path in files:
-        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with open_plain(path) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             whole.update(b"%d %d\n" % (len(content), zlib.crc32(content)))
     return whole.hexdigest()[:16]
 
@@ -129,8 +130,8 @@ def _require_state(folder: Path, split: Split, names: list[str]) -> None:
     if not names:
         return
     try:
-        state = json.loads((folder / split / STATE).read_bytes())
-        splits = json.loads((folder / SPLITS).read_bytes())["splits"] if (folder / SPLITS).exists() else [split]
+        state = json.loads(read_plain(folder / split / STATE))
+        splits = json.loads(read_plain(folder / SPLITS))["splits"] if (folder / SPLITS).exists() else [split]
         is_right = state == _state(split, names, state["_fingerprint"]) and split in splits
         is_right &= set(splits) <= set(Split)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

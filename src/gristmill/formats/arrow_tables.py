@@ -29,6 +29,7 @@ from gristmill.formats.batch import (
     require_fitting,
     stored,
 )
+from gristmill.plainfile import require_plain
 
 ROWS_AT_ONCE = 1000
 """In a row group or record batch: what a reader must take to see one row.
@@ -113,8 +114,9 @@ def _require_keys(rows: Sequence[Sequence[dict[str, Any]]], keys: Sequence[str])
 
 @contextmanager
 def reading(pa: Any, path: Path) -> Iterator[None]:
-    """Whatever the library finds wrong with this file is told in a line."""
+    """Open the file within: what the library finds wrong with it becomes one line."""
     try:
+        require_plain(path)
         yield
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {_one_line(error)}. Build the dataset again.") from None

@@ -25,6 +25,7 @@ from gristmill.formats.batch import (
     natural,
 )
 from gristmill.formats.chunks import COUNT, Chunk, Field, Layout
+from gristmill.plainfile import open_plain, read_plain
 from gristmill.shaping.windows import Indices
 
 MAX_INDEX_BYTES = 1 << 28
@@ -38,7 +39,7 @@ def read_index(path: Path) -> Any:
     try:
         if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
             raise DatasetError(f"{str(path)!r} is no index of a dataset. Build the dataset again.")
-        return orjson.loads(path.read_bytes())
+        return orjson.loads(read_plain(path))
     except (OSError, orjson.JSONDecodeError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
 
@@ -137,7 +138,8 @@ class ChunkReader:
             chunk, layout = self._chunks[number], self._layout
             self._require_size(chunk)
             try:
-                content: Bytes = np.memmap(self._folder / chunk.name, np.uint8, "r")
+                with open_plain(self._folder / chunk.name) as stream:
+                    content: Bytes = np.memmap(stream, np.uint8, "r")
             except OSError as error:
                 self._fail(chunk.name, str(error.strerror))
             first = layout.rows_start(chunk.num_rows)

@@ -18,6 +18,7 @@ import orjson
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.formats.content import place_of, row_digest
+from gristmill.plainfile import open_plain
 from gristmill.records import Split, Variant, VariantKind
 from gristmill.shaping.windows import Indices, Windows, lines_of
 from gristmill.tokenizing.definition import Definition
@@ -328,7 +329,7 @@ class JsonlFile:
 
     def __iter__(self) -> Iterator[bytes]:
         num_rows = 0
-        with self._path.open("rb") as stream:
+        with open_plain(self._path) as stream:
             for row in stream:
                 num_rows += 1
                 yield row
@@ -346,7 +347,7 @@ class JsonlFile:
         return self._map[start:end]
 
     def _content(self) -> BinaryIO:
-        return self._path.open("rb")
+        return open_plain(self._path)
 
     def __getstate__(self) -> tuple[Path, int]:
         """A map cannot travel to another process; it is made again there."""

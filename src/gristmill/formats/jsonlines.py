@@ -16,6 +16,7 @@ from gristmill.formats.format import Format, Target, files_of
 from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
+from gristmill.plainfile import open_plain
 from gristmill.records import Split
 from gristmill.shaping.neighbours import neighbours, steady_neighbours
 
@@ -105,7 +106,7 @@ def _opened(path: Path) -> JsonlFile | ZstdJsonlFile:
     try:
         if path.suffix == ".zst":
             return ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             num_rows = sum(some.count(b"\n") for some in iter(lambda: stream.read(SCAN_BYTES), b""))
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None

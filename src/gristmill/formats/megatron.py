@@ -15,6 +15,7 @@ from gristmill.errors import OutputError
 from gristmill.formats.arrays import damaged, map_part, no_head
 from gristmill.formats.batch import Schema
 from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
+from gristmill.plainfile import open_plain
 from gristmill.shaping.windows import Indices
 
 HEAD = struct.Struct("<9sQBQQ")
@@ -50,7 +51,7 @@ def _write_index(path: Path, ends: Indices, kind: np.dtype[Any]) -> None:
 def _num_indexed(path: Path, kind: np.dtype[Any]) -> int:
     try:
         size = path.stat().st_size
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             head = stream.read(HEAD.size)
     except OSError as error:
         raise damaged(path, error.strerror or str(error)) from None

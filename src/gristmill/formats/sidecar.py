@@ -16,6 +16,7 @@ from gristmill.formats.arrays import damaged
 from gristmill.formats.batch import KINDS, Column, Kind, Ragged, Schema, WindowBatch
 from gristmill.formats.json_rows import column_of
 from gristmill.formats.jsonl import row_starts
+from gristmill.plainfile import open_plain
 from gristmill.shaping.windows import Indices
 
 TYPES: dict[Kind, Any] = {
@@ -76,7 +77,7 @@ class Sidecar:
         return self._map[int(self._starts[start]) : int(self._starts[stop])]
 
     def _mapped(self) -> tuple[mmap.mmap, Indices]:
-        with self._path.open("rb") as stream:
+        with open_plain(self._path) as stream:
             if not os.fstat(stream.fileno()).st_size:
                 raise damaged(self._path, "it is empty")
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

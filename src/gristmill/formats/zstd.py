@@ -16,6 +16,7 @@ import numpy as np
 import zstandard
 
 from gristmill.errors import DatasetError
+from gristmill.plainfile import open_plain
 
 LEVEL = 3
 FRAME_BYTES = 256 << 10
@@ -71,7 +72,7 @@ def table_of(frames: Sequence[Frame]) -> bytes:
 
 def read_table(path: Path) -> list[Frame]:
     content_bytes = path.stat().st_size
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         stream.seek(max(0, content_bytes - SEEK_FOOT.size))
         foot = stream.read()
         if len(foot) != SEEK_FOOT.size or SEEK_FOOT.unpack(foot)[2] != SEEKABLE_MAGIC:
@@ -123,7 +124,7 @@ class ZstdJsonlFile:
 
     def _rows_of(self, index: int) -> list[bytes]:
         if self._kept[0] != index:
-            with self.path.open("rb") as stream:
+            with open_plain(self.path) as stream:
                 stream.seek(self._offsets[index])
                 compressed = stream.read(self._table()[index].num_compressed)
             self._kept = (index, self._rows_in(compressed, index))

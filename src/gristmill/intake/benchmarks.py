@@ -17,6 +17,7 @@ import zstandard
 from gristmill.errors import InputError, MissingExtraError
 from gristmill.intake.sources import free_name
 from gristmill.naming import path_text
+from gristmill.plainfile import read_plain
 
 
 class Benchmark(NamedTuple):
@@ -38,7 +39,7 @@ def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
 def read_benchmark(path: str) -> Benchmark:
     file = Path(os.path.expanduser(path))
     try:
-        raw = file.read_bytes()
+        raw = read_plain(file)
         rows = {ways: row for row, ways in reversed(list(enumerate(_texts(file, raw)))) if ways}
         texts = {row: ways for ways, row in sorted(rows.items(), key=lambda item: item[1])}
     except OSError as error:
@@ -53,7 +54,7 @@ def read_benchmark(path: str) -> Benchmark:
 def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:
     name = file.name.lower()
     if name.endswith(".parquet"):
-        rows: Any = _parquet_rows(file)
+        rows: Any = _parquet_rows(file, raw)
     else:
         if name.endswith(".gz"):
             raw = gzip.decompress(raw)
@@ -104,15 +105,15 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _parquet_rows(file: Path) -> list[Any]:
+def _parquet_rows(file: Path, raw: bytes) -> list[Any]:
     try:
-        from pyarrow import ArrowInvalid, parquet  # noqa: PLC0415 - an extra, and slow to import
+        from pyarrow import ArrowInvalid, BufferReader, parquet  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         raise MissingExtraError(
             f"{str(file)!r} is a Parquet file, which needs pyarrow: pip install 'gristmill[parquet]'."
         ) from None
     try:
-        rows: list[Any] = parquet.read_table(file).to_pylist()
+        rows: list[Any] = parquet.read_table(BufferReader(raw)).to_pylist()
     except ArrowInvalid as error:
         raise ValueError(str(error).partition("\n")[0]) from None
     return rows

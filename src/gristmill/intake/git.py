@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.errors import InputError
+from gristmill.plainfile import read_plain_text
 
 HARDENED = (
     *("-c", "core.fsmonitor=false"),
@@ -89,7 +90,7 @@ def _refuse_borrowed_repository(folder: str, top: str) -> None:
     repository = Path(_text(answer)) if answer is not None else Path()
     try:
         # A linked work tree: its folder in the repository points back here.
-        if os.path.realpath((repository / "gitdir").read_text(encoding="utf-8").strip()) == str(pointer):
+        if os.path.realpath(read_plain_text(repository / "gitdir").strip()) == str(pointer):
             return
     except (OSError, ValueError):
         pass

@@ -1,14 +1,17 @@
 """The .gitignore and .ignore files of plain folders, read as git and ripgrep read them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gristmill.plainfile import open_plain
 from gristmill.wildmatch import Patterns
 
 NAMES = (".ignore", ".gitignore")
 """The first outranks the second, wherever they lie."""
+MAX_BYTES = 1 << 20
+"""Patterns take time by their number, and far more than this only a file made for that has."""
 
 
 class IgnoreFile(NamedTuple):
@@ -18,13 +21,20 @@ class IgnoreFile(NamedTuple):
     patterns: Patterns
 
 
-def ignore_files(folder: str, prefix: str, entries: Sequence[os.DirEntry[str]]) -> Iterator[IgnoreFile]:
+def ignore_files(
+    folder: str, prefix: str, entries: Sequence[os.DirEntry[str]], warn: Callable[[str, str], None]
+) -> Iterator[IgnoreFile]:
+    """`warn` is called with the path of a file that is not used, and the reason."""
     for entry in entries:
         if entry.name in NAMES and entry.is_file(follow_symlinks=False):
             try:
-                content = Path(folder, entry.name).read_bytes()
+                with open_plain(Path(folder, entry.name)) as stream:
+                    content = stream.read(MAX_BYTES + 1)
             except OSError:
                 continue  # one that cannot be read ignores nothing, as with git
+            if len(content) > MAX_BYTES:
+                warn(prefix + entry.name, f"larger than {MAX_BYTES:,} bytes; its patterns are not used.")
+                continue
             yield IgnoreFile(entry.name, os.fsencode(prefix), patterns_of(content))
 
 

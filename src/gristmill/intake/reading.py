@@ -3,12 +3,12 @@
 import errno
 import hashlib
 import os
-import stat
 import time
 
 from gristmill.errors import InputError
 from gristmill.intake.decoding import decode
 from gristmill.intake.languages import language_of
+from gristmill.plainfile import NotPlainError, open_descriptor
 from gristmill.records import Document, Drop, DropReason, SourceFile
 from gristmill.sections import ScanConfig
 
@@ -75,13 +75,14 @@ def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
 
 def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
     for _ in range(ATTEMPTS):
-        descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            descriptor = open_descriptor(file.location, follow_links=False)
+        except NotPlainError:
+            return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
         try:
             if not _is_at(descriptor, file.location):
                 return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
             before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
-                return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
             size = before.st_size if file.offset is None else file.size
             if size > max_bytes:
                 return Drop.of(file, DropReason.TOO_LARGE, f"{size} bytes, limit {max_bytes}")

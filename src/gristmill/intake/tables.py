@@ -18,6 +18,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from gristmill.errors import ConfigError, InputError, MissingExtraError
 from gristmill.naming import printable
+from gristmill.plainfile import open_plain, require_plain
 from gristmill.sections import TablesConfig
 
 TEXT_COLUMNS = ("content", "text", "code", "source", "body")
@@ -156,6 +157,7 @@ def _parquet() -> tuple[Any, Any]:
 
 def _open_parquet(location: str, texts: Sequence[str] = ()) -> Any:
     """`texts` come as dictionaries: ten million bytes that 256 rows share are then in memory once."""
+    require_plain(location)
     _, parquet = _parquet()
     return parquet.ParquetFile(location, pre_buffer=False, page_checksum_verification=True, read_dictionary=texts)
 
@@ -250,7 +252,7 @@ def _parsed(line: bytes | None) -> dict[str, Any] | str:
 
 def _lines(location: str) -> Iterator[bytes | None]:
     """Those that are not blank; None for one that is too long."""
-    with open(location, "rb") as stream:
+    with open_plain(location) as stream:
         lowered = location.lower()
         chunks = _zstd_chunks(stream) if lowered.endswith(".zst") else _chunks(stream, is_gzip=lowered.endswith(".gz"))
         is_first = True

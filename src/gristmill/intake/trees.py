@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gristmill import plainfile
 from gristmill.errors import InputError
 from gristmill.intake import git
 from gristmill.intake.excluding import PathFilter
@@ -27,13 +28,7 @@ from gristmill.sections import ScanConfig
 
 NANOSECONDS_TO_SETTLE = 3_000_000_000
 """More than the coarsest clock of a file system is off."""
-KINDS = {
-    stat.S_IFDIR: "a submodule that is not checked out",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a character device",
-    stat.S_IFBLK: "a block device",
-}
+KINDS = {**plainfile.KINDS, stat.S_IFDIR: "a submodule that is not checked out"}
 
 
 class Scan(NamedTuple):
@@ -199,7 +194,7 @@ class _Scanner:
                 raise InputError(f"cannot read the source {location!r}: {error.strerror}.") from None
             self._drop_folder(folder.prefix, DropReason.UNREADABLE, error.strerror or str(error))
             return
-        ignores = (*ignore_files(location, folder.prefix, entries), *folder.ignores)
+        ignores = (*ignore_files(location, folder.prefix, entries, self._warn), *folder.ignores)
         for entry in entries:
             path = folder.prefix + entry.name
             is_folder = entry.is_dir(follow_symlinks=False)

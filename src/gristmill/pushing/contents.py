@@ -14,11 +14,11 @@ from typing import NamedTuple
 import msgspec
 
 from gristmill.cards.cards import write_cards
-from gristmill.checking.opening import open_plain
 from gristmill.checking.result import Report, report_file
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.layout import CARDS, CHECK, MANIFEST
 from gristmill.manifest import FileFacts, Manifest, facts_of, read_manifest, write_manifest
+from gristmill.plainfile import open_plain
 from gristmill.records import FORMATS
 
 

@@ -16,6 +16,7 @@ import msgspec
 from gristmill.errors import InputError, MissingExtraError, OutputError
 from gristmill.intake.addresses import without_credentials
 from gristmill.layout import CARDS, MANIFEST
+from gristmill.plainfile import open_plain, read_plain
 from gristmill.progress import Progress
 from gristmill.pushing.contents import Outgoing
 from gristmill.pushing.failing import as_ours, silenced
@@ -47,7 +48,7 @@ class RemoteFile(NamedTuple):
             return self.sha256 == file.facts.sha256
         if self.bytes != file.facts.bytes:
             return False
-        content = file.content if isinstance(file.content, bytes) else file.content.read_bytes()
+        content = file.content if isinstance(file.content, bytes) else read_plain(file.content)
         return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == self.git_sha1
 
 
@@ -121,7 +122,7 @@ class Repository:
     def _named(self, commit: str) -> frozenset[str] | None:
         with tempfile.TemporaryDirectory(prefix="gristmill-push-") as cache:
             path = Path(self._api.hf_hub_download(**self._of, filename=MANIFEST, revision=commit, cache_dir=cache))
-            with path.open("rb") as stream:
+            with open_plain(path) as stream:
                 content = stream.read(MAX_MANIFEST_BYTES)
         try:
             manifest = msgspec.json.decode(content, type=dict[str, Any])

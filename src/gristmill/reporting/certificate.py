@@ -8,6 +8,7 @@ import msgspec
 from gristmill.checking.result import CheckResult, Report
 from gristmill.layout import CHECK
 from gristmill.manifest import Manifest
+from gristmill.plainfile import read_plain
 from gristmill.records import Split
 from gristmill.reporting.facts import Certificate, Leak
 
@@ -21,7 +22,7 @@ def certificate_in(folder: Path, manifest: Manifest) -> Certificate | None:
     """None where there is no check.json, or it is damaged, or of another dataset."""
     path = folder / CHECK
     try:
-        report = msgspec.json.decode(path.read_bytes() if path.is_file() else b"", type=Report)
+        report = msgspec.json.decode(read_plain(path) if path.is_file() else b"", type=Report)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.format == manifest.formats[0])

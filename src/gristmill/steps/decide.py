@@ -19,6 +19,7 @@ from gristmill.grouping.signatures import NUM_BANDS
 from gristmill.grouping.splitting import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
 from gristmill.layout import FILES, data_file_name
 from gristmill.manifest import NearDuplicates, PreviousSplits
+from gristmill.plainfile import read_plain
 from gristmill.progress import MapFunction
 from gristmill.records import Drop, DropReason, FileKey, NoVariant, PreparedDocument, Split
 from gristmill.sections import OutputConfig
@@ -169,7 +170,7 @@ def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
     if path is None:
         return NOTHING_BEFORE, None
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
     except OSError as error:
         raise InputError(f"cannot read the earlier splits {str(path)!r}: {error.strerror}.") from None
     decoder = msgspec.json.Decoder(_PreviousRow)

@@ -15,6 +15,7 @@ from gristmill.errors import OutputError
 from gristmill.formats.writing import AllFiles
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.manifest import FileFacts
+from gristmill.plainfile import open_plain
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
 from gristmill.steps.pieces import KnownPiece, PieceLog, Task
@@ -122,7 +123,7 @@ class _DataFile:
 
     def _read_back(self, num_bytes: int) -> int:
         crc32 = 0
-        with self._path.open("rb") as stream:
+        with open_plain(self._path) as stream:
             stream.seek(self._num_bytes)
             for at in range(0, num_bytes, BYTES_AT_ONCE):
                 some = stream.read(min(BYTES_AT_ONCE, num_bytes - at))

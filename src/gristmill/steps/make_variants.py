@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.cleaning.secrets import find_secrets
+from gristmill.plainfile import read_plain
 from gristmill.records import PreparedDocument, Range, Variant, VariantKind, WhyNoVariant
 from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.vary_comments import vary_comments
@@ -90,7 +91,7 @@ def _other_text(kind: VariantKind, parsed: Parsed, seed: int, chosen: Chosen) ->
     if kind is VariantKind.REWRITE:
         if chosen.answer is None:
             return WhyNoVariant.ANSWER_REFUSED if chosen.is_refused else WhyNoVariant.NO_ANSWER
-        text = chosen.answer.read_bytes()
+        text = read_plain(chosen.answer)
         return text if why_refused(parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
     other = BY_GRAMMAR[kind](parsed, Dice(seed))
     if other is None or other == parsed.text:

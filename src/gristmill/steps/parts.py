@@ -20,6 +20,7 @@ import numpy as np
 from gristmill.grouping.leakage import Anchors, KeyTable, Positions
 from gristmill.grouping.signatures import NUM_BANDS, Keys
 from gristmill.layout import write_atomically
+from gristmill.plainfile import open_plain
 from gristmill.records import DocumentFacts, Drop, NoVariant, PreparedDocument
 
 SUFFIX = ".part"
@@ -117,7 +118,7 @@ def is_whole(path: Path) -> bool:
     """Whether there is such a part, and every byte of it is as it was written."""
     digest = hashlib.sha256(path.name.encode())
     try:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
             while left > 0 and (some := stream.read(min(left, BYTES_AT_ONCE))):
                 digest.update(some)
@@ -132,7 +133,7 @@ class PartReader:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path, self._name = folder / name, name
-        with self._path.open("rb") as stream:
+        with open_plain(self._path) as stream:
             stream.seek(-LENGTHS.size - DIGEST_BYTES, os.SEEK_END)
             self._lengths = LENGTHS.unpack(stream.read(LENGTHS.size))
 
@@ -177,6 +178,6 @@ class PartReader:
         return msgspec.msgpack.decode(self._read(table), type=kind)
 
     def _read(self, table: int) -> bytes:
-        with self._path.open("rb") as stream:
+        with open_plain(self._path) as stream:
             stream.seek(sum(self._lengths[:table]))
             return stream.read(self._lengths[table])

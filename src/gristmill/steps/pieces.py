@@ -19,6 +19,7 @@ import msgspec
 
 from gristmill.formats.zstd import Frame
 from gristmill.layout import write_atomically
+from gristmill.plainfile import read_plain
 from gristmill.steps.blocks import read_at
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Piece
@@ -160,7 +161,7 @@ def _line(piece: KnownPiece) -> bytes:
 
 def _read_log(path: Path) -> Iterator[KnownPiece]:
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
     except OSError:
         return
     at = 0

@@ -16,6 +16,7 @@ from gristmill.errors import InputError
 from gristmill.grouping.leakage import Anchors, anchors_of
 from gristmill.grouping.signatures import NUM_BANDS, band_keys
 from gristmill.intake.reading import ReadError, document_of, read_bytes
+from gristmill.plainfile import read_plain
 from gristmill.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.sections import RunConfig
 from gristmill.shaping.neighbours import steady_neighbours
@@ -137,7 +138,7 @@ class Whereabouts:
 
     def last(self) -> int | None:
         try:
-            return int.from_bytes(self._path.read_bytes(), "little")
+            return int.from_bytes(read_plain(self._path), "little")
         except OSError:
             return None
 

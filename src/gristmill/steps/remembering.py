@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gristmill.layout import write_atomically
+from gristmill.plainfile import read_plain
 
 Value = TypeVar("Value")
 
@@ -22,7 +23,7 @@ def remember(path: Path, key: str, value: Any, *, is_private: bool = False) -> N
 
 def recall(path: Path, key: str, kind: type[Value]) -> Value | None:
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
         digest, content = content[:32], content[32:]
         if hashlib.sha256(content).digest() != digest:
             return None

@@ -10,6 +10,7 @@ import msgspec
 from gristmill.errors import GristmillError
 from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.layout import write_atomically
+from gristmill.plainfile import read_plain
 from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
 from gristmill.steps.pieces import KnownPiece, Task
@@ -73,7 +74,7 @@ def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> byt
     if shaped.is_taken_over:
         assert task.known is not None, "or it would not have been taken over"
         return task.known.read_unchecked()
-    return _compressed_file(context, task).read_bytes()
+    return read_plain(_compressed_file(context, task))
 
 
 def forget_compressed(context: Context, task: Task) -> None:

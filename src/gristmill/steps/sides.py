@@ -17,6 +17,7 @@ import numpy.typing as npt
 from gristmill.grouping.leakage import MIN_DISTINCT_IDS, BlockKeys, KeyTable, Positions, span_keys, stretches_around
 from gristmill.grouping.signatures import Ids
 from gristmill.layout import write_atomically
+from gristmill.plainfile import open_plain
 from gristmill.records import StoredText
 from gristmill.shaping.neighbours import neighbours
 from gristmill.steps.blocks import read_ids
@@ -120,7 +121,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     def matches(self, side: SideName, partition: int, run: Run) -> Records:
         """Read, not mapped: what is looked at of a mapped file counts as memory, with its neighbourhood."""
-        with self._matches_file(side, partition).open("rb") as stream:
+        with open_plain(self._matches_file(side, partition)) as stream:
             stream.seek(-EDGE.size, os.SEEK_END)
             (num_edges,) = EDGE.unpack(stream.read())
             stream.seek(EDGE.size * (run.number - num_edges - 1), os.SEEK_END)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gristmill.grouping.leakage import anchors_of
 from gristmill.grouping.signatures import band_keys
+from gristmill.plainfile import read_plain
 from gristmill.records import Draw, NoVariant, PreparedDocument, WhyNoVariant
 from gristmill.steps.blocks import Block, read_blocks, to_bytes
 from gristmill.steps.context import Context
@@ -46,7 +47,7 @@ def _settings(context: Context) -> tuple[object, ...]:
 def _told(chosen: Chosen) -> tuple[object, ...]:
     """All that its variants are made of."""
     one, answer = chosen.document, chosen.answer
-    digest = hashlib.sha256(answer.read_bytes()).hexdigest() if answer is not None else None
+    digest = hashlib.sha256(read_plain(answer)).hexdigest() if answer is not None else None
     rewritten = digest, chosen.is_refused
     return one.repo, one.path, one.language, one.text_sha256, one.draw, one.weight, chosen.kinds, rewritten
 

@@ -22,6 +22,7 @@ import msgspec
 
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
+from gristmill.plainfile import read_plain
 from gristmill.records import LARGEST_VOCABULARY
 
 END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[SEP]")
@@ -88,10 +89,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @classmethod
     def read(cls, folder: Path) -> "Definition":
         paths = folder / TOKENIZER, folder / TOKENIZER_CONFIG
-        if any(path.exists() and not path.is_file() for path in paths):
-            raise TokenizerError(f"cannot read the tokenizer in {str(folder)!r}: it is not in ordinary files.")
         try:
-            json, config = (path.read_bytes() for path in paths)
+            json, config = (read_plain(path) for path in paths)
         except OSError as error:
             raise TokenizerError(f"cannot read the tokenizer in {str(folder)!r}: {error.strerror}.") from None
         definition = cls(name=folder.name, json=json, config=config)

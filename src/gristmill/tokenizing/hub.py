@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
+from gristmill.plainfile import read_plain_text
 
 LONGEST_ID = 200
 OLDER_PAIR = ("vocab.json", "merges.txt")
@@ -97,7 +98,7 @@ def _cached(cache: Path, repo: str, revision: str, file: str) -> Path | None:
     """huggingface_hub's layout: refs/REVISION holds the commit, snapshots/COMMIT the files."""
     entry = _entry(cache, repo)
     try:
-        commit = (entry / "refs" / revision).read_text(encoding="ascii").strip()
+        commit = read_plain_text(entry / "refs" / revision, "ascii").strip()
     except (OSError, ValueError):
         commit = revision
     path = entry / "snapshots" / commit / file

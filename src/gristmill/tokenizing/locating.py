@@ -11,6 +11,7 @@ import zstandard
 from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.naming import path_text
+from gristmill.plainfile import read_plain, read_plain_text
 from gristmill.tokenizing import hub
 from gristmill.tokenizing.definition import Definition
 
@@ -66,10 +67,10 @@ def _from_folder(
 ) -> Definition:
     config_file = folder / TOKENIZER_CONFIG
     try:
-        config = config_file.read_bytes() if config_file.is_file() else None
+        config = read_plain(config_file) if config_file.is_file() else None
         json_file = tokenizer_file or folder / TOKENIZER
         if json_file.is_file():
-            json = json_file.read_bytes()
+            json = read_plain(json_file)
         elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
             json, config = _from_vocab_and_merges(folder, config)
         else:
@@ -100,10 +101,10 @@ def _checked_config(config: bytes, name: str) -> bytes:
 def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, bytes]:
     """The older pair of files holds GPT-2's byte-level BPE; RoBERTa's five special tokens make it a RoBERTa."""
     try:
-        vocab = msgspec.json.decode((folder / "vocab.json").read_bytes(), type=dict[str, int])
+        vocab = msgspec.json.decode(read_plain(folder / "vocab.json"), type=dict[str, int])
     except msgspec.MsgspecError as error:
         raise TokenizerError(f"{str(folder / 'vocab.json')!r} is damaged: {error}.") from None
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    lines = read_plain_text(folder / "merges.txt").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     unknown = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
     if unknown is not None:

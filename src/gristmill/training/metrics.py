@@ -8,6 +8,7 @@ import msgspec
 
 from gristmill.errors import DatasetError
 from gristmill.layout import write_atomically
+from gristmill.plainfile import read_plain
 
 METRICS = "metrics.jsonl"
 
@@ -74,7 +75,7 @@ def read_metrics(folder: Path) -> list[Metric]:
     """A last line that was cut off is left out."""
     path = folder / METRICS
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        lines = read_plain(path).splitlines(keepends=True)
         return [msgspec.json.decode(line, type=Metric) for line in lines if line.endswith(b"\n")]
     except FileNotFoundError:
         return []

@@ -10,6 +10,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
 
 from gristmill.errors import ConfigError, InputError, TokenizerError
+from gristmill.plainfile import require_plain_files
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 from gristmill.training.settings import ObjectiveName
@@ -97,6 +98,8 @@ def _trained_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrai
     where = place if os.path.isdir(place) else name
     auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     try:
+        if os.path.isdir(where):
+            require_plain_files(where)
         config = AutoConfig.from_pretrained(where)
         _require_room(name, config, needs)
         model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32)

@@ -9,6 +9,7 @@ import torch
 from gristmill.errors import DatasetError
 from gristmill.layout import write_atomically
 from gristmill.naming import printable
+from gristmill.plainfile import read_plain
 from gristmill.training.metrics import Metric
 from gristmill.training.runfolder import RESULT
 from gristmill.training.scoring import Score
@@ -58,7 +59,7 @@ def write_result(result: Result, folder: Path) -> None:
 
 def read_result(folder: Path) -> Result:
     try:
-        return msgspec.json.decode((folder / RESULT).read_bytes(), type=Result)
+        return msgspec.json.decode(read_plain(folder / RESULT), type=Result)
     except (OSError, msgspec.MsgspecError) as error:
         raise DatasetError(f"{str(folder / RESULT)!r} cannot be read: {error}. Train into a new folder.") from None
 

@@ -11,6 +11,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
 from gristmill.naming import path_text
+from gristmill.plainfile import require_plain_files
 from gristmill.records import Split
 from gristmill.training.budget import Budget
 from gristmill.training.describing import shown_facts
@@ -167,6 +168,7 @@ class Run:
             raise DatasetError(
                 f"{str(self._place.model)!r} is gone, and with it the best model. Train into a new folder."
             )
+        require_plain_files(self._place.model)
         # By its whole path: `run/model` would be an id on the Hub.
         kept = type(self._model).from_pretrained(self._place.model.resolve(), local_files_only=True)
         self._model.load_state_dict(kept.state_dict())

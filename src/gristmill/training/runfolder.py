@@ -22,6 +22,7 @@ import msgspec
 
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.layout import UNFINISHED, write_atomically
+from gristmill.plainfile import read_plain
 from gristmill.training.metrics import Metrics
 from gristmill.training.settings import TrainConfig
 
@@ -117,7 +118,7 @@ class RunFolder:
 
     def facts(self) -> RunFacts:
         try:
-            return msgspec.json.decode((self.path / RUN).read_bytes(), type=RunFacts)
+            return msgspec.json.decode(read_plain(self.path / RUN), type=RunFacts)
         except msgspec.MsgspecError as error:
             raise DatasetError(f"{str(self.path / RUN)!r} is damaged: {error}. Train into a new folder.") from None
 
@@ -190,7 +191,7 @@ def _files_in(folder: Path) -> dict[str, Path]:
 def _is_whole(checkpoint: Path) -> bool:
     """With every part that was there when it was sealed, and as large."""
     try:
-        parts = msgspec.json.decode((checkpoint / WHOLE).read_bytes(), type=dict[str, int])
+        parts = msgspec.json.decode(read_plain(checkpoint / WHOLE), type=dict[str, int])
         return all((checkpoint / name).stat().st_size == size for name, size in parts.items())
     except (OSError, msgspec.MsgspecError):
         return False

@@ -18,6 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from gristmill.plainfile import require_plain_files
 from gristmill.training.budget import Budget
 from gristmill.training.faults import not_a_number
 from gristmill.training.objectives import Objective
@@ -154,6 +155,7 @@ class WindowTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         ours: Any = self._objective.model
+        require_plain_files(resume_from_checkpoint)
         ours.load_state_dict(
             type(ours).from_pretrained(os.path.abspath(resume_from_checkpoint), local_files_only=True).state_dict()
         )

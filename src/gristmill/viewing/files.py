@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gristmill.errors import DatasetError
 from gristmill.filestable import FileRow, file_lines
 from gristmill.formats.arrays import map_array, write_array
+from gristmill.plainfile import open_plain, read_plain
 
 CODES = ("language", "license", "reason")
 NAMES, WORDS = "names.bin", "words.json"
@@ -86,10 +87,8 @@ class FileTable:
         self._codes = {name: map_array(folder / f"{name}.npy", np.uint32) for name in (*CODES, "status")}
         self._places, self._starts = (map_array(folder / f"{name}.npy", np.uint64) for name in ("place", "name"))
         self._keys, self._keyed = map_array(folder / "key.npy", np.uint64), map_array(folder / "keyed.npy", np.uint32)
-        self._words: dict[str, list[str]] = msgspec.json.decode(
-            (folder / WORDS).read_bytes(), type=dict[str, list[str]]
-        )
-        with (folder / NAMES).open("rb") as names:
+        self._words: dict[str, list[str]] = msgspec.json.decode(read_plain(folder / WORDS), type=dict[str, list[str]])
+        with open_plain(folder / NAMES) as names:
             self._names = mmap.mmap(names.fileno(), 0, access=mmap.ACCESS_READ) if len(self) else b""
 
     def __len__(self) -> int:
@@ -98,7 +97,7 @@ class FileTable:
     def row(self, number: int) -> FileRow:
         start, end = self._places[number : number + 2].tolist()
         try:
-            with self._table.open("rb") as stream:
+            with open_plain(self._table) as stream:
                 stream.seek(start)
                 return msgspec.json.decode(stream.read(end - start), type=FileRow)
         except OSError as error:

@@ -18,6 +18,7 @@ import msgspec
 from gristmill.errors import DatasetError, GristmillError
 from gristmill.layout import FILES, write_atomically
 from gristmill.manifest import BUILD, Manifest
+from gristmill.plainfile import open_plain, read_plain
 from gristmill.viewing.files import FileTable, write_files
 from gristmill.viewing.keeping import INDEX, Keeping
 from gristmill.viewing.rows import ViewedDataset
@@ -165,7 +166,7 @@ def _sums(folder: Path) -> dict[str, int]:
         if not path.is_file():
             raise OSError(f"{path.name} is not an ordinary file")
         total = 0
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             while some := stream.read(SUM_BYTES):
                 total = zlib.crc32(some, total)
         if path.name != SUMS:
@@ -176,6 +177,6 @@ def _sums(folder: Path) -> dict[str, int]:
 def _is_whole(folder: Path) -> bool:
     try:
         sums = _sums(folder)
-        return bool(sums) and sums == msgspec.json.decode((folder / SUMS).read_bytes(), type=dict[str, int])
+        return bool(sums) and sums == msgspec.json.decode(read_plain(folder / SUMS), type=dict[str, int])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return False

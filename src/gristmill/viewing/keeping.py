@@ -20,6 +20,7 @@ from pathlib import Path
 
 from gristmill.errors import OutputError
 from gristmill.layout import UNFINISHED, write_atomically
+from gristmill.plainfile import open_plain
 from gristmill.workspace import TAG, TAG_TEXT
 
 LOCK, KEY = "lock", "key"
@@ -54,7 +55,7 @@ class Keeping:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def key(self) -> str:
-        with suppress(OSError, UnicodeDecodeError), (self.folder / KEY).open("rb") as stream:
+        with suppress(OSError, UnicodeDecodeError), open_plain(self.folder / KEY) as stream:
             kept = stream.read(KEY_BYTES + 1).decode("ascii")
             if KEY_FORM.fullmatch(kept) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
                 return kept
@@ -115,7 +116,7 @@ def forget(dataset: Path) -> int:
     if not (folder / LOCK).is_file() or folder.is_symlink():
         return 0
     try:
-        with (folder / LOCK).open("rb") as stream:
+        with open_plain(folder / LOCK) as stream:
             if not _locks(stream.fileno()):
                 raise OutputError(f"a viewer is making its index in {str(folder)!r}. Wait for it, or end it.")
             return _remove(folder)

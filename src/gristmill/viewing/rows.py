@@ -23,6 +23,7 @@ from gristmill.errors import DatasetError
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.manifest import Manifest
+from gristmill.plainfile import open_descriptor, open_plain
 from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer
 
@@ -132,7 +133,7 @@ class PlainJsonl:
     def __init__(self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]") -> None:
         self._path, self._num_rows, self._offsets = path, num_rows, offsets
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = open_descriptor(path)
         except OSError as error:
             raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
         weakref.finalize(self, os.close, self._descriptor)
@@ -145,7 +146,7 @@ class PlainJsonl:
 
     def __iter__(self) -> Iterator[bytes]:
         num_rows = 0
-        with self._path.open("rb") as stream:
+        with open_plain(self._path) as stream:
             for line in stream:
                 num_rows += 1
                 yield line

@@ -15,6 +15,7 @@ from gristmill.dataset import Dataset
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.layout import FILES, is_dataset_folder
 from gristmill.manifest import BUILD, PreviousSplits, require_windows
+from gristmill.plainfile import open_plain
 from gristmill.records import FileKey, Split
 from gristmill.vocabulary.corpus import Text, whole_characters
 
@@ -72,7 +73,7 @@ class DatasetCorpus:
     def _file_rows(self) -> Iterator[_FileRow]:
         decoder = msgspec.json.Decoder(_FileRow)
         try:
-            with (self._dataset.folder / FILES).open("rb") as stream:
+            with open_plain(self._dataset.folder / FILES) as stream:
                 rows = map(decoder.decode, stream)
                 yield from (row for row in rows if row.status == "kept")
         except OSError as error:

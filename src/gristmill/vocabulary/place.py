@@ -19,6 +19,7 @@ import msgspec
 from gristmill.errors import ConfigError, OutputError
 from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, UNFINISHED
 from gristmill.naming import is_address
+from gristmill.plainfile import read_plain
 
 FACTS = "vocabulary.json"
 ENDING = ".json"
@@ -82,7 +83,7 @@ class Place(NamedTuple):
 
     def _is_ours(self) -> bool:
         try:
-            msgspec.json.decode(self.files[FACTS].read_bytes(), type=_Facts)
+            msgspec.json.decode(read_plain(self.files[FACTS]), type=_Facts)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return False
         return True

@@ -22,6 +22,7 @@ from gristmill.errors import ConfigError, InputError
 from gristmill.flow import local_sources
 from gristmill.layout import FILES, TOKENIZER
 from gristmill.naming import path_text
+from gristmill.plainfile import read_plain
 from gristmill.progress import Progress
 from gristmill.records import Split
 from gristmill.tokenizing.locating import locate
@@ -114,7 +115,7 @@ class _Digests(NamedTuple):
 
 
 def _digests(stage: Path) -> _Digests:
-    return _Digests(*(hashlib.sha256((stage / name).read_bytes()).hexdigest() for name in (TOKENIZER, FILES)))
+    return _Digests(*(hashlib.sha256(read_plain(stage / name)).hexdigest() for name in (TOKENIZER, FILES)))
 
 
 def _described(asked: _Asked, learnt: Learnt, proof: Proof, corpus: Corpus, digests: _Digests) -> Vocabulary:

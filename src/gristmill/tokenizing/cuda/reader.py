@@ -13,6 +13,7 @@ import marshal
 import mmap
 import os
 import signal
+import stat
 import sys
 from collections.abc import Sequence
 from typing import IO, Any
@@ -38,7 +39,10 @@ def read_files(memory: memoryview, paths: Sequence[bytes]) -> Answer:
     at = 0
     for path in paths:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # As gristmill.plainfile opens a file, which is not at hand here.
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                return sizes, "it is not an ordinary file"
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 size = _read_whole(descriptor, memory[at:])
             finally:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import DeviceError, InputError, TokenizerError
+from gristmill.plainfile import open_plain
 from gristmill.tokenizing.cuda.batch import Batch, Gathered, GatheredOnCard
 from gristmill.tokenizing.cuda.card import Card
 from gristmill.tokenizing.cuda.chunking import Pieces, Span, pieces_of, spans_of
@@ -235,7 +236,7 @@ def _refuse_nonsense(text: Bytes, offsets: Offsets) -> None:
 
 def _content(path: str) -> bytes:
     try:
-        with open(path, "rb") as stream:
+        with open_plain(path) as stream:
             return stream.read()
     except OSError as error:
         raise InputError(f"cannot read {path!r}: {error.strerror}.") from None

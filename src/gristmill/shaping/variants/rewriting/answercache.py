@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gristmill.layout import write_atomically
+from gristmill.plainfile import open_plain
 from gristmill.shaping.variants.rewriting.answers import Reply
 
 VERSION = b"gristmill answer 1\n"
@@ -22,7 +23,7 @@ class AnswerCache:
 
     def load(self, request: bytes) -> Reply | None:
         try:
-            with self._place(request).open("rb") as stream:
+            with open_plain(self._place(request)) as stream:
                 digest, _, content = stream.read(MAX_FILE_BYTES).partition(b"\n")
         except OSError:
             return None
