@@ -2,12 +2,16 @@
 
 import os
 import shutil
+import stat
 
 import pytest
 
+from builds import files_table
 from conftest import git, write_tree
 from gristmill import Config, OutputConfig, WindowConfig, build, cli
 from gristmill.errors import GristmillError
+from gristmill.intake.trees import scan
+from gristmill.sections import ScanConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -99,33 +103,60 @@ def test_in_a_dataset(dataset, sources, tmp_path, name, capsys):
 
 @pytest.mark.parametrize("is_repository", [False, True])
 def test_in_a_source(sources, tmp_path, is_repository, capsys):
-    for name in AT_SOURCES:
-        root = shutil.copytree(sources, tmp_path / name)
-        if is_repository:
-            git(root, "init", "-q")
-            git(root, "add", ".")
-        make_fifo(root / name)
-        found = codes(
-            capsys,
-            ("plan", root, "--workers", 1),
-            ("build", root, "--out", f"{root}-out", "--workers", 1),
-            ("build", root / name, "--out", f"{root}-alone", "--workers", 1),
-        )
-        assert found == [0, 0, 3], name
+    """All at once: what is not opened holds nobody up, and what is would."""
+    root = shutil.copytree(sources, tmp_path / "repo")
+    if is_repository:
+        git(root, "init", "-q")
+        git(root, "add", ".")
+    for folder in (root, root / "inner"):
+        for name in AT_SOURCES:
+            make_fifo(folder / name)
+    plan, built = codes(
+        capsys, ("plan", root, "--workers", 1), ("build", root, "--out", tmp_path / "out", "--workers", 1)
+    )
+    assert plan == built == 0
+    rows = files_table(tmp_path / "out")
+    assert {path for path, row in rows.items() if row["status"] == "kept"} == set(SOURCES)
+    dropped = {path for path, row in rows.items() if row.get("reason") == "not_a_file"}
+    assert dropped >= {"LICENSE", "inner/a.py"} or is_repository  # git lists no FIFO
+    alone = [("plan", root / name, "--workers", 1) for name in AT_SOURCES]
+    assert set(codes(capsys, *alone)) == {3}
 
 
 @pytest.mark.parametrize("name", AT_GIT)
-def test_among_gits_own_files(sources, tmp_path, name, capsys):
+def test_among_gits_own_files(sources, tmp_path, name):
+    """Of a source, of a repository in a plain folder, and of one in another work tree."""
     root = shutil.copytree(sources, tmp_path / "repo")
-    git(root, "init", "-q")
+    git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")
     git(root, "commit", "-qm", "c")
     make_fifo(root / ".git" / name)
-    assert codes(capsys, ("build", root, "--out", tmp_path / "out", "--workers", 1)) == [0]
-    nested = write_tree(tmp_path / "around", {"a.py": CODE})
-    shutil.move(root, nested / "inner")
-    assert codes(capsys, ("build", nested, "--out", tmp_path / "out-nested", "--workers", 1)) == [0]
-    assert len((tmp_path / "out-nested/files.jsonl").read_bytes().splitlines()) == 1 + len(SOURCES)
+    around = write_tree(tmp_path / "around", {"a.py": CODE})
+    shutil.copytree(root, around / "inner", copy_function=copy_or_make_fifo)
+    for is_repository in (False, True):
+        if is_repository:
+            git(around, "init", "-q")
+        assert [file.path for file in scan([str(root)], ScanConfig()).files] == sorted(SOURCES)
+        found = scan([str(around)], ScanConfig())
+        assert {file.path for file in found.files} == {"a.py", *(f"inner/{one}" for one in SOURCES)}
+
+
+@pytest.mark.parametrize("key", ["include.path", "core.excludesFile"])
+def test_named_in_the_configuration_of_a_repository(sources, tmp_path, key):
+    root = shutil.copytree(sources, tmp_path / "repo")
+    git(root, "init", "-q")
+    make_fifo(tmp_path / "fifo")
+    git(root, "config", key, str(tmp_path / "fifo"))
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == sorted(SOURCES)
+    assert "it is a FIFO" in found.warnings[0]
+
+
+def copy_or_make_fifo(source, target):
+    if stat.S_ISFIFO(os.stat(source).st_mode):
+        os.mkfifo(target)
+    else:
+        shutil.copy(source, target)
 
 
 @pytest.mark.parametrize(

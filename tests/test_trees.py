@@ -265,17 +265,58 @@ def test_a_crafted_index_leads_nowhere(tmp_path):
     assert reasons["link/repo"] is reasons["link/secret.py"] is DropReason.SYMLINK
 
 
-@pytest.mark.parametrize("way", ["core.worktree", "gitdir"])
+def borrow(root, other, way):
+    """Make `root` a work tree of another's repository, by something that an archive may bring along."""
+    match way:
+        case "gitdir":
+            (root / ".git").write_text(f"gitdir: {other}/.git\n")
+        case "link":
+            (root / ".git").symlink_to(other / ".git")
+        case "link to a linked tree":
+            git(other, "commit", "-qm", "c")
+            git(other, "worktree", "add", "-q", str(other.parent / "linked"))
+            (root / ".git").symlink_to(other / ".git/worktrees/linked")
+        case "core.worktree":
+            git(root, "init", "-q")
+            git(root, "config", "core.worktree", str(other))
+        case "index":
+            git(root, "init", "-q")
+            (root / ".git/index").symlink_to(other / ".git/index")
+        case "shared index":
+            git(other, "update-index", "--split-index")
+            git(root, "init", "-q")
+            (root / ".git/index").write_bytes((other / ".git/index").read_bytes())
+            (shared,) = (other / ".git").glob("sharedindex.*")
+            (root / ".git" / shared.name).symlink_to(shared)
+        case "commondir":
+            git(root, "init", "-q")
+            (root / ".git/commondir").write_text(f"{other}/.git\n")
+        case "a linked tree of its own":
+            fake = write_tree(root / ".x", {"HEAD": "ref: refs/heads/main\n", "commondir": f"{other}/.git\n"})
+            (fake / "gitdir").write_text(f"{root}/.git\n")
+            (fake / "index").write_bytes(b"")
+            (fake / "index").unlink()
+            (fake / "index").symlink_to(other / ".git/index")
+            (root / ".git").write_text("gitdir: .x\n")
+        case "a submodule of its own":
+            git(root, "init", "-q", "--separate-git-dir", str(root / ".x"))
+            git(root, "config", "core.worktree", "..")
+            (root / ".x/commondir").write_text(f"{other}/.git\n")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        *("core.worktree", "gitdir", "link", "link to a linked tree", "index", "shared index", "commondir"),
+        *("a linked tree of its own", "a submodule of its own"),
+    ],
+)
 def test_a_borrowed_repository_is_not_believed(tmp_path, way):
     other = write_tree(tmp_path / "other", {"private-name.py": "p"})
     git(other, "init", "-q")
     git(other, "add", ".")
-    root = write_tree(tmp_path / "repo", {"a.py": "a"})
-    if way == "gitdir":
-        (root / ".git").write_text(f"gitdir: {other}/.git\n")
-    else:
-        git(root, "init", "-q")
-        git(root, "config", "core.worktree", str(other))
+    root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": ".x/\n.gitignore\n"})
+    borrow(root, other, way)
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == ["a.py"]
     assert not found.drops
@@ -293,6 +334,43 @@ def test_a_linked_work_tree_is_one(tmp_path):
     found = scan([str(tmp_path / "linked")], ScanConfig())
     assert [file.path for file in found.files] == [".gitignore", "a.py"]
     assert found.commits["linked"]
+
+
+def test_a_repository_elsewhere_that_points_back_is_its_own(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": "b.py\n", "b.py": "b"})
+    git(root, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"))
+    git(root, "config", "core.worktree", str(root))
+    assert paths(root) == [".gitignore", "a.py"]
+    assert not scan([str(root)], ScanConfig()).warnings
+    (root / ".git").unlink()
+    (root / ".git").symlink_to("../elsewhere")
+    assert paths(root) == [".gitignore", "a.py"]
+    assert not scan([str(root)], ScanConfig()).warnings
+
+
+def test_a_linked_work_tree_may_be_named_by_a_relative_path(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "c")
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    (tmp_path / "linked/.git").write_text("gitdir: ../repo/.git/worktrees/linked\n")
+    (root / ".git/worktrees/linked/gitdir").write_text("../../../../linked/.git\n")
+    found = scan([str(tmp_path / "linked")], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py"]
+    assert found.commits["linked"] or git(tmp_path / "linked", "status")
+
+
+def test_objects_that_lie_elsewhere_are_no_fault(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "c")
+    git(tmp_path, "clone", "-q", "--shared", str(root), "shared")
+    found = scan([str(tmp_path / "shared")], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py"]
+    assert found.commits["shared"]
+    assert not found.warnings
 
 
 def test_folders_that_git_cannot_open_are_recorded(open_folder):

@@ -2,17 +2,27 @@
 
 An untrusted repository's own configuration can name programs: `core.fsmonitor` is executed by `git ls-files`, a
 promisor remote by a lazy fetch. Both are switched off here, on the command line and in the environment, which outrank
-it. It can also name another work tree, or another repository's folder: such a one is not believed.
+it.
+
+A `.git` may also lead to somebody else's repository, whose file names would get into a dataset: by a link, a `gitdir:`
+line, `commondir` or `core.worktree`. So a repository must be this tree's own: a folder in it, or one elsewhere that
+points back at it, as those of linked work trees and submodules do. And a FIFO in the place of a file that git opens
+would hold git up: those of the repository are looked at before git runs.
 """
 
 import os
 import re
+import shutil
+import stat
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.errors import InputError
-from gristmill.plainfile import read_plain_text
+from gristmill.plainfile import open_plain, read_plain, require_plain
 
 HARDENED = (
     *("-c", "core.fsmonitor=false"),
@@ -30,7 +40,20 @@ ENVIRONMENT = {
     "LC_ALL": "C",
 }
 SECONDS_TO_ANSWER = 120
-"""A pipe in the place of one of git's files would hold it up for ever."""
+SECONDS_UNTIL_LOOK = 1
+"""After these, FIFOs that may hold git up are looked for."""
+GIT_OPENS = (
+    *("HEAD", "ORIG_HEAD", "config", "config.worktree", "commondir", "gitdir", "packed-refs", "shallow"),
+    *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
+)
+WORK_TREE_FILES = (".git", ".gitignore", ".gitattributes", ".gitmodules")
+INDEXES = ("index", "sharedindex.*")
+"""Lists of file names. Not even a link to another one counts."""
+MAX_CONFIG_BYTES = 1 << 20
+CONFIG_VALUE = re.compile(
+    rb'^[ \t]*(?:\[[^\]\n]*\])?[ \t]*([a-z-]+)[ \t]*=[ \t]*"?([^"\n#;]+)', re.IGNORECASE | re.MULTILINE
+)
+MAX_INCLUDES = 10
 UNREADABLE = re.compile(r"warning: could not open directory '(.+)': (.+)")
 
 
@@ -51,6 +74,10 @@ class Listing(NamedTuple):
 
 def list_files(folder: str) -> Listing | None:
     """What `git ls-files --cached --others --exclude-standard` lists; None where no work tree takes this folder in."""
+    holder = _holder(folder)
+    if holder is None or shutil.which("git") is None:
+        return None
+    _require_own_repository(holder)
     top = _git(folder, "rev-parse", "--show-toplevel")
     if top is None:
         return None
@@ -59,7 +86,8 @@ def list_files(folder: str) -> Listing | None:
             return None
         raise InputError(f"git cannot read this repository: {_last_line(top)}.")
     work_tree = os.path.realpath(_text(top))
-    _refuse_borrowed_repository(folder, work_tree)
+    if work_tree != holder:
+        raise InputError("git takes another folder for its work tree.")
     # A folder that the work tree around it ignores (an environment, a download) was named on purpose: a plain folder.
     ignored = _git(folder, "check-ignore", "--quiet", ".") if work_tree != folder else None
     if ignored is not None and ignored.returncode == 0:
@@ -79,25 +107,121 @@ def list_files(folder: str) -> Listing | None:
     return Listing(list(entries.values()), _commit(folder), [(path, why) for path, why in unreadable], others)
 
 
-def _refuse_borrowed_repository(folder: str, top: str) -> None:
-    """`core.worktree` may point elsewhere, and a `.git` file to a repository that knows nothing of this folder."""
-    if folder != top and not folder.startswith(top.rstrip("/") + "/"):
-        raise InputError("its configuration names another work tree.")
+def _holder(folder: str) -> str | None:
+    """The nearest folder, from this one upwards, that has a `.git`."""
+    folder = os.path.realpath(folder)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+    return folder
+
+
+def _require_own_repository(top: str) -> None:
+    """Raise InputError if the repository is not this tree's own, or has a file that would hold git up."""
     pointer = Path(top, ".git")
-    if not pointer.is_file():
-        return
-    answer = _git(top, "rev-parse", "--absolute-git-dir")
-    repository = Path(_text(answer)) if answer is not None else Path()
     try:
-        # A linked work tree: its folder in the repository points back here.
-        if os.path.realpath(read_plain_text(repository / "gitdir").strip()) == str(pointer):
-            return
-    except (OSError, ValueError):
-        pass
-    # A submodule: its configuration does.
+        kind = stat.S_IFMT(pointer.lstat().st_mode)
+        if kind == stat.S_IFREG:
+            repository = Path(os.path.realpath(os.path.join(top, _pointed_at(pointer))))
+        else:
+            repository = Path(os.path.realpath(pointer))
+        common = _common(repository)
+        for folder in {repository, common}:
+            _require_plain_files(folder, Path(top))
+    except OSError as error:
+        name = os.path.basename(error.filename or "") or ".git"
+        raise InputError(f"git cannot read this repository: {name}: {error.strerror or error}.") from None
+    except ValueError:
+        raise InputError("git cannot read this repository: its .git file is not one.") from None
+    if kind == stat.S_IFDIR:
+        is_own = common == repository
+    else:
+        is_own = _is_linked_tree(repository, common, pointer) or _is_submodule(repository, common, top)
+    if not is_own:
+        raise InputError("its .git leads to a repository that is not its own.")
+
+
+def _pointed_at(pointer: Path) -> str:
+    content = read_plain(pointer)
+    if not content.startswith(b"gitdir: ") or b"\0" in content:
+        raise ValueError
+    return os.fsdecode(content.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
+
+
+def _common(repository: Path) -> Path:
+    """The folder that a linked work tree shares with others; else the repository itself."""
+    path = repository / "commondir"
+    if not os.path.lexists(path):
+        return repository
+    return Path(os.path.realpath(repository / os.fsdecode(read_plain(path).rstrip(b"\r\n"))))
+
+
+def _is_linked_tree(repository: Path, common: Path, pointer: Path) -> bool:
+    """Say if it is of `git worktree add`: its folder among the repository's points back here."""
+    try:
+        back = os.fsdecode(read_plain(repository / "gitdir").rstrip(b"\r\n"))
+    except OSError:
+        return False
+    leads_back = os.path.realpath(repository / back) == os.path.realpath(pointer.parent) + "/.git"
+    return leads_back and repository.parent == common / "worktrees"
+
+
+def _is_submodule(repository: Path, common: Path, top: str) -> bool:
     answer = _git(top, "config", "--file", str(repository / "config"), "core.worktree")
-    if answer is None or os.path.realpath(repository / _text(answer)) != top or not _text(answer):
-        raise InputError("its .git file points to a repository that is not its own.")
+    if common != repository or answer is None or not _text(answer):
+        return False
+    return os.path.realpath(repository / _text(answer)) == top
+
+
+def _require_plain_files(repository: Path, top: Path) -> None:
+    """Raise OSError if anything but a regular file stands where git opens one."""
+    for name in GIT_OPENS:
+        if os.path.lexists(repository / name):
+            require_plain(repository / name)
+    for path in (path for pattern in INDEXES for path in repository.glob(pattern)):
+        if path.is_symlink():
+            raise OSError(0, "it is a link to another one", str(path))
+        require_plain(path)
+    for path in _refs(repository):
+        require_plain(path)
+    pending = [repository / "config", repository / "config.worktree"]
+    for _ in range(MAX_INCLUDES):
+        included = [path for one in pending for path in _named_in_config(one, top)]
+        pending = included
+
+
+def _refs(repository: Path) -> Iterator[Path]:
+    """The branches that HEAD leads to: each is a file, or in packed-refs."""
+    name = "HEAD"
+    for _ in range(MAX_INCLUDES):
+        path = repository / name
+        if not path.is_file():
+            return
+        content = read_plain(path)
+        if not content.startswith(b"ref:") or b"\0" in content:
+            return
+        name = os.fsdecode(content.removeprefix(b"ref:").strip())
+        if os.path.lexists(repository / name) and not (repository / name).is_dir():
+            yield repository / name
+
+
+def _named_in_config(config: Path, top: Path) -> Iterator[Path]:
+    """The files that it includes. Raise OSError if one of its values names a FIFO or the like, which git would open."""
+    if not config.is_file():
+        return
+    with open_plain(config) as stream:
+        content = stream.read(MAX_CONFIG_BYTES + 1)
+    if len(content) > MAX_CONFIG_BYTES:
+        raise OSError(0, f"larger than {MAX_CONFIG_BYTES:,} bytes", str(config))
+    for key, value in CONFIG_VALUE.findall(content):
+        name = os.path.expanduser(os.fsdecode(value.strip().replace(b"\0", b"")))
+        for path in {config.parent / name, top / name}:
+            if os.path.exists(path) and not path.is_dir() and str(path) != os.devnull:
+                require_plain(path)
+                if key.lower() == b"path":
+                    yield path
 
 
 def _commit(folder: str) -> str | None:
@@ -110,21 +234,54 @@ def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | N
     # GIT_DIR and its like, as set inside a hook, would answer for another repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        return subprocess.run(
+        with subprocess.Popen(
             ["git", *HARDENED, *arguments],  # noqa: S607 - the git that is on the path
             cwd=folder,
             env=inherited | ENVIRONMENT,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS_TO_ANSWER,
-        )
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                output, errors = _answer(process, folder)
+            except BaseException:
+                process.kill()
+                raise
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"git cannot be asked: {error.strerror}.") from None
-    except subprocess.TimeoutExpired:
-        raise InputError(f"git gave no answer within {SECONDS_TO_ANSWER} s.") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def _answer(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, bytes]:
+    """What git writes to its two streams. One that takes long is let go on from the FIFOs that may hold it up."""
+    deadline = time.monotonic() + SECONDS_TO_ANSWER
+    fifos: list[str] | None = None
+    while time.monotonic() < deadline:
+        try:
+            return process.communicate(timeout=SECONDS_UNTIL_LOOK)
+        except subprocess.TimeoutExpired:
+            fifos = list(_fifos(folder)) if fifos is None else fifos
+            for fifo in fifos:
+                _let_go_on(fifo)
+    raise InputError(f"git gave no answer within {SECONDS_TO_ANSWER} s.")
+
+
+def _fifos(folder: str) -> Iterator[str]:
+    """Those below a folder under names that git opens: ignore files, and all that is in the .git of nested trees."""
+    for place, _, names in os.walk(folder):
+        is_gits = ".git" in place[len(folder) :].split(os.sep)
+        for name in names:
+            path = os.path.join(place, name)
+            if (is_gits or name in WORK_TREE_FILES) and stat.S_ISFIFO(os.lstat(path).st_mode):
+                yield path
+
+
+def _let_go_on(fifo: str) -> None:
+    """Whoever waits to read from it reads that there is nothing: as git has it, an ignore file without a pattern."""
+    with suppress(OSError):  # nobody waits there
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def _text(answer: subprocess.CompletedProcess[bytes]) -> str:
