@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 	$(BIN)/gristmill report demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from gristmill.layout import CARDS
 from surroundings import default_signals
 
 KILLED = -signal.SIGKILL
+PROGRESS = re.compile(r"[\w ]+: (done|[\d,]+( of [\d,]+)? \w+)( in \d+\.\d s|(, \d+ s left)?)")
 
 
 def command(*words: object) -> list[str]:
@@ -43,10 +45,15 @@ def running(words: Iterable[object], **options: Any) -> Iterator["subprocess.Pop
             process.kill()
 
 
+def said(stderr: str) -> list[str]:
+    """Its lines, without those on steps that take a second or more: those are there if the machine is slow."""
+    return [line for line in stderr.splitlines() if not PROGRESS.fullmatch(line)]
+
+
 def refusal(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
     """The exit code, and the one line that says why."""
     assert not done.stdout
-    (line,) = done.stderr.splitlines()
+    (line,) = said(done.stderr)
     return done.returncode, line.removeprefix("gristmill: ")
 
 

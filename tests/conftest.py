@@ -1,9 +1,7 @@
 """What several tests build on: small source trees, a corpus that is the same everywhere, the bundled tokenizer."""
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,18 +55,6 @@ def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
 @pytest.fixture
 def tree(tmp_path: Path) -> MakeTree:
     return lambda files: write_tree(tmp_path / "repo", files)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter; pytest's own are closed to others."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    yield folder
-    for locked in [folder, *folder.rglob("*")]:
-        if locked.is_dir():
-            locked.chmod(0o755)
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

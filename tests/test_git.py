@@ -62,7 +62,7 @@ def test_a_file_in_conflict_is_listed_once(repository):
 def test_configured_programs_of_the_repository_do_not_run(repository, tmp_path):
     marker = tmp_path / "ran"
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
     program.chmod(0o755)
     git(repository, "config", "core.fsmonitor", str(program))
     git(repository, "config", "core.hooksPath", str(tmp_path))

@@ -64,11 +64,11 @@ def test_vanished_linked_and_special_files_are_drops(tmp_path):
     assert read(tmp_path).reason is DropReason.NOT_A_FILE
 
 
-def test_a_permission_error_is_a_drop(open_folder):
-    write_tree(open_folder, {"a.py": "x"})
-    (open_folder / "a.py").chmod(0)
+def test_a_permission_error_is_a_drop(tmp_path):
+    write_tree(tmp_path, {"a.py": "x"})
+    (tmp_path / "a.py").chmod(0)
     with without_privileges():
-        drop = read(open_folder / "a.py")
+        drop = read(tmp_path / "a.py")
     assert drop.reason is DropReason.UNREADABLE
     assert drop.detail == "Permission denied"
 

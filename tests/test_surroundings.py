@@ -78,14 +78,14 @@ def test_commands_that_run_beside_a_test_are_started_in_one_place():
     assert calls == {"builds.py": "subprocess.Popen"}
 
 
-def test_nobody_may_write_and_read_only_where_asked(open_folder):
-    (open_folder / "closed").mkdir(mode=0o500)
-    (open_folder / "closed/file").touch(mode=0o400)
+def test_nobody_may_write_and_read_only_where_asked(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    (tmp_path / "closed/file").touch(mode=0o400)
     with without_privileges(may_read=True):
-        assert (open_folder / "closed/file").read_bytes() == b""
+        assert (tmp_path / "closed/file").read_bytes() == b""
         for name in ("file", "new"):
             with pytest.raises(PermissionError):
-                (open_folder / "closed" / name).write_bytes(b"x")
-    (open_folder / "closed/file").chmod(0)
+                (tmp_path / "closed" / name).write_bytes(b"x")
+    (tmp_path / "closed/file").chmod(0)
     with without_privileges(), pytest.raises(PermissionError):
-        (open_folder / "closed/file").read_bytes()
+        (tmp_path / "closed/file").read_bytes()

@@ -196,8 +196,8 @@ def test_a_left_out_folder_is_one_drop_and_is_not_entered(tree):
     assert dropped(root) == {"node_modules/": DropReason.EXCLUDED}
 
 
-def test_a_folder_that_cannot_be_read_is_recorded(open_folder):
-    root = write_tree(open_folder / "repo", {"a.py": "a", "locked/b.py": "b"})
+def test_a_folder_that_cannot_be_read_is_recorded(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "locked/b.py": "b"})
     (root / "locked").chmod(0)
     with without_privileges():
         assert dropped(root) == {"locked/": DropReason.UNREADABLE}
@@ -373,8 +373,8 @@ def test_objects_that_lie_elsewhere_are_no_fault(tmp_path):
     assert not found.warnings
 
 
-def test_folders_that_git_cannot_open_are_recorded(open_folder):
-    root = write_tree(open_folder / "repo", {"a.py": "a", "one/b.py": "b", "two/c.py": "c"})
+def test_folders_that_git_cannot_open_are_recorded(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "one/b.py": "b", "two/c.py": "c"})
     git(root, "init", "-q")
     for name in ("one", "two"):
         (root / name).chmod(0)
@@ -382,8 +382,8 @@ def test_folders_that_git_cannot_open_are_recorded(open_folder):
         assert dropped(root) == {"one/": DropReason.UNREADABLE, "two/": DropReason.UNREADABLE}
 
 
-def test_a_source_that_cannot_be_read_says_so(open_folder):
-    root = write_tree(open_folder / "repo", {"a.py": "a"})
+def test_a_source_that_cannot_be_read_says_so(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
     root.chmod(0)
     with without_privileges(), pytest.raises(InputError, match="cannot read the source"):
         scan([str(root)], ScanConfig())

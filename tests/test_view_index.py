@@ -203,8 +203,8 @@ def test_two_at_once_make_one(folder, monkeypatch):
     assert made == [1]
 
 
-def test_beside_a_folder_that_cannot_be_written_it_is_elsewhere(original, open_folder):
-    parent = open_folder / "closed"
+def test_beside_a_folder_that_cannot_be_written_it_is_elsewhere(original, tmp_path):
+    parent = tmp_path / "closed"
     folder = Path(shutil.copytree(original, parent / "dataset"))
     parent.chmod(0o555)
     with without_privileges(may_read=True), viewer(folder) as asking:
