@@ -16,9 +16,17 @@ STDLIB = sysconfig.get_path("stdlib")
 GRISTMILL = os.path.join(os.path.dirname(sys.executable), "gristmill")
 
 
+CLEARED = 'rm -rf "$0" "$0.work"; exec "$@" --out "$0" --quiet'
+
+
 class Measured(NamedTuple):
     seconds: float
     peak_mb: float
+
+
+def cold_build(out: str, *arguments: str) -> list[str]:
+    """Command of a build that finds nothing of an earlier one, however often it runs."""
+    return ["sh", "-c", CLEARED, out, GRISTMILL, "build", *arguments]
 
 
 def seconds_of(command: Sequence[str]) -> float:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from measure import GRISTMILL, STDLIB, machine, medians, peak_mb_of, seconds_of
+from measure import GRISTMILL, STDLIB, cold_build, machine, medians, peak_mb_of, seconds_of
 
 import gristmill
 from gristmill.checking.spans import shared_with_train
@@ -174,10 +174,8 @@ def many_files(folder: str) -> None:
             place.write_text(text)
             num_bytes += len(text)
         num_written = count
-        command = [GRISTMILL, "build", str(root), "--quiet", "--fresh-splits", "--out", f"{folder}/many-out"]
-        started = time.perf_counter()
-        seconds_of(command)
-        seconds = time.perf_counter() - started
+        command = cold_build(f"{folder}/many-out", str(root))
+        seconds = seconds_of(command)
         peak = peak_mb_of(command)
         print(
             f"| {count:,} | {num_bytes / 1e6:.0f} MB | {seconds:.1f} | {seconds / count * 1e6:.0f} | {peak:.0f} MB |",

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure import GRISTMILL, STDLIB, machine, medians
+from measure import STDLIB, cold_build, machine, medians
 
 import gristmill
 from gristmill.intake.languages import language_of
@@ -152,19 +152,7 @@ def builds(runs: int) -> None:
         "`--variants rename,comments,format,noise`": ["--variants", "rename,comments,format,noise"],
     }
     with tempfile.TemporaryDirectory() as folder:
-        commands = {
-            name: [
-                "sh",
-                "-c",
-                'rm -rf "$0" "$0.work"; exec "$@" --out "$0" -q',
-                f"{folder}/out",
-                GRISTMILL,
-                "build",
-                STDLIB,
-                *more,
-            ]
-            for name, more in ways.items()
-        }
+        commands = {name: cold_build(f"{folder}/out", STDLIB, *more) for name, more in ways.items()}
         measured = medians(commands, runs)
     first = measured["natural"].seconds
     print("| build | seconds | times the natural one | peak MB |")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import GRISTMILL, STDLIB, machine, medians
+from measure import STDLIB, cold_build, machine, medians
 
 SIZES_MB = (0.25, 1, 2, 4, 8, 16, 32)
 # Tokenizing alone, from bytes in memory: one thread, gigatoken's threads, and Python threads.
@@ -72,8 +72,10 @@ def main() -> None:
         print("| --- |" + " --- |" * (len(workers) + 1))
         for megabytes in SIZES_MB:
             source = str(corpus(folder, megabytes))
-            build = [GRISTMILL, "build", source, "--quiet", "--out", f"{name}/out", "--workers"]
-            measured = medians({str(count): [*build, str(count)] for count in (*workers, "auto")}, options.runs)
+            builds = {
+                str(count): cold_build(f"{name}/out", source, "--workers", str(count)) for count in (*workers, "auto")
+            }
+            measured = medians(builds, options.runs)
             print(f"| {megabytes:g} | {' | '.join(f'{one.seconds:.2f}' for one in measured.values())} |")
         source_path = corpus(folder, SIZES_MB[-1])
         print("\nTokenizing alone, from bytes in memory, MB/s, best of three:\n")

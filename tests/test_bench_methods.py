@@ -22,9 +22,9 @@ from gristmill.bench import bench as benching
 from gristmill.bench.bench import Asked, bench, this_machine
 from gristmill.bench.corpus import gather, sample_of
 from gristmill.bench.job import Job, JobFile, window_spans
-from gristmill.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_skipped
+from gristmill.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_no_card, why_skipped
 from gristmill.bench.original import expand
-from gristmill.bench.results import PHASES
+from gristmill.bench.results import PHASES, REBUILD
 from gristmill.bench.running import run
 from gristmill.layout import FILES
 from gristmill.records import Split
@@ -376,6 +376,58 @@ def test_a_bench_measures_each_method_and_leaves_nothing_behind(source, tmp_path
         assert list(method.phases) == list(PHASES)
     assert plain.windows == floor.windows
     assert plain.tokens_lost == floor.tokens_lost == 0
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_no_method_finds_anything_of_an_earlier_run(method, setting, tmp_path, monkeypatch):
+    if method.needs_card and why_no_card() is not None:
+        method = method._replace(options=())  # the same folders, by the CPU
+    job, setup = setting
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for folder in (work, outside):
+        folder.mkdir()
+    for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(variable, str(outside))
+    runs = benching.MethodRuns(method, msgspec.structs.replace(job, out=str(work)), setup, None)
+    runs._run(Progress(), watched=False)
+    assert list(runs.out.glob("train*"))
+    found = []
+
+    def look_and_stop(*_, **__):
+        found.extend(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+        raise StoppedError
+
+    monkeypatch.setattr(benching, "run", look_and_stop)
+    with pytest.raises(StoppedError):
+        runs._run(Progress(), watched=False)
+    given = {Path("work", f"{method.name}.job{ending}") for ending in (".json", ".toml")}
+    assert set(found) <= given
+
+
+def test_a_rebuild_is_timed_after_a_build_into_the_same_folder(setting, tmp_path, monkeypatch):
+    job, setup = setting
+    runs = benching.MethodRuns(BY_NAME[REBUILD], msgspec.structs.replace(job, out=str(tmp_path)), setup, None)
+    had_parts = []
+
+    def look_and_run(*arguments, **more):
+        had_parts.append((runs.out / FILES).is_file() and (tmp_path / f"{REBUILD}/{REBUILD}.work/prepared").is_dir())
+        return run(*arguments, **more)
+
+    monkeypatch.setattr(benching, "run", look_and_run)
+    last = runs._run(Progress(), watched=False)
+    assert had_parts == [False, True]
+    assert last.seconds > 0
+    assert sum(method.is_rebuild for method in METHODS) == 1
+
+
+def test_of_two_runs_the_slower_is_reported():
+    assert benching._median_index([1.0, 2.0]) == 1
+    assert benching._median_index([2.0, 1.0]) == 0
+    assert benching._median_index([4.0, 1.0, 3.0, 2.0]) == 2
 
 
 def test_what_a_method_made_is_kept_where_asked(source, tmp_path):

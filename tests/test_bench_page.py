@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import gristmill
+from conftest import without_privileges
 from gristmill import cli
 from gristmill.bench.markdown import HEADING
 from gristmill.bench.page import Page
@@ -73,10 +74,24 @@ def test_somebody_elses_file_is_not_overwritten(source, tmp_path, capsys, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
-@pytest.mark.parametrize("path", ["no/such/b.md", "b.svg"])
+@pytest.mark.parametrize("path", ["a file/new/b.md", "b.svg"])
 def test_a_page_that_cannot_be_is_refused_at_once(tmp_path, path):
+    (tmp_path / "a file").touch()
     with pytest.raises(OutputError, match="--out"):
         Page(str(tmp_path / path))
+
+
+def test_a_page_in_a_closed_folder_is_refused_at_once(open_folder):
+    with without_privileges(), pytest.raises(OutputError, match="cannot write into"):
+        Page(str(open_folder / "new" / "b.md"))
+
+
+def test_a_new_folder_is_made_for_the_page(source, tmp_path, capsys):
+    page = tmp_path / "new" / "er" / "b.md"
+    assert run(capsys, "bench", str(source), "--only", "floor", "--out", str(page), "-q")[0] == 0
+    assert sorted(path.name for path in page.parent.iterdir()) == ["b.md", "b.svg"]
+    Page(str(tmp_path / "none" / "b.md"))
+    assert not (tmp_path / "none").exists()
 
 
 def test_an_earlier_page_is_replaced(source, tmp_path, capsys):

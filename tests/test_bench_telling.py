@@ -139,7 +139,28 @@ def test_the_spread_stands_there_only_where_there_are_several_runs():
     assert "from - to" not in bench_text(FULL)
     several = bench(ORIGINAL, method("gristmill", 2.0, runs=3, seconds_min=1.9, seconds_max=2.25))
     assert "1.90 - 2.25" in bench_text(several)
-    assert "medians of 3 runs" in bench_markdown(several, "chart.svg")
+    for told in (bench_text(several), bench_markdown(several, "chart.svg").lower()):
+        assert "seconds are medians of 3 runs" in told
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (1, "one run each"),
+        (2, "seconds are those of the slower of 2 runs"),
+        (4, "seconds are those of the slower of the middle two of 4 runs"),
+    ],
+)
+def test_it_is_said_which_of_several_runs_is_reported(runs, said):
+    result = bench(method("gristmill", 2.0, runs=runs))
+    assert said in bench_text(result)
+    assert said in bench_markdown(result, "chart.svg").lower()
+
+
+def test_a_rebuild_is_said_to_be_one():
+    assert "an empty folder, all on these files.\n" in bench_markdown(bench(GRISTMILL), "c.svg")
+    page = bench_markdown(bench(GRISTMILL, method("gristmill-rebuild", 0.5)), "c.svg")
+    assert "`gristmill-rebuild` had the folder of a build just made, which is not in its seconds." in page
 
 
 def test_without_the_original_there_is_no_ratio():
@@ -189,7 +210,18 @@ def test_step_costs_are_the_default_less_the_build_without_it():
     assert line_of(steps, "| `rules`").split(" | ")[1:3] == ["+0.25", "1.75"]
     assert line_of(steps, "| `near-duplicates`").split(" | ")[1] == "+0.50"
     assert "plain" not in steps
+    assert "noise" not in steps
     assert "What each step" not in bench_markdown(bench(ORIGINAL, GRISTMILL), "c.svg")
+
+
+def test_a_step_that_costs_less_than_runs_differ_by_is_marked():
+    noisy = method("gristmill-no-rules", 2.1, runs=3, seconds_min=2.05, seconds_max=2.2)
+    quiet = method("gristmill-no-secrets", 1.5, runs=3, seconds_min=1.5, seconds_max=1.6)
+    default = method("gristmill", 2.0, runs=3, seconds_min=1.95, seconds_max=2.1)
+    steps = section(bench_markdown(bench(default, noisy, quiet), "c.svg"), "What each step of gristmill costs")
+    assert line_of(steps, "| `rules`").split(" | ")[1] == "-0.10 (noise)"
+    assert line_of(steps, "| `secrets`").split(" | ")[1] == "+0.45"
+    assert "(noise): runs of one build differ by more than that." in steps
 
 
 def expected_of(*methods):

@@ -172,8 +172,8 @@ def test_a_file_that_is_no_report_is_not_replaced(dataset, tmp_path):
         gristmill.report(dataset, out=tmp_path / "notes.html", progress=QUIET)
     with pytest.raises(OutputError, match="is a folder"):
         gristmill.report(dataset, out=tmp_path, progress=QUIET)
-    with pytest.raises(OutputError, match="no folder"):
-        gristmill.report(dataset, out=tmp_path / "not/there.html", progress=QUIET)
+    with pytest.raises(OutputError, match="cannot write into"):
+        gristmill.report(dataset, out=tmp_path / "notes.html/not/there.html", progress=QUIET)
     os.mkfifo(tmp_path / "pipe.html")
     with pytest.raises(OutputError, match="not an ordinary file"):
         gristmill.report(dataset, out=tmp_path / "pipe.html", progress=QUIET)
@@ -184,6 +184,20 @@ def test_what_is_no_dataset_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="is not a dataset"):
         gristmill.report(tmp_path, progress=QUIET)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_folder_that_is_no_dataset_is_named(dataset, tmp_path, capsys):
+    nope = str(tmp_path / "nope")
+    for folders in ((dataset, nope), (nope, dataset), (nope,)):
+        assert run(["report", *map(str, folders)]) == 4
+        assert capsys.readouterr().err == f"gristmill: {nope!r} is not a dataset: there is no such folder.\n"
+    assert not (tmp_path / "nope").exists()
+
+
+def test_a_new_folder_is_made_for_the_report(dataset, tmp_path):
+    out = tmp_path / "new" / "er" / "r.html"
+    assert gristmill.report(dataset, out=out, progress=QUIET) == out
+    assert out.is_file()
 
 
 def test_without_plotly_it_says_what_to_install(dataset, tmp_path, monkeypatch, capsys):

@@ -65,6 +65,15 @@ def is_dataset_folder(folder: Path) -> bool:
         return False
 
 
+def can_hold_files(folder: Path) -> bool:
+    """True if the folder, or else the nearest one above it that exists, can be written to."""
+    if str(folder).startswith("~"):  # expanded already, so it is nobody's home
+        return False
+    nearest = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    effective = os.access in os.supports_effective_ids
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=effective)
+
+
 def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int = 0o666) -> None:
     """Whoever else writes the same at the same time, on this machine or another, does so under another name."""
     beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")

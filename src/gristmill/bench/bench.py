@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median_low
 from typing import Any, Literal
 
 import msgspec
@@ -123,12 +122,13 @@ class MethodRuns:
 
     def __init__(self, method: Method, job: Job, setup: Setup, sample: int | None) -> None:
         self.method, self._setup = method, setup
-        self.out = Path(job.out, method.name)
+        self._room = Path(job.out, method.name)
+        self.out = self._room / method.name
         files = sample_of(job.files, sample) if sample is not None and method.is_slow else job.files
         self._scale = num_bytes(job.files) / num_bytes(files)
         expand_to = None if job.expand_to is None else round(job.expand_to / self._scale)
         self.job = msgspec.structs.replace(job, files=files, out=str(self.out), expand_to=expand_to)
-        self._job_file = self.out.with_suffix(".job.json")
+        self._job_file = self._room.with_suffix(".job.json")
         self._job_file.write_bytes(msgspec.json.encode(self.job))
         self._started_at = datetime.now(UTC)
         self._peak_mb = 0.0
@@ -148,11 +148,15 @@ class MethodRuns:
         self._phases.append(phases_of(self.method, self.out, ran.last_line))
 
     def _run(self, progress: Progress, *, watched: bool) -> Ran:
+        """In an empty folder; a rebuild in the folder of a build just made."""
         self.clear()
+        self._room.mkdir()
         if self.method.module is not None:  # gristmill makes its own
             self.out.mkdir()
-        self._started_at = datetime.now(UTC)
         command = command_of(self.method, self._setup, job_file=self._job_file, out=self.out)
+        if self.method.is_rebuild:
+            run(f"{self.method.name} first build", command, progress=progress, watched=False)
+        self._started_at = datetime.now(UTC)
         return run(self.method.name, command, progress=progress, watched=watched)
 
     def last_run(self) -> KeptRun:
@@ -167,16 +171,17 @@ class MethodRuns:
     def result(self) -> MethodResult:
         """Of all its turns, and of what the last one left."""
         seconds = [ran.seconds for ran in self._timed]
+        reported = _median_index(seconds)
         quality: dict[str, Any] = msgspec.structs.asdict(quality_of(self.out, self.job))
         return MethodResult(
             **quality,
             name=self.method.name,
             what=self.method.what,
-            seconds=median_low(seconds),
+            seconds=seconds[reported],
             seconds_min=min(seconds),
             seconds_max=max(seconds),
             runs=len(seconds),
-            phases=self._phases[_median_index(seconds)],
+            phases=self._phases[reported],
             peak_mb=self._peak_mb,
             bytes=sum(path.stat().st_size for split in Split for path in data_files(self.out, split)),
             files=len(self.job.files),
@@ -184,14 +189,14 @@ class MethodRuns:
         )
 
     def clear(self) -> None:
-        """Outputs take gigabytes: none outlives its use."""
-        if self.out.exists():
-            shutil.rmtree(self.out)
+        """Delete all that a run has left, OUT.work too: the next one starts from nothing."""
+        if self._room.exists():
+            shutil.rmtree(self._room)
 
 
 def _median_index(numbers: Sequence[float]) -> int:
-    """Where the median stands, of an even number the lower of the two: its phases add up to its seconds."""
-    return sorted(range(len(numbers)), key=numbers.__getitem__)[(len(numbers) - 1) // 2]
+    """Index of the median, of an even number the higher of the two: one run, whose phases add up to its seconds."""
+    return sorted(range(len(numbers)), key=numbers.__getitem__)[len(numbers) // 2]
 
 
 def this_machine() -> Machine:

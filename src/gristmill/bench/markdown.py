@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 from gristmill.bench.expecting import expectations
-from gristmill.bench.results import PHASES, Bench
+from gristmill.bench.results import PHASES, REBUILD, Bench, MethodResult
 from gristmill.bench.telling import (
     ABOUT,
     START,
@@ -31,6 +31,7 @@ from gristmill.drawing.markup import code, code_in_table, plain_text
 HEADING = "# What each way of making the dataset costs and gives"
 """The first line: by it a page is known as one of these."""
 DEFAULT = "gristmill"
+NOISE = "(noise)"
 WITHOUT = "gristmill-no-"
 OLD_ROWS = ("original", "threads", "batch")
 ROWS_MADE = (
@@ -46,7 +47,7 @@ def bench_markdown(result: Bench, chart: str) -> str:
         code(result.command),
         f"{plain_text(machine_text(result))}.",
         f"The files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result))}.",
-        f"Each method ran in fresh processes, {_on(result)}.",
+        f"Every run began with a fresh process and an empty folder, {_on(result)}.{_rebuilt(result)}",
         f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
         _short(result),
         *_notes(result),
@@ -62,6 +63,12 @@ def bench_markdown(result: Bench, chart: str) -> str:
 def _on(result: Bench) -> str:
     sampled = any(method.scale != 1 for method in result.methods)
     return f"those marked {ABOUT} on a part of these files" if sampled else "all on these files"
+
+
+def _rebuilt(result: Bench) -> str:
+    if method_named(REBUILD, result) is None:
+        return ""
+    return f" {code(REBUILD)} had the folder of a build just made, which is not in its seconds."
 
 
 def _section(title: str, *parts: str) -> list[str]:
@@ -89,11 +96,9 @@ def _short(result: Bench) -> str:
 
 
 def _notes(result: Bench) -> list[str]:
-    runs = max((method.runs for method in result.methods), default=1)
-    medians = [f"Seconds are medians of {runs} runs."] if runs > 1 else []
     kinds = [ROWS_MADE] if any(method.name in OLD_ROWS for method in result.methods) else []
     said = [f"{note[0].upper()}{note[1:]}." for note in run_notes(result)]
-    return [*medians, *kinds, *map(plain_text, (*sample_notes(result), *skip_notes(result), *said))]
+    return [*kinds, *map(plain_text, (*sample_notes(result), *skip_notes(result), *said))]
 
 
 def _phases(result: Bench) -> str:
@@ -141,7 +146,7 @@ def _steps(result: Bench) -> list[str]:
     rows = (
         [
             code_in_table(method.name.removeprefix(WITHOUT)),
-            f"{default.seconds_min - method.seconds_min:+.2f}",
+            _cost(default, method),
             short_seconds(method.seconds_min),
             windows_of(method),
             l50_text(method),
@@ -152,7 +157,15 @@ def _steps(result: Bench) -> list[str]:
     least = f"{short_seconds(default.seconds_min)} s"
     has = f"With all of them: {least}, {windows_of(default)} windows, L50 {l50_text(default)}."
     runs = " By the fastest run of each, which noise disturbs least."
-    return [table, f"{has}{runs if default.runs > 1 else ' One run each: small differences mean nothing.'}"]
+    noise = f" {NOISE}: runs of one build differ by more than that."
+    return [table, f"{has}{runs + noise if default.runs > 1 else ' One run each: small differences mean nothing.'}"]
+
+
+def _cost(default: MethodResult, without: MethodResult) -> str:
+    """Seconds; marked where the runs of either build differ by more."""
+    cost = default.seconds_min - without.seconds_min
+    spread = max(one.seconds_max - one.seconds_min for one in (default, without))
+    return f"{cost:+.2f}{f' {NOISE}' if abs(cost) < spread else ''}"
 
 
 def _legend(result: Bench) -> str:

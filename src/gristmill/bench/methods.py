@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gristmill.bench.job import PHASES_FILE
-from gristmill.bench.results import PHASES
+from gristmill.bench.results import PHASES, REBUILD
 from gristmill.errors import ConfigError
 from gristmill.naming import printable
 from gristmill.sections import rule_names
@@ -47,6 +47,8 @@ class Method(NamedTuple):
     without_rules: bool = False
     needs_card: bool = False
     """It is among all methods only with --device cuda."""
+    is_rebuild: bool = False
+    """Only the second of two builds into the same folder is timed."""
 
 
 class Setup(NamedTuple):
@@ -108,6 +110,11 @@ METHODS = (
         without_rules=True,
     ),
     Method("gristmill-zstd", "as it comes, with rows compressed", options=("--compress", "zstd")),
+    Method(
+        REBUILD,
+        "gristmill build once more into the same folder, no file changed; the first build is not timed",
+        is_rebuild=True,
+    ),
     Method(
         "gristmill-cuda",
         "as it comes, with --device cuda: tokenized on a GPU",

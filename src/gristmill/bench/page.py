@@ -6,7 +6,7 @@ from pathlib import Path
 from gristmill.bench.chart import CHART_HEAD
 from gristmill.bench.markdown import HEADING
 from gristmill.errors import OutputError
-from gristmill.layout import write_atomically
+from gristmill.layout import can_hold_files, write_atomically
 from gristmill.plainfile import open_plain
 
 CHART_SUFFIX = ".svg"
@@ -19,7 +19,7 @@ class Page:
         if not self.path.name or self.path.is_dir() or self.path.suffix == CHART_SUFFIX:
             raise OutputError(f"{path!r} cannot be the page. Name a file with --out, like bench.md.")
         self.chart = self.path.with_suffix(CHART_SUFFIX)
-        if not os.access(self.path.parent, os.W_OK):
+        if not can_hold_files(self.path.parent):
             raise OutputError(f"cannot write into {str(self.path.parent)!r}. Name a page elsewhere with --out.")
         for place, head in ((self.path, heading.encode()), (self.chart, CHART_HEAD.encode())):
             if not _may_replace(place, head):
@@ -27,6 +27,7 @@ class Page:
 
     def write(self, markdown: str, svg: str) -> None:
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.chart, svg.encode())
             write_atomically(self.path, markdown.encode())
         except OSError as error:

@@ -5,6 +5,8 @@ import msgspec
 PHASES = ("load", "scan", "tokenize", "shape", "split", "write")
 """load the tokenizer · find and read the files · tokenize · cut windows · assign splits · format and write."""
 
+REBUILD = "gristmill-rebuild"
+
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """Of the rows that a method wrote, whatever wrote them."""
@@ -30,12 +32,12 @@ class MethodResult(Quality, frozen=True, kw_only=True):
     name: str
     what: str
     seconds: float
-    """Median over the runs, from the start of the interpreter to its end."""
+    """The run in the middle, of an even number the slower of the two; from the start of the interpreter to its end."""
     seconds_min: float
     seconds_max: float
     runs: int
     phases: dict[str, float | None]
-    """Of the run with the median; None: done in one with another phase. Missing to `seconds`: starting and ending."""
+    """Of that run; None: done in one with another phase. Missing to `seconds`: starting and ending."""
     peak_mb: float
     """Of all its processes together; on Linux shared pages count once."""
     bytes: int

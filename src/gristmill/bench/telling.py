@@ -62,12 +62,21 @@ def corpus_text(result: Bench) -> str:
 def run_notes(result: Bench) -> list[str]:
     withheld = result.corpus.withheld
     notes = [f"{withheld:,} more files, not UTF-8 or without tokens, were given to no method"] if withheld else []
-    if any(method.runs == 1 for method in result.methods):
-        notes.append("one run each: small differences mean nothing, --runs 3 tells medians")
+    notes.append(reported_text(max((method.runs for method in result.methods), default=1)))
     ours = method_named(OURS, result)
     if ours is not None and ours.other_seconds + (ours.phases.get("load") or 0.0) > ours.seconds / 2:
         notes.append(f"more than half of what {OURS} takes is starting and loading: a larger tree tells more")
     return notes
+
+
+def reported_text(runs: int) -> str:
+    """Which of several runs the seconds are of."""
+    if runs == 1:
+        return "one run each: small differences mean nothing, --runs 3 gives medians"
+    if runs % 2:
+        return f"seconds are medians of {runs} runs"
+    middle = "the slower" if runs == 2 else "the slower of the middle two"  # noqa: PLR2004
+    return f"seconds are those of {middle} of {runs} runs"
 
 
 def conclusion(result: Bench) -> list[str]:

@@ -130,7 +130,8 @@ def _add_common_options(parser: "Parser") -> None:
         "--runs",
         metavar="N",
         type=int,
-        help="time each method so often; medians are told (default: 1, or 5 with --tokenizers)",
+        help="time each method N times and report the median, of an even N the slower of the middle two "
+        "(default: 1, or 5 with --tokenizers)",
     )
     parser.add_argument("--sample", metavar="N", type=int, help="give the slow methods only N files, and say so")
     parser.add_argument("--tokenizer", metavar="NAME", default="codebert", help="as in build (default: codebert)")

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from gristmill.dataset import open_dataset
 from gristmill.errors import MissingExtraError, OutputError
-from gristmill.layout import REPORT, is_report, write_atomically
+from gristmill.layout import REPORT, can_hold_files, is_report, write_atomically
 from gristmill.looking.style import LOOK_STYLE
+from gristmill.manifest import read_manifest
 from gristmill.progress import Progress
 from gristmill.reporting.comparing_two import compared_section
 from gristmill.reporting.gathering import gather
@@ -35,13 +36,17 @@ def report(
 ) -> Path:
     """With `other`, the report of that one, held against `folder`. `sources`: where near-duplicates are read from."""
     assets = load_assets()
-    subject = Path(os.path.expanduser(folder if other is None else other))
+    folders = [Path(os.path.expanduser(one)) for one in (folder, other) if one is not None]
+    for one in folders:  # before any of them is read through
+        read_manifest(one)
+    subject = folders[-1]
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))
     _require_place(path)
     facts = gather(subject, sources, progress)
-    compared = None if other is None else compared_section(Path(os.path.expanduser(folder)), subject, facts, progress)
+    compared = None if other is None else compared_section(folders[0], subject, facts, progress)
     page = page_of(facts, compared, rows_section(open_dataset(subject)))
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page_html(page, assets))
     except OSError as error:
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror}. Name another place with --out.") from None
@@ -66,10 +71,8 @@ def _require_place(path: Path) -> None:
     """What is there already is replaced only if it is a report: a wrong name must not cost anybody a file."""
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder. Name a file, like {str(path / REPORT)!r}.")
-    if not path.parent.is_dir():
-        raise OutputError(
-            f"there is no folder {str(path.parent)!r} to write {path.name!r} into. Make it, or name another place."
-        )
+    if not can_hold_files(path.parent):
+        raise OutputError(f"cannot write into {str(path.parent)!r}. Name another place with --out.")
     if not path.exists():
         return
     if not path.is_file():
