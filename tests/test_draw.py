@@ -10,6 +10,9 @@ from builds import everything, files_table, make, refusal, run
 from gristmill import ConfigError, OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset, plan
 from gristmill.config import Config
 from gristmill.configuring import load_config
+from gristmill.naming import counted
+from gristmill.sections import VariantsConfig, WindowConfig
+from gristmill.summary import language_lines, summary_json, summary_text
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +262,64 @@ def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
     done = run("build", source, "--out", tmp_path / "out", "--max-windows", 30)
     assert re.search(r"sample   30 of \d+ windows, .* \(--sample-seed 0\)", done.stdout)
     assert "weights for train" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"sampling": SamplingConfig(max_windows=12)},
+        {"sampling": SamplingConfig(target_windows=10, weights={"small/**": 0})},
+        {"sampling": SamplingConfig(weights={"src/**": 0}), "variants": VariantsConfig(rates={"noise": 0.5})},
+        {"sampling": SamplingConfig(max_windows=12), "window": WindowConfig(pack="best-fit")},
+    ],
+    ids=["sample", "target", "variants", "packed"],
+)
+def test_files_that_give_no_row_are_not_counted_in_their_split(source, tmp_path, sections):
+    manifest = make(source, tmp_path / "out", **sections)
+    for split, facts in manifest.splits.items():
+        rows = (segment for row in rows_of(tmp_path / "out", split) for segment in row.get("segments", [row]))
+        files = {row["path"] for row in rows}
+        assert facts.files == facts.groups == len(files)
+    shown = sum(facts.files for facts in manifest.splits.values())
+    assert shown < manifest.counts.kept
+    without = manifest.counts.kept - shown
+    summary, card = summary_text(manifest, "out"), (tmp_path / "out/README.md").read_text()
+    assert f"{manifest.counts.kept} kept ({without} without a row), 0 dropped" in summary
+    assert f"to train a language model on: {counted(shown, 'file')} of 1 source" in card
+    assert f"The sample has no row of {counted(without, 'kept file')}." in card
+    assert f"Source code of {counted(shown, 'file')} as" in (tmp_path / "out/croissant.json").read_text()
+    assert check(tmp_path / "out").ok
+
+
+def test_shares_are_shown_as_asked_for_and_as_they_came_out(source, natural, tmp_path):
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=10))
+    asked_and_got = list(
+        zip(["85.0%", "10.0%", "5.0%"], (f"{facts.share:.1%}" for facts in manifest.splits.values()), strict=True)
+    )
+    assert all(asked != got for asked, got in asked_and_got)
+    heading, *lines = summary_text(manifest, "out").splitlines()[:4]
+    assert heading.split()[-2:] == ["asked", "got"]
+    assert [tuple(line.split()[-2:]) for line in lines] == asked_and_got
+    card = (tmp_path / "out/README.md").read_text()
+    assert all(f"| {asked} | {got} |" in card for asked, got in asked_and_got)
+    assert json.loads(summary_json(manifest, "out"))["asked_shares"] == {"train": 0.85, "validation": 0.1, "test": 0.05}
+    assert "without a row" not in summary_text(open_dataset(natural).manifest, "natural")
+
+
+def test_the_languages_with_most_tokens_are_shown(natural):
+    manifest = open_dataset(natural).manifest
+    python, markdown = (sum(manifest.tokens_by_language[name].values()) for name in ("python", "markdown"))
+    (line,) = [line for line in summary_text(manifest, "out").splitlines() if line.startswith("language")]
+    shares = [f"{tokens:,} ({tokens / (python + markdown):.1%})" for tokens in (python, markdown)]
+    assert line == f"language python {shares[0]}, markdown {shares[1]}"
+
+
+def test_of_many_languages_five_are_named():
+    tokens = {f"language-{number}": {"train": 100 - number, "test": 1} for number in range(8)} | {"none": {"train": 0}}
+    (line,) = language_lines(tokens)
+    assert line.startswith("language language-0 101 (12.9%), language-1 100 (12.8%), ")
+    assert line.endswith("language-4 97 (12.4%), 3 others 285 (36.5%)")
+    assert language_lines({}) == []
 
 
 def test_a_pattern_that_is_called_like_a_group_of_the_preset_is_another(source, tmp_path):

@@ -154,7 +154,9 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: int
+    """That give at least one row, themselves or by a variant."""
     groups: int
+    """Of these files."""
     windows: int
     """Rows: repeats and variants count."""
     tokens: int
@@ -162,7 +164,7 @@ class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     emitted_tokens: int
     """Ids in all rows: overlaps, special tokens and padding count again."""
     share: float
-    """Of all content tokens."""
+    """Of all content tokens, as it came out; the settings have the one that was asked for."""
 
 
 class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +256,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     made_by: str = BUILD
     """Or a method of `gristmill bench` whose rows were kept: no files.jsonl accounts for them."""
     run: Run
+
+    @property
+    def num_files_shown(self) -> int:
+        """Kept files that give a row. Sampling leaves some without one; rows of a bench may be in several splits."""
+        return min(self.counts.kept, sum(facts.files for facts in self.splits.values()))
 
     @property
     def window_length(self) -> int:

@@ -1,4 +1,4 @@
-r"""The one escape for path names that are not UTF-8.
+r"""How names and counts are written. First of all, the one escape for path names that are not UTF-8.
 
 Each byte that is not UTF-8 becomes `\xNN`, and so that this can be undone, each backslash `\\`. Every other name, with
 spaces, newlines or terminal escapes in it, is itself.
@@ -42,6 +42,11 @@ def system_path(text: str) -> str:
         text.encode(),
     )
     return os.fsdecode(raw)
+
+
+def counted(num: int, one: str, many: str = "") -> str:
+    """`1 file`, `2,075 files`; `many` where it is not `one` with an s."""
+    return f"{num:,} {one if num == 1 else many or f'{one}s'}"
 
 
 def shell_word(word: str) -> str:

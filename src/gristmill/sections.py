@@ -1,8 +1,8 @@
 """The sections of a configuration: every setting with its default and limit, once."""
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -129,6 +129,14 @@ class SplitConfig(msgspec.Struct, frozen=True, kw_only=True):
         if abs(total - 100) > 1e-6:  # noqa: PLR2004
             raise ConfigError(f"split.shares must add up to 100, got {self.shares} ({total:g}). {advice}")
         return {split: percent / 100 for split, percent in zip(Split, percents, strict=True)}
+
+
+def asked_shares(settings: Mapping[str, Any]) -> dict[Split, float]:
+    """Shares that a manifest's settings ask for; none if they cannot be read."""
+    try:
+        return msgspec.convert(settings.get("split"), SplitConfig).fractions()
+    except (msgspec.ValidationError, ConfigError):
+        return {}
 
 
 class ScanConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """What a build made, as a table for people and as JSON for scripts."""
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,11 @@ from gristmill.manifest import (
     SamplingFacts,
     VariantFacts,
 )
-from gristmill.naming import path_text, printable
+from gristmill.naming import counted, path_text, printable
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split, VariantKind, WhyNoVariant
+from gristmill.sections import asked_shares
 
+LANGUAGES_SHOWN = 5
 LICENSES_SHOWN = 4
 WORTH_NAMING = 2
 WIDEST = 250
@@ -31,6 +34,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "fingerprint": manifest.fingerprint,
         "counts": manifest.counts,
         "splits": manifest.splits,
+        "asked_shares": asked_shares(manifest.settings),
         "near_duplicates": manifest.near_duplicates,
         "decontamination": manifest.decontamination,
         "sampling": manifest.sampling,
@@ -48,22 +52,19 @@ def summary_json(manifest: Manifest, out: str) -> str:
 
 def summary_text(manifest: Manifest, out: str) -> str:
     counts, seconds = manifest.counts, manifest.run.seconds
-    rows = [
-        (str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}", f"{facts.share:.1%}")
-        for split, facts in manifest.splits.items()
-    ]
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
     source_rate = size_text(manifest.run.source_bytes / seconds["total"])
     workers = "1 process" if manifest.run.workers == 1 else f"{manifest.run.workers} processes"
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     lines = [
-        table_text(("split", "files", "windows", "tokens", "share"), rows),
+        _splits_table(manifest),
         *_sampling_lines(manifest.sampling, manifest.settings["sampling"]),
         *_variant_lines(manifest.variants),
-        f"files    {counts.found:,} found, {counts.kept:,} kept, {counts.dropped:,} dropped",
+        f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept; {emitted:,} ids in the rows, special tokens and padding included",
+        *language_lines(manifest.tokens_by_language),
         *_epoch_lines(manifest.epochs),
         *_tail_line(counts.tail_tokens_dropped),
         *previous_lines(manifest.previous_splits),
@@ -78,6 +79,35 @@ def summary_text(manifest: Manifest, out: str) -> str:
         f"dataset  {printable(out)}",
     ]
     return "\n".join(lines)
+
+
+def _splits_table(manifest: Manifest) -> str:
+    """With the share of the tokens that was asked for, and the one that came out after cuts and sampling."""
+    asked = asked_shares(manifest.settings)
+    rows = [
+        (
+            *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
+            *(f"{asked[split]:.1%}" if split in asked else "", f"{facts.share:.1%}"),
+        )
+        for split, facts in manifest.splits.items()
+    ]
+    return table_text(("split", "files", "windows", "tokens", "asked", "got"), rows)
+
+
+def _without_rows(manifest: Manifest) -> str:
+    num = manifest.counts.kept - manifest.num_files_shown
+    return f" ({num:,} without a row)" if num else ""
+
+
+def language_lines(tokens_by_language: Mapping[str, Mapping[Split, int]]) -> list[str]:
+    """The languages with most tokens, and the others together."""
+    sums = Counter({language: sum(tokens.values()) for language, tokens in tokens_by_language.items()})
+    named = [(name, tokens) for name, tokens in sums.most_common(LANGUAGES_SHOWN) if tokens]
+    others = sum(tokens > 0 for tokens in sums.values()) - len(named)
+    if others:
+        named.append((counted(others, "other"), sums.total() - sum(tokens for _, tokens in named)))
+    told = (f"{printable(name)} {tokens:,} ({tokens / sums.total():.1%})" for name, tokens in named)
+    return [f"language {', '.join(told)}"] if named else []
 
 
 def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:

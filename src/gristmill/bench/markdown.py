@@ -157,8 +157,8 @@ def _steps(result: Bench) -> list[str]:
     least = f"{short_seconds(default.seconds_min)} s"
     has = f"With all of them: {least}, {windows_of(default)} windows, L50 {l50_text(default)}."
     runs = " By the fastest run of each, which noise disturbs least."
-    noise = f" {NOISE}: runs of one build differ by more than that."
-    return [table, f"{has}{runs + noise if default.runs > 1 else ' One run each: small differences mean nothing.'}"]
+    noise = f" {NOISE}: runs of one build differ by more than that." if NOISE in table else ""
+    return [table, f"{has}{runs if default.runs > 1 else ' One run each: small differences mean nothing.'}{noise}"]
 
 
 def _cost(default: MethodResult, without: MethodResult) -> str:

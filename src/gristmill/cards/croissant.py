@@ -75,7 +75,7 @@ def _description(manifest: Manifest) -> str:
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     windows = sum(facts.windows for facts in manifest.splits.values())
     return (
-        f"Source code of {counted(manifest.counts.kept, 'file')} as {counted(windows, 'window')} of at most "
+        f"Source code of {counted(manifest.num_files_shown, 'file')} as {counted(windows, 'window')} of at most "
         f"{manifest.window_length:,} ids of the tokenizer {shown(manifest.tokenizer.name)}: {tokens:,} tokens, in "
         "splits that share no file."
     )

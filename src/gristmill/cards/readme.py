@@ -14,6 +14,7 @@ from gristmill.cards.markdown import counted, more, table
 from gristmill.cards.reading import default_format, reading_lines
 from gristmill.manifest import Manifest
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split
+from gristmill.sections import asked_shares
 
 LISTED = 30
 """Languages and licences, at most."""
@@ -39,16 +40,20 @@ def _what_it_is(manifest: Manifest) -> Iterator[str]:
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     yield (
         f"Source code as windows of at most {manifest.window_length:,} token ids, ready to train a language model on: "
-        f"{counted(manifest.counts.kept, 'file')} of {counted(len(manifest.sources), 'source')}, "
+        f"{counted(manifest.num_files_shown, 'file')} of {counted(len(manifest.sources), 'source')}, "
         f"{tokens:,} tokens of the tokenizer {code(manifest.tokenizer.name)}. Made by {code(manifest.made_by)}, "
         f"version {code(manifest.gristmill)}.\n"
     )
+    asked = asked_shares(manifest.settings)
     rows = [
-        (str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}", f"{facts.share:.1%}")
+        (
+            *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
+            *(f"{asked[split]:.1%}" if split in asked else "", f"{facts.share:.1%}"),
+        )
         for split, facts in manifest.splits.items()
     ]
-    yield from table(("split", "files", "windows", "tokens", "share"), rows)
-    yield "A token counts once; `windows` are rows.\n"
+    yield from table(("split", "files", "windows", "tokens", "share asked for", "share"), rows)
+    yield "A token counts once; `windows` are rows; `files` give at least one.\n"
     yield from table(("column", "what it is"), [(code(name), TEXTS.get(name, "")) for name in manifest.columns])
 
 
@@ -97,6 +102,9 @@ def _filters(manifest: Manifest) -> Iterator[str]:
     counts, near = manifest.counts, manifest.near_duplicates
     yield "## Filters\n"
     yield f"{counts.found:,} files were found, {counts.kept:,} kept, {counts.dropped:,} dropped.\n"
+    if manifest.num_files_shown < counts.kept:
+        without = counted(counts.kept - manifest.num_files_shown, "kept file")
+        yield f"The sample has no row of {without}.\n"
     rows = [(f"`{reason}`", f"{num:,}", DROP_REASONS[reason]) for reason, num in counts.dropped_by_reason.items()]
     yield from table(("reason", "files", "what it means"), rows)
     if near.clusters:

@@ -188,10 +188,11 @@ def check_split_facts(rows: Rows, table: FilesTable, manifest: Manifest, num_tai
     for split in Split:
         said = manifest.splits.get(split)
         files = [file for file in table.kept.values() if file.split is split]
+        shown = [file for file in files if file.key in rows.by_file or file.key in rows.variants]
         num_tokens = sum(file.shown_tokens for file in files)
         found: Mapping[str, float] = {
-            "files": len(files),
-            "groups": len({file.group for file in files}),
+            "files": len(shown),
+            "groups": len({file.group for file in shown}),
             "windows": num_windows[split],
             "tokens": num_tokens,
             "emitted_tokens": num_ids[split],

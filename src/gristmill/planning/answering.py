@@ -97,7 +97,7 @@ def answer(gathered: Gathered, wanted: Wanted, seconds: float) -> Plan:
         passes=_passes(overlaps, picked, taken, wanted),
         pick=picked,
         sample=_sample(gathered),
-        warnings=_warnings(gathered, facts) if drawn.is_all else [],
+        warnings=_warnings(gathered) if drawn.is_all else [],
         workers=gathered.workers,
         seconds=round(seconds, 3),
     )
@@ -107,11 +107,11 @@ def _splits(facts: Mapping[Split, SplitFacts]) -> list[SplitPlan]:
     return [SplitPlan(split=split, files=one.files, tokens=one.tokens, share=one.share) for split, one in facts.items()]
 
 
-def _warnings(gathered: Gathered, facts: Mapping[Split, SplitFacts]) -> list[str]:
+def _warnings(gathered: Gathered) -> list[str]:
     judged = gathered.judged
     return [
         *gathered.found.warnings,
-        *warnings_of(gathered.config.split, facts, judged.decision, judged.decontamination),
+        *warnings_of(gathered.config.split, judged.decision, judged.decontamination),
     ]
 
 

@@ -1,19 +1,13 @@
 """What a manifest says of the splits, beside what was asked for."""
 
-import msgspec
-
-from gristmill.errors import ConfigError
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 from gristmill.reporting.facts import SplitLine
-from gristmill.sections import SplitConfig
+from gristmill.sections import asked_shares
 
 
 def split_lines(manifest: Manifest) -> list[SplitLine]:
-    try:
-        asked = msgspec.convert(manifest.settings.get("split"), SplitConfig).fractions()
-    except (msgspec.ValidationError, ConfigError):
-        asked = {}
+    asked = asked_shares(manifest.settings)
     return [
         SplitLine(
             split=split,

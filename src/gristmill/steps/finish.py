@@ -2,7 +2,7 @@
 
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
@@ -266,7 +266,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
-            *warnings_of(context.config.split, splits, decision, decontamination),
+            *warnings_of(context.config.split, decision, decontamination),
         ],
         run=run,
     )
@@ -294,10 +294,11 @@ def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
         members[document.in_split].append(document)
     varied: dict[Split, Sequence[PreparedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
     total = sum(document.num_uncut_tokens for document in decision.kept)
+    shown = {document.key for document in (*decision.kept, *decision.variants) if document.num_windows}
     return {
         split: SplitFacts(
-            files=len(documents),
-            groups=len({document.group for document in documents}),
+            files=sum(document.key in shown for document in documents),
+            groups=len({document.group for document in documents if document.key in shown}),
             windows=sum(document.num_windows for document in (*documents, *varied[split])),
             tokens=sum(document.num_uncut_tokens for document in documents),
             emitted_tokens=sum(document.num_emitted_tokens for document in (*documents, *varied[split])),
@@ -325,7 +326,6 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
 
 def warnings_of(
     config: SplitConfig,
-    splits: Mapping[Split, SplitFacts],
     decision: Decision,
     decontamination: Decontamination,
 ) -> Iterator[str]:
@@ -346,9 +346,10 @@ def warnings_of(
                 "they cannot be found in train, and were not taken out of it."
             )
     before = decontamination.tokens_before
+    filled = {document.in_split for document in decision.kept}
     for split, fraction in config.fractions().items():
-        facts, share = splits[split], before[split] / sum(before.values())
-        if fraction and not facts.files:
+        share = before[split] / sum(before.values())
+        if fraction and split not in filled:
             why = "the earlier splits" if decision.previous else f"only {len(decision.kept)} files"
             if before[split]:
                 yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."

@@ -24,7 +24,7 @@ from gristmill.sections import RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.steps.blocks import Block, read_blocks
 from gristmill.steps.context import Context
 from gristmill.steps.decide import Decision
-from gristmill.steps.finish import Judged, split_facts, warnings_of, write_files_table
+from gristmill.steps.finish import Judged, warnings_of, write_files_table
 from gristmill.steps.prepare import batches
 from gristmill.steps.rows import windows_of
 from gristmill.tokenizing.cuda.hosting import server_for
@@ -144,7 +144,7 @@ def _context(config: Config, definition: Definition, folder: Path) -> Context:
 
 
 def _split_warnings(config: Config, decision: Decision, judged: Judged) -> Iterator[str]:
-    return warnings_of(config.split, split_facts(decision), decision, judged.decontamination)
+    return warnings_of(config.split, decision, judged.decontamination)
 
 
 @contextmanager
