@@ -1,5 +1,10 @@
+import json
+import os
+
 import pytest
 
+from builds import files_table, make
+from conftest import write_tree
 from gristmill.intake.excluding import DEFAULT_EXCLUDES, PathFilter
 from gristmill.records import DropReason
 from gristmill.sections import ScanConfig
@@ -60,3 +65,58 @@ def test_no_entry_of_the_table_stands_twice():
         entries = [entry for exclude in DEFAULT_EXCLUDES for entry in getattr(exclude, field)]
         assert len(entries) == len(set(entries))
         assert field != "suffixes" or all(entry == entry.lower() for entry in entries)
+
+
+@pytest.mark.parametrize("path", ["locale/de/app.po", "app.pot", "de.xlf", "de.XLIFF", "lib/l10n/app_de.arb"])
+def test_translations_have_a_reason_of_their_own_and_can_be_brought_back(path):
+    assert reason(path) is DropReason.TRANSLATION
+    assert reason(path, is_tracked=True) is DropReason.TRANSLATION
+    assert reason(path, default_excludes=False) is None
+    assert reason(path, exclude=[f"!*.{path.rpartition('.')[2]}"]) is None
+
+
+QT = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS version="2.1" language="de">\n' + "".join(
+    f"<context><name>Main{number}</name><message><source>Open</source><translation>Offen {number}</translation></message>"
+    "</context>\n"
+    for number in range(9)
+)
+TYPESCRIPT = "".join(f"export function f{number}(x: number): number {{ return x + {number} }}\n" for number in range(9))
+
+
+def settled(folder):
+    """As files are that were written long ago: the next build goes by their stamps."""
+    for path in folder.rglob("*.*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    return folder
+
+
+@pytest.mark.parametrize("is_table", [False, True])
+def test_of_two_files_that_end_with_ts_the_one_in_qts_xml_is_left_out(tmp_path, is_table):
+    files = {"app.ts": TYPESCRIPT, "i18n/app_de.ts": QT, "po/de.po": 'msgid "Open"\nmsgstr "Offen"\n' * 9}
+    if is_table:
+        rows = "".join(json.dumps({"path": path, "content": text}) + "\n" for path, text in files.items())
+        source = settled(write_tree(tmp_path / "repo", {"rows.jsonl": rows})) / "rows.jsonl"
+    else:
+        source = settled(write_tree(tmp_path / "repo", files))
+    out = tmp_path / "out"
+
+    def reasons(**scan):
+        make(source, out, scan=ScanConfig(**scan))
+        return {path: row["reason"] for path, row in files_table(out).items()}
+
+    by_default = {"app.ts": None, "i18n/app_de.ts": "translation", "po/de.po": "translation"}
+    assert reasons() == by_default
+    assert files_table(out)["i18n/app_de.ts"]["detail"] == "translations: .ts of Qt"
+    assert reasons(exclude=["!*_de.ts"]) == by_default | {"i18n/app_de.ts": None}
+    assert {path: files_table(out)[path]["language"] for path in ("app.ts", "i18n/app_de.ts")} == {
+        "app.ts": "typescript",
+        "i18n/app_de.ts": "xml",
+    }
+    assert reasons(default_excludes=False) == dict.fromkeys(files)
+    assert reasons() == by_default
+
+
+def test_a_translation_that_is_named_as_the_source_is_taken(tmp_path):
+    source = write_tree(tmp_path / "repo", {"app_de.ts": QT})
+    make(source / "app_de.ts", tmp_path / "out")
+    assert files_table(tmp_path / "out")["app_de.ts"]["status"] == "kept"

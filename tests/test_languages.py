@@ -26,6 +26,15 @@ from gristmill.intake.languages import check_languages, known_languages, languag
         ("odd", b"#!\n", "text"),
         ("odd", b"#!/bin/\xff\n", "text"),
         ("settings.cfg", b"", "text"),
+        ("app.ts", b"export const x: number = 1\n", "typescript"),
+        ("app.ts", b"<TS>cast;\n", "typescript"),
+        ("app.ts", b"", "typescript"),
+        ("app_de.ts", b'<?xml version="1.0"?>\n<!DOCTYPE TS>\n<TS version="2.1">', "xml"),
+        ("app_de.TS", b"<!DOCTYPE TS><TS>\n<context>", "xml"),
+        ("app_de.ts", b'\n<!-- one --><!-- two -->\n<TS language="de">', "xml"),
+        ("app_de.ts", b"<TS>\n<context>", "xml"),
+        ("long.ts", b"<!---->" * 5000, "typescript"),
+        ("long.ts", b"<!--" * 50_000, "typescript"),
     ],
 )
 def test_language(path, first_line, language):

@@ -235,7 +235,10 @@ def excludes() -> Iterator[str]:
         note = " (unless git tracks the file)" if exclude.unless_tracked else ""
         rows.append((exclude.what + note, " ".join(f"`{name}`" for name in names)))
     yield from table("What is left out by default", ("what", "names"), rows)
-    yield "`--exclude '!dist/'` brings a line back, `scan.default_excludes = false` all of them.\n"
+    yield (
+        "`--exclude '!dist/'` brings a line back, `scan.default_excludes = false` all of them. Qt's translations, XML that\n"
+        "is named `*.ts` like TypeScript, are left out too.\n"
+    )
 
 
 def field_texts(path: Path) -> dict[tuple[str, str], str]:

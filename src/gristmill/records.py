@@ -34,6 +34,7 @@ class DropReason(StrEnum):
     """Why a file is not in the dataset: each states the defect."""
 
     EXCLUDED = "excluded"
+    TRANSLATION = "translation"
     EXCLUDED_BY_USER = "excluded_by_user"
     NOT_INCLUDED = "not_included"
     LANGUAGE_NOT_WANTED = "language_not_wanted"
@@ -70,6 +71,7 @@ class DropReason(StrEnum):
 
 DROP_REASONS: dict[DropReason, str] = {
     DropReason.EXCLUDED: "left out by default: images, lock files, build outputs and the like",
+    DropReason.TRANSLATION: "left out by default: translated messages, as gettext, XLIFF, ARB and Qt keep them",
     DropReason.EXCLUDED_BY_USER: "matches an --exclude pattern",
     DropReason.NOT_INCLUDED: "matches no --include pattern",
     DropReason.LANGUAGE_NOT_WANTED: "another language than --language asks for",
@@ -117,6 +119,8 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Inside the file at `location`; None: all of it."""
     license: str | None = None
     """An SPDX expression or NOASSERTION, as a table says; None where nothing was said."""
+    may_be_translation: bool = False
+    """Qt's translations are named like TypeScript: if its content is one, it is left out."""
     stamp: int | None = None
     """Of its inode, size and times: the same stamp, the same content. None where nothing is known, or it is so new that
     the clock might not show another change."""

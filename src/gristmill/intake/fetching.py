@@ -99,7 +99,13 @@ def scan_rows(
             drops.append(drop(reason=verdict.reason, detail=verdict.detail))
         else:
             file = SourceFile(
-                repo=repo, path=path, location=location, size=row.size, offset=row.offset, license=row.license
+                repo=repo,
+                path=path,
+                location=location,
+                size=row.size,
+                offset=row.offset,
+                license=row.license,
+                may_be_translation=paths.may_be_translation(path),
             )
             files.append(file)
     files.sort(key=lambda file: (file.repo, file.path))

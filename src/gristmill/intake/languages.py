@@ -2,6 +2,7 @@
 
 import difflib
 import io
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -19,14 +20,26 @@ PREFERRED = (
 )
 RENAMED = {"ts": "typescript", "pyi": "python"}
 NOT_LANGUAGES = frozenset({"text", "binary", "plain-text", "image", "audio", "zip", "header"})
+QT_SUFFIX = ".ts"
+QT_TRANSLATION = re.compile(
+    rb"\s*(?:<\?xml\b[^>]*>\s*)?(?:<!--(?>.*?-->)\s*)*+(?:<!DOCTYPE\s+TS\b|<TS(?:\s+\w+\s*=|>\s*<))", re.DOTALL
+)
+"""The possessive `*+` keeps a run of comments linear."""
 
 
 def language_of(path: str, text: bytes) -> str:
+    if is_qt_translation(path, text):
+        return "xml"
     tags = identify.tags_from_filename(path)
     if not tags and text.startswith(b"#!"):
         command = identify.parse_shebang(io.BytesIO(text[:256]))
         tags = identify.tags_from_interpreter(command[0]) if command else tags
     return _primary(frozenset(tags))
+
+
+def is_qt_translation(path: str, text: bytes) -> bool:
+    """True for XML of Qt Linguist, which has TypeScript's ending."""
+    return path.lower().endswith(QT_SUFFIX) and QT_TRANSLATION.match(text) is not None
 
 
 @cache

@@ -7,7 +7,7 @@ import time
 
 from gristmill.errors import InputError
 from gristmill.intake.decoding import decode
-from gristmill.intake.languages import language_of
+from gristmill.intake.languages import is_qt_translation, language_of
 from gristmill.plainfile import NotPlainError, open_descriptor
 from gristmill.records import Document, Drop, DropReason, SourceFile
 from gristmill.sections import ScanConfig
@@ -37,6 +37,8 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
         return Drop.of(file, DropReason.BINARY, decoded)
     if not decoded.text:
         return Drop.of(file, DropReason.EMPTY, f"{len(raw)} bytes of byte order mark")
+    if file.may_be_translation and is_qt_translation(file.path, decoded.text):
+        return Drop.of(file, DropReason.TRANSLATION, "translations: .ts of Qt")
     language = language_of(file.path, decoded.text)
     if config.languages and language not in config.languages:
         return Drop.of(file, DropReason.LANGUAGE_NOT_WANTED, language)

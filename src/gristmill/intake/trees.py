@@ -136,7 +136,12 @@ class _Scanner:
         status = _status(location)
         if isinstance(status, os.stat_result):
             return SourceFile(
-                repo=self._source.repo, path=path, location=location, size=status.st_size, stamp=self._stamp(status)
+                repo=self._source.repo,
+                path=path,
+                location=location,
+                size=status.st_size,
+                may_be_translation=self._source.only is None and self._paths.may_be_translation(path),
+                stamp=self._stamp(status),
             )
         return drop(*status)
 

@@ -11,6 +11,7 @@ MOST_EXAMPLES = 8
 STAGES: dict[str, tuple[DropReason, ...]] = {
     "read as text": (
         DropReason.EXCLUDED,
+        DropReason.TRANSLATION,
         DropReason.EXCLUDED_BY_USER,
         DropReason.NOT_INCLUDED,
         DropReason.LANGUAGE_NOT_WANTED,

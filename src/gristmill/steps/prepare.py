@@ -161,7 +161,9 @@ def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Rea
 def _file_key(context: Context, file: SourceFile, read: _Read | Drop | None) -> bytes:
     assert read is not None
     what = read.sha256 if isinstance(read, _Read) else (read.reason, read.detail)
-    went_in = msgspec.msgpack.encode((context.prepare_key, file.repo, file.path, file.license, what))
+    went_in = msgspec.msgpack.encode(
+        (context.prepare_key, file.repo, file.path, file.license, file.may_be_translation, what)
+    )
     return hashlib.sha256(went_in).digest()[:16]
 
 

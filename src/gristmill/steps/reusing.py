@@ -169,7 +169,7 @@ def stamp_leads(files: Iterable[SourceFile]) -> bytes:
 def _stamp_lead(file: SourceFile) -> bytes:
     if file.stamp is None:
         return bytes(LEAD_BYTES)
-    what = f"{file.repo}\0{file.path}\0{file.license}\0{file.stamp}".encode()
+    what = f"{file.repo}\0{file.path}\0{file.license}\0{file.may_be_translation}\0{file.stamp}".encode()
     return hashlib.blake2b(what, digest_size=LEAD_BYTES).digest()
 
 
