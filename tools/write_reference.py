@@ -236,8 +236,8 @@ def excludes() -> Iterator[str]:
         rows.append((exclude.what + note, " ".join(f"`{name}`" for name in names)))
     yield from table("What is left out by default", ("what", "names"), rows)
     yield (
-        "`--exclude '!dist/'` brings a line back, `scan.default_excludes = false` all of them. Qt's translations, XML that\n"
-        "is named `*.ts` like TypeScript, are left out too.\n"
+        "`--exclude '!dist/'` brings a line back, `scan.default_excludes = false` all of them. Qt's translations,\n"
+        "XML that is named `*.ts` like TypeScript, are left out too.\n"
     )
 
 
