@@ -1,8 +1,6 @@
 """Is a dataset what a build from scratch gives, byte for byte? It is made once more, without the cache."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
@@ -15,7 +13,7 @@ from gristmill.manifest import Manifest, facts_of, read_manifest
 from gristmill.pipeline import BUILT, Built, build_without
 from gristmill.progress import Progress
 from gristmill.steps.remembering import recall
-from gristmill.workspace import Workspace
+from gristmill.workspace import Workspace, temporary_folder
 
 
 def against_clean(folder: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
@@ -30,19 +28,17 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
         )
     built = Built.of(kept)
     found = _found(there, work.target)
-    beside = tempfile.mkdtemp(prefix=f".{work.target.name}-clean-", dir=work.target.parent)
-    try:
+    with temporary_folder(f".{work.target.name}-clean-", work.target.parent) as beside:
         Workspace(f"{beside}/{work.target.name}").take_answers(work)
-        with chdir(built.folder):
-            anew = build_without(
-                _clean(built, work, there.formats, Path(beside)), progress, hidden=(work.target, work.folder)
-            )
-    except FileNotFoundError:
-        raise InputError(
-            f"the folder {built.folder!r}, from which it was built, is gone. Build it once more."
-        ) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            with chdir(built.folder):
+                anew = build_without(
+                    _clean(built, work, there.formats, beside), progress, hidden=(work.target, work.folder, beside)
+                )
+        except FileNotFoundError:
+            raise InputError(
+                f"the folder {built.folder!r}, from which it was built, is gone. Build it once more."
+            ) from None
     return _differences(there, found, anew)
 
 

@@ -23,7 +23,9 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
+import tempfile
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -46,6 +48,8 @@ PIECES = ".pieces"
 TAG = "CACHEDIR.TAG"
 TAG_TEXT = "Signature: 8a477f597d28d172789f06886806bc55\n# The cache of a dataset beside it: see gristmill clean.\n"
 """By which programs that make backups know a folder they can do without (bford.info/cachedir)."""
+TEMPORARY = ".gristmill-temporary"
+"""In a temporary folder: locked while its run lives, so that a later one can see which were left by a kill."""
 
 
 class Workspace:
@@ -399,3 +403,65 @@ def foreign_names(folder: Path) -> list[str]:
             elif (entry.is_dir() or name not in known) and not name.startswith(EXPORTING):
                 foreign.append(name)
     return sorted(foreign)
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """A new folder, deleted in the end. Those with the same prefix that killed runs have left are deleted first.
+
+    `parent`: the folder it is in; by default the system's for temporary files.
+    """
+    parent = os.fspath(parent or tempfile.gettempdir())
+    clear_temporary(prefix, parent)
+    with _undisturbed():
+        folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=parent)))
+        lock = _locked(folder)
+    try:
+        yield folder
+    finally:
+        with _undisturbed():
+            _delete_temporary(folder)
+            os.close(lock)
+
+
+def clear_temporary(prefix: str, parent: str | os.PathLike[str]) -> None:
+    """Delete this user's temporary folders with this prefix whose runs are dead; a folder without our lock stays."""
+    with suppress(OSError):
+        for entry in sorted(Path(parent).iterdir()):
+            if entry.name.startswith(prefix):
+                _clear_one(entry)
+
+
+def _locked(folder: Path) -> int:
+    """The lock has its name only once it is held: nobody else finds it free."""
+    unnamed = folder / f"{TEMPORARY}{UNFINISHED}"
+    lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(unnamed, folder / TEMPORARY)
+    return lock
+
+
+def _clear_one(folder: Path) -> None:
+    with suppress(OSError):  # gone meanwhile, without a lock, or locked by a run that lives
+        facts = folder.lstat()
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+            return
+        lock = os.open(folder / TEMPORARY, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _delete_temporary(folder)
+        finally:
+            os.close(lock)
+
+
+def _delete_temporary(folder: Path) -> None:
+    """The lock last: where something else cannot be deleted now, a later run finds it."""
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != TEMPORARY:
+                entry.unlink(missing_ok=True)
+        if [entry.name for entry in folder.iterdir()] == [TEMPORARY]:
+            (folder / TEMPORARY).unlink()
+            folder.rmdir()

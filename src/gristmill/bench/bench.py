@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,9 +36,11 @@ from gristmill.steps.clean import NOTEBOOK
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.workspace import clear_temporary, temporary_folder
 
 LONG_RUN_SECONDS = 10.0
 """A watched run of this length counts: looking at its memory is then a small part of it."""
+TEMPORARY_PREFIX = "gristmill-bench-"
 PACKAGES = ("gigatoken", "tokenizers", "datasets", "orjson", "numpy")
 
 
@@ -236,21 +238,23 @@ def _job(found: Found, definition: Definition, work: Path, asked: Asked) -> Job:
 def _work_folder(keep: str | None) -> Iterator[Path]:
     """In `keep`, so that what is kept need only be moved; gone in the end, with `keep` if nothing came of it."""
     is_new = keep is not None and not os.path.lexists(keep)
+    running = ExitStack()
     try:
         if keep is not None:
             os.makedirs(keep, exist_ok=True)
+            clear_temporary(TEMPORARY_PREFIX, keep)
             if os.listdir(keep):
                 raise OutputError(f"the folder {keep!r} is not empty. Name a new one with --keep.")
-        folder = tempfile.mkdtemp(prefix="gristmill-bench-", dir=keep)
+        folder = running.enter_context(temporary_folder(TEMPORARY_PREFIX, keep))
     except OSError as error:
         raise OutputError(f"cannot make the folder {keep or tempfile.gettempdir()!r}: {error.strerror}.") from None
     try:
-        yield Path(os.path.realpath(folder))
+        yield folder
     except OSError as error:
         advice = "Name another --keep folder." if keep is not None else "Set TMPDIR to a folder with more room."
-        raise OutputError(f"cannot write to {folder!r}: {error.strerror or error}. {advice}") from None
+        raise OutputError(f"cannot write to {str(folder)!r}: {error.strerror or error}. {advice}") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        running.close()
         if keep is not None and is_new:
             with suppress(OSError):
                 os.rmdir(keep)

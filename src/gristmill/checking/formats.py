@@ -23,6 +23,7 @@ from gristmill.formats.writing import shares_of, write_share
 from gristmill.manifest import Manifest
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner
+from gristmill.workspace import temporary_folder
 
 CHECK = "formats"
 ROWS_AT_ONCE = 4096
@@ -118,9 +119,9 @@ def _written_again(folder: Path, manifest: Manifest, what: tuple[str, Split]) ->
     shares = shares_of(name, split, manifest.shards.get(split, []))
     try:
         stored = StoredSplit(folder, name, split, Schema.of(manifest), manifest.splits[split].windows)
-        with tempfile.TemporaryDirectory(prefix="gristmill-check-") as place:
-            Path(place, name).mkdir()
-            made = [write_share(share, Path(place), stored.schema, _batches(stored)) for share in shares]
+        with temporary_folder("gristmill-check-") as place:
+            (place / name).mkdir()
+            made = [write_share(share, place, stored.schema, _batches(stored)) for share in shares]
         found = {file: facts.sha256 for one in made for file, facts in one.facts.items()}
     except OSError as error:
         return f"{split} could not be written again in {tempfile.gettempdir()!r}: {error.strerror or error}"

@@ -9,7 +9,6 @@ from functools import cache
 from typing import NamedTuple
 
 from gristmill.errors import ConfigError
-from gristmill.intake.ignoring import is_usable
 from gristmill.intake.languages import QT_SUFFIX
 from gristmill.records import DropReason
 from gristmill.sections import ScanConfig

@@ -10,7 +10,6 @@ import time
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -34,7 +33,7 @@ from gristmill.steps.finish import Judged
 from gristmill.steps.prepare import batches
 from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
 from gristmill.tokenizing.locating import locate
-from gristmill.workspace import Workspace
+from gristmill.workspace import Workspace, temporary_folder
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Of the window length: 0, 64, 128, 256 and 384 of 512."""
@@ -58,18 +57,18 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     work = Workspace(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     try:
-        with tempfile.TemporaryDirectory(prefix="gristmill-plan-") as folder, ExitStack() as running:
+        with temporary_folder("gristmill-plan-") as folder, ExitStack() as running:
             with progress.phase("load"):
                 definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
                 if asked_for.variants.rates:
                     from gristmill.varying import require_means  # noqa: PLC0415 - many plans do without
 
                     require_means(asked_for, definition)
-                context = Context.of(config, definition, Path(folder))
+                context = Context.of(config, definition, folder)
                 overlaps = _overlaps(context)
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
-                intake = take_in(config, benchmarks, Path(folder, "fetched"), leave_out=(work.target, work.folder))
+                intake = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
                 drawn = draw(intake.found.files, wanted.sample)
                 found = intake.found._replace(files=list(drawn.files))

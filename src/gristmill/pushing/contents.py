@@ -5,7 +5,6 @@ Nothing else that lies there goes, and no link that leads out of the folder.
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from gristmill.layout import CARDS, CHECK, MANIFEST
 from gristmill.manifest import FileFacts, Manifest, facts_of, read_manifest, write_manifest
 from gristmill.plainfile import open_plain
 from gristmill.records import FORMATS
+from gristmill.workspace import temporary_folder
 
 
 class Outgoing(NamedTuple):
@@ -51,9 +51,11 @@ def chosen(folder: Path, manifest: Manifest, formats: Sequence[str] | None) -> I
         formats=wanted,
         files={name: facts for name, facts in manifest.files.items() if facts.format in {None, *wanted}},
     )
-    with tempfile.TemporaryDirectory(prefix="gristmill-push-") as place:
-        _link(folder, part, Path(place))
-        yield Chosen(Path(place), part)
+    with temporary_folder("gristmill-push-") as temporary:
+        place = temporary / folder.name
+        place.mkdir()
+        _link(folder, part, place)
+        yield Chosen(place, part)
 
 
 def _link(folder: Path, manifest: Manifest, place: Path) -> None:

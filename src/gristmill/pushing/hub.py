@@ -6,7 +6,6 @@ Whatever that library raises ends in one line of ours, without the token.
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from gristmill.progress import Progress
 from gristmill.pushing.contents import Outgoing
 from gristmill.pushing.failing import as_ours, silenced
 from gristmill.records import FORMATS, Split
+from gristmill.workspace import temporary_folder
 
 DATASET = "dataset"
 MAIN = "main"
@@ -120,7 +120,7 @@ class Repository:
         }
 
     def _named(self, commit: str) -> frozenset[str] | None:
-        with tempfile.TemporaryDirectory(prefix="gristmill-push-") as cache:
+        with temporary_folder("gristmill-push-") as cache:
             path = Path(self._api.hf_hub_download(**self._of, filename=MANIFEST, revision=commit, cache_dir=cache))
             with open_plain(path) as stream:
                 content = stream.read(MAX_MANIFEST_BYTES)

@@ -12,16 +12,15 @@ import re
 import secrets
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gristmill.errors import OutputError
 from gristmill.layout import UNFINISHED, write_atomically
 from gristmill.plainfile import open_plain
-from gristmill.workspace import TAG, TAG_TEXT
+from gristmill.workspace import TAG, TAG_TEXT, temporary_folder
 
 LOCK, KEY = "lock", "key"
 INDEX = "index-"
@@ -41,18 +40,18 @@ class Keeping:
 
     def __init__(self, dataset: Path) -> None:
         self.folder = view_folder(dataset)
+        self._temporary = ExitStack()
         self.note: str | None = None
         """Why it is not beside the dataset."""
         try:
             _lay_out(self.folder)
         except OSError as error:
             self.note = f"the index is not kept: {str(self.folder)!r} cannot be written ({error.strerror or error})."
-            self.folder = Path(tempfile.mkdtemp(prefix="gristmill-view-"))
+            self.folder = self._temporary.enter_context(temporary_folder("gristmill-view-")) / self.folder.name
             _lay_out(self.folder)
 
     def close(self) -> None:
-        if self.note is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self._temporary.close()
 
     def key(self) -> str:
         with suppress(OSError, UnicodeDecodeError), open_plain(self.folder / KEY) as stream:

@@ -30,6 +30,7 @@ from gristmill.steps.rows import windows_of
 from gristmill.tokenizing.cuda.hosting import server_for
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
+from gristmill.workspace import temporary_folder
 
 
 class Text(NamedTuple):
@@ -114,13 +115,13 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
     """While it is open, the ids lie in a folder for what is of the moment. `leave_out`: folders and files."""
     config = _natural(config)
     benchmarks = benchmarks_of(config)
-    with errors_as_ours(), tempfile.TemporaryDirectory(prefix="gristmill-tokenizer-") as folder:
+    with errors_as_ours(), temporary_folder("gristmill-tokenizer-") as folder:
         with progress.phase("load"):
             definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
-            context = _context(config, definition, Path(folder))
+            context = _context(config, definition, folder)
         with server_for(config.run, context.tokenizer, context.tokenizer_folder) as server:
             with progress.phase("scan") as step:
-                intake = take_in(config, benchmarks, Path(folder, "fetched"), leave_out=leave_out)
+                intake = take_in(config, benchmarks, folder / "fetched", leave_out=leave_out)
                 step.advance(len(intake.found.files))
             with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
                 tasks = batches(intake.found.files, config.run)
