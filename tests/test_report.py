@@ -186,12 +186,18 @@ def test_what_is_no_dataset_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_folder_that_is_no_dataset_is_named(dataset, tmp_path, capsys):
-    nope = str(tmp_path / "nope")
-    for folders in ((dataset, nope), (nope, dataset), (nope,)):
-        assert run(["report", *map(str, folders)]) == 4
-        assert capsys.readouterr().err == f"gristmill: {nope!r} is not a dataset: there is no such folder.\n"
-    assert not (tmp_path / "nope").exists()
+@pytest.mark.parametrize("command", ["report", "diff", "compare"])
+def test_of_several_folders_the_one_that_is_no_dataset_is_named(dataset, tmp_path, capsys, command):
+    (tmp_path / "a file").touch()
+    (tmp_path / "empty").mkdir()
+    whys = {"nope": "there is no such folder", "a file": "it is a file", "empty": "it has no manifest.json"}
+    words = ["--out", str(tmp_path / "compared")] if command == "compare" else []
+    for name, why in whys.items():
+        nope = str(tmp_path / name)
+        for folders in ((str(dataset), nope), (nope, str(dataset))):
+            assert run([command, *folders, *words]) == 4
+            assert capsys.readouterr().err == f"gristmill: {nope!r} is not a dataset: {why}.\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a file", "empty"]
 
 
 def test_a_new_folder_is_made_for_the_report(dataset, tmp_path):

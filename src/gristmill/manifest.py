@@ -304,8 +304,9 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         content = read_plain(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         lack = f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder"
+        lack = "it is a file" if folder.is_file() else lack
         raise DatasetError(f"{str(folder)!r} is not a dataset: {lack}.") from None
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
