@@ -17,6 +17,7 @@ from gristmill.differing.result import ValueChange
 from gristmill.layout import REPORT
 from gristmill.looking.row import AFTER, look_at
 from gristmill.looking.telling import row_facts, shared_words
+from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
 from gristmill.reporting.comparing_two import section_of
@@ -26,7 +27,7 @@ from gristmill.reporting.notebook import dataset_html, manifest_html
 from gristmill.reporting.of_rows import shortened
 from gristmill.reporting.of_tokens import tokens_section
 from gristmill.reporting.page import section_html
-from gristmill.reporting.section import Section, listed, plural, share_text, short_number
+from gristmill.reporting.section import Section, listed, share_text, short_number
 from gristmill.reporting.sections import page_of
 from hostile_datasets import AWS_KEY, PICTURE, build_hostile, python_text, write_sources
 
@@ -292,7 +293,7 @@ def test_numbers_read_well():
     assert [share_text(part, 10_000) for part in (0, 1, 1234)] == ["0.0%", "<0.1%", "12.3%"]
     assert share_text(1, 0) == "0.0%"
     assert [short_number(value) for value in (16_485, 16_811_234, 2.5e9)] == ["16,485", "16.8 million", "2.50 billion"]
-    assert (plural(1, "file"), plural(2, "process", "processes")) == ("1 file", "2 processes")
+    assert (counted(1, "file"), counted(2, "process", "processes")) == ("1 file", "2 processes")
     assert [listed(["a", "b", "c"][:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 

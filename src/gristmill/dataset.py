@@ -24,6 +24,7 @@ from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.unpacking import UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.manifest import Manifest, read_manifest
+from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
 
@@ -173,7 +174,7 @@ def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         lengths = [one["length"] for one in row["segments"]]
         if min(lengths, default=0) < 0 or sum(lengths) > len(row["input_ids"]):
-            raise ValueError(f"{len(lengths)} windows in {len(row['input_ids'])} ids")
+            raise ValueError(f"{counted(len(lengths), 'window')} in {len(row['input_ids'])} ids")
         return [
             {**one, "input_ids": row["input_ids"][one["at"] : one["at"] + one["length"]]} for one in row["segments"]
         ]
@@ -213,7 +214,7 @@ class Rows:
         return self._first_rows[-1]
 
     def __repr__(self) -> str:
-        return f"Rows({len(self):,} windows of {', '.join(self._manifest.columns)})"
+        return f"Rows({counted(len(self), 'window')} of {', '.join(self._manifest.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
         return map(self._parse, self.lines(), count())

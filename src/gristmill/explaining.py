@@ -19,7 +19,7 @@ from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow, VariantRow, file_rows
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
-from gristmill.naming import path_text, printable
+from gristmill.naming import counted, path_text, printable
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Cut, FileKey, Redaction, Split
 from gristmill.sections import RulesConfig
 
@@ -85,7 +85,7 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
         raise InputError(f"there is no split {split!r}. Try --row train:0.")
     rows = dataset[split]
     if not 0 <= number < len(rows):
-        raise InputError(f"{split} has {len(rows):,} rows, counted from 0: there is no row {number}.")
+        raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")
     window, *others = windows_in(rows[number]) or [{}]
     if not window:
         raise InputError(f"row {split}:{number} holds only the markers before a file, and no tokens of one.")
@@ -107,9 +107,9 @@ def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | Non
         found = _named(name.removeprefix("./"), table) or _named(path_text(name).removeprefix("./"), table)
         if len(found) > 1:
             listed = ", ".join(row.name for row in found[:NAMES_LISTED])
-            raise InputError(f"{name!r} may be one of {len(found)} files: {listed}. Give more of its path.")
+            raise InputError(f"{name!r} may be one of {counted(len(found), 'file')}: {listed}. Give more of its path.")
         if found and line is not None and not 1 <= line <= (found[0].lines or line):
-            raise InputError(f"{found[0].name} has {found[0].lines:,} lines: there is no line {line}.")
+            raise InputError(f"{found[0].name} has {counted(found[0].lines, 'line')}: there is no line {line}.")
         if found:
             return found[0], line
     near = difflib.get_close_matches(choices[-1][0], [row.path for row in table.values()], n=1)
@@ -226,9 +226,9 @@ def _facts(file: FileRow) -> str:
     facts = [
         file.language,
         file.encoding,
-        None if file.bytes is None else f"{file.bytes:,} bytes",
-        None if file.lines is None else f"{file.lines:,} lines",
-        None if file.tokens is None else f"{file.tokens:,} tokens",
+        None if file.bytes is None else counted(file.bytes, "byte"),
+        None if file.lines is None else counted(file.lines, "line"),
+        None if file.tokens is None else counted(file.tokens, "token"),
     ]
     return ", ".join(fact for fact in facts if fact) or "never read"
 
@@ -279,16 +279,18 @@ def _draw_lines(file: FileRow) -> list[str]:
     lines = []
     if file.draw is not None:
         passes, extra = file.draw
-        left = f"; {file.left_tokens:,} tokens are in none" if file.left_tokens else ""
+        left = f"; {counted(file.left_tokens, 'token')} in none" if file.left_tokens else ""
         more = f", and {extra:,} of them once more" if extra else ""
-        lines.append((f"all its windows {passes} times{more}" if passes else f"{extra:,} of its windows") + left)
+        lines.append(
+            (f"all its windows {counted(passes, 'time')}{more}" if passes else f"{extra:,} of its windows") + left
+        )
     return lines
 
 
 def _variant(row: VariantRow) -> str:
     if row.missing is not None:
         return f"{row.kind:<8} none, {row.missing}: {WHY_NO_VARIANT[row.missing]}"
-    return f"{row.kind:<8} {row.windows:,} windows, {row.tokens:,} tokens, seed {row.seed}"
+    return f"{row.kind:<8} {counted(row.windows, 'window')}, {counted(row.tokens, 'token')}, seed {row.seed}"
 
 
 def _not_chosen(explained: Explanation) -> list[str]:

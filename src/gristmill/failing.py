@@ -12,7 +12,7 @@ from gristmill.config import Config
 from gristmill.errors import InputError, NothingToBuildError, OutputError
 from gristmill.intake.addresses import without_credentials
 from gristmill.intake.sources import Source
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.records import Drop
 from gristmill.steps.clean import without_secret, without_secrets
 from gristmill.steps.context import Context
@@ -57,7 +57,7 @@ def nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildErr
     one = without_secrets(first[reasons[0][0]], config.secrets)
     example = printable(f"{one.path}: {one.detail}")
     return NothingToBuildError(
-        f"nothing to build from in {where}: {counts.total()} files found, all dropped ({listed}). "
+        f"nothing to build from in {where}: {counted(counts.total(), 'file')} found, all dropped ({listed}). "
         f"For example {example}."
     )
 

@@ -14,6 +14,7 @@ import shlex
 UNPRINTED = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
 
+ES_PLURALS = {"batches": "batch"}
 SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://", re.IGNORECASE)
 # As git reads it: a colon before any slash, a user in front, so that `C:\\x` and `a:b` stay paths.
 SCP_FORM = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^-].*", re.DOTALL)
@@ -44,9 +45,15 @@ def system_path(text: str) -> str:
     return os.fsdecode(raw)
 
 
-def counted(num: int, one: str, many: str = "") -> str:
-    """`1 file`, `2,075 files`; `many` where it is not `one` with an s."""
-    return f"{num:,} {one if num == 1 else many or f'{one}s'}"
+def counted(num: int | str, one: str, many: str = "") -> str:
+    """`1 file`, `2,075 files`; `many` where it is not `one` with an s. A number that is text stays as it is."""
+    told = num if isinstance(num, str) else f"{num:,}"
+    return f"{told} {one if told == '1' else many or f'{one}s'}"
+
+
+def counted_units(num: int | str, units: str) -> str:
+    """The same for a plural that is a variable: `1 file`, `2 batches`."""
+    return counted(num, ES_PLURALS.get(units) or units.removesuffix("s"), units)
 
 
 def shell_word(word: str) -> str:

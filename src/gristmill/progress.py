@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gristmill.naming import counted_units
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -62,13 +64,17 @@ class _LineStep(Step):
             self._last_line_at = now
             rate = self.done / (now - self.started_at)
             left = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
-            total = f" of {self.total:,}" if self.total else ""
-            print(f"{self.name}: {self.done:,}{total} {self.unit}{left}", file=self._stream, flush=True)
+            of = f"{self.done:,} of " if self.total else ""
+            print(
+                f"{self.name}: {of}{counted_units(self.total or self.done, self.unit)}{left}",
+                file=self._stream,
+                flush=True,
+            )
 
     def finish(self) -> None:
         seconds = time.perf_counter() - self.started_at
         if seconds >= 1:
-            done = f"{self.done:,} {self.unit}" if self.done else "done"
+            done = counted_units(self.done, self.unit) if self.done else "done"
             print(f"{self.name}: {done} in {seconds:.1f} s", file=self._stream, flush=True)
 
 

@@ -55,7 +55,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
     source_rate = size_text(manifest.run.source_bytes / seconds["total"])
-    workers = "1 process" if manifest.run.workers == 1 else f"{manifest.run.workers} processes"
+    workers = counted(manifest.run.workers, "process", "processes")
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     lines = [
         _splits_table(manifest),
@@ -63,7 +63,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *_variant_lines(manifest.variants),
         f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
-        f"tokens   {tokens:,} kept; {emitted:,} ids in the rows, special tokens and padding included",
+        f"tokens   {tokens:,} kept; {counted(emitted, 'id')} in the rows, special tokens and padding included",
         *language_lines(manifest.tokens_by_language),
         *_epoch_lines(manifest.epochs),
         *_tail_line(counts.tail_tokens_dropped),
@@ -131,7 +131,7 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
         return []
     if not facts.groups:
         natural, drawn = sum(facts.natural_windows.values()), sum(facts.windows.values())
-        told = f"{drawn:,} of {natural:,} windows, from each file in proportion"
+        told = f"{drawn:,} of {counted(natural, 'window')}, from each file in proportion"
         return [f"sample   {told} (--sample-seed {settings['seed']})"]
     rows = [
         (
@@ -143,7 +143,8 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
     ]
     if [group.weight for group in facts.groups] == [1]:
         group = facts.groups[0]
-        return [f"target   {group.windows:,} windows in train, {group.epochs:.2f} times its {group.natural_windows:,}"]
+        windows = counted(group.windows, "window")
+        return [f"target   {windows} in train, {group.epochs:.2f} times its {group.natural_windows:,}"]
     headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
     undrawn = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
     return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
@@ -198,10 +199,10 @@ def _cut_lines(facts: Decontamination) -> list[str]:
             if split is Split.TRAIN:
                 elsewhere = "held out" if facts.how == "train" and not facts.against else "in a benchmark"
                 elsewhere += " or held out" if facts.how == "train" and facts.against else ""
-            files = f"{facts.files_cut[split]:,} {split} files"
-            lines.append(f"{cut:,} tokens ({share:.1%}) of {files}, for spans that are also {elsewhere}")
+            files = counted(facts.files_cut[split], f"{split} file")
+            lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, for spans that are also {elsewhere}")
     lines += [
-        f"{one.tokens_cut:,} tokens of train for {printable(one.name)}: {one.texts:,} texts, "
+        f"{counted(one.tokens_cut, 'token')} of train for {printable(one.name)}: {counted(one.texts, 'text')}, "
         f"{one.texts_too_short:,} too short to be found"
         for one in facts.against
     ]
@@ -212,7 +213,8 @@ def previous_lines(facts: PreviousSplits | None) -> list[str]:
     if facts is None:
         return []
     moved = f", {facts.num_files_moved:,} moved" if facts.num_files_moved else ""
-    stayed = f"{facts.num_files_kept_in_place:,} files stay where the earlier build had them"
+    kept = facts.num_files_kept_in_place
+    stayed = f"{counted(kept, 'file')} {'stays' if kept == 1 else 'stay'} where the earlier build had them"
     return [f"splits   {stayed}{moved}; --fresh-splits starts over"]
 
 
@@ -225,7 +227,7 @@ def _redaction_lines(redactions: dict[str, int]) -> list[str]:
 
 def _license_lines(licenses: dict[str, int]) -> list[str]:
     shown = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
-    more = f", {len(licenses) - LICENSES_SHOWN} others" if len(licenses) > LICENSES_SHOWN else ""
+    more = f", {counted(len(licenses) - LICENSES_SHOWN, 'other')}" if len(licenses) > LICENSES_SHOWN else ""
     return [f"licence  {', '.join(shown)}{more}"]
 
 
@@ -235,7 +237,7 @@ def _gpu_lines(run: Run) -> list[str]:
         return []
     if not gpu.documents:
         return [f"gpu      {'it had nothing to tokenize' if gpu.trouble is None else 'the CPU did it all'}"]
-    documents = f"{gpu.documents:,} documents ({gpu.documents_on_cpu:,} on the CPU)"
+    documents = f"{counted(gpu.documents, 'document')} ({gpu.documents_on_cpu:,} on the CPU)"
     seconds = f"{gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
     return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_limit(gpu, run.seconds)}"]
 
@@ -253,7 +255,7 @@ def size_text(num_bytes: float) -> str:
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if num_bytes >= scale:
             return f"{num_bytes / scale:,.1f} {unit}"
-    return f"{num_bytes:.0f} bytes"
+    return counted(f"{num_bytes:.0f}", "byte")
 
 
 def _packing_line(manifest: Manifest) -> list[str]:
@@ -263,7 +265,8 @@ def _packing_line(manifest: Manifest) -> list[str]:
     rows, segments = (sum(getattr(one, name) for one in manifest.packing.values()) for name in ("rows", "segments"))
     room = rows * manifest.window_length
     empty = 1 - sum(one.ids for one in manifest.packing.values()) / room
-    return [f"packed   {segments:,} stretches of files in {rows:,} rows ({how}); {empty:.2%} of their room is empty"]
+    stretches = f"{counted(segments, 'stretch', 'stretches')} of files in {counted(rows, 'row')}"
+    return [f"packed   {stretches} ({how}); {empty:.2%} of their room is empty"]
 
 
 def formats_text(manifest: Manifest) -> str:
@@ -271,6 +274,6 @@ def formats_text(manifest: Manifest) -> str:
     lines: list[str] = []
     for name in manifest.formats:
         sizes = [facts.bytes for facts in manifest.files.values() if facts.format == name]
-        told = f"{size_text(sum(sizes))} of {name} in {len(sizes)} file{'s' if len(sizes) > 1 else ''}"
+        told = f"{size_text(sum(sizes))} of {name} in {counted(len(sizes), 'file')}"
         lines.append(f"{'' if lines else 'size':<8} {told}")
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from gristmill.bench.telling import (
     skip_notes,
 )
 from gristmill.drawing.look import ACCENT, BACKGROUND, BAND, BORDER, FAINT_INK, FONT, INK, OTHER, TRACK
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 
 CHART_HEAD = "<!-- made by gristmill bench -->"
 """The first line: by it a chart is known as one of these."""
@@ -89,7 +89,7 @@ def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
 def _head(result: Bench) -> Iterator[str]:
     corpus = result.corpus
     yield words(MARGIN, 34, "What each method costs and gives", weight="600", size=16)
-    facts = f"{corpus.files:,} files, {corpus.tokens:,} tokens, {cores_text(result)}"
+    facts = f"{counted(corpus.files, 'file')}, {counted(corpus.tokens, 'token')}, {cores_text(result)}"
     yield words(WIDTH - MARGIN, 34, facts, fill=FAINT_INK, anchor="end")
     at = float(MARGIN)
     for phase, colour in COLOURS.items():

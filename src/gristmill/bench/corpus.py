@@ -11,7 +11,7 @@ from gristmill.errors import ConfigError, InputError
 from gristmill.intake.reading import read_document
 from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import scan
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.progress import Progress
 from gristmill.records import Document
 from gristmill.sections import ScanConfig
@@ -54,7 +54,7 @@ def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | 
             step.advance(1)
     if not found.files:
         what = (
-            f"none of the {len(listed):,} files found is UTF-8 text under such a name"
+            f"none of the {counted(len(listed), 'file')} found is UTF-8 text under such a name"
             if listed
             else "no files were found"
         )

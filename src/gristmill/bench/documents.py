@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gristmill.bench.job import JobFile
 from gristmill.errors import InputError
+from gristmill.naming import counted
 from gristmill.plainfile import read_plain
 from gristmill.progress import Progress
 
@@ -74,7 +75,7 @@ def _read(file: JobFile) -> bytes:
         raise InputError(f"cannot read {file.path!r}: {error.strerror}. Let nothing write to the source.") from None
     if len(text) != file.num_bytes:
         raise InputError(
-            f"{file.path!r} has {len(text):,} bytes and had {file.num_bytes:,} just before. "
+            f"{file.path!r} has {counted(len(text), 'byte')} and had {file.num_bytes:,} just before. "
             "Let nothing write to the source."
         )
     return text

@@ -15,6 +15,7 @@ from gristmill.bench.telling import (
     size_of,
     times_text,
 )
+from gristmill.naming import counted
 from gristmill.summary import size_text
 
 THREADS_EXPECTED = 8
@@ -95,7 +96,7 @@ def _overlap(original: MethodResult, other: MethodResult) -> Iterator[str]:
     verdict = f" {_verdict(places < natural)}" if original.scale == other.scale else ""
     yield (
         f"**“Overlap 256 means fewer sequences.”**{verdict} Overlap 128 gave "
-        f"{about(original, f'{natural:,.0f}')} windows before any was copied (`original`), overlap 256 "
+        f"{counted(about(original, f'{natural:,.0f}'), 'window')} before any was copied (`original`), overlap 256 "
         f"{about(other, f'{places:,.0f}')} (`{other.name}`): {_amount(places / natural)}. What two windows share, the "
         "second does not bring: the larger the overlap, the more windows a file takes. The rows of `original` show "
         f"each token {original.redundancy:.2f} times, copies included; those of `{other.name}` "

@@ -27,6 +27,7 @@ from gristmill.bench.telling import (
     windows_of,
 )
 from gristmill.drawing.markup import code, code_in_table, plain_text
+from gristmill.naming import counted
 
 HEADING = "# What each way of making the dataset costs and gives"
 """The first line: by it a page is known as one of these."""
@@ -155,7 +156,7 @@ def _steps(result: Bench) -> list[str]:
     )
     table = _table(("step", "seconds it costs", "seconds without it", "windows without it", "L50 without it"), rows)
     least = f"{short_seconds(default.seconds_min)} s"
-    has = f"With all of them: {least}, {windows_of(default)} windows, L50 {l50_text(default)}."
+    has = f"With all of them: {least}, {counted(windows_of(default), 'window')}, L50 {l50_text(default)}."
     runs = " By the fastest run of each, which noise disturbs least."
     noise = f" {NOISE}: runs of one build differ by more than that." if NOISE in table else ""
     return [table, f"{has}{runs if default.runs > 1 else ' One run each: small differences mean nothing.'}{noise}"]

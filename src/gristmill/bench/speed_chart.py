@@ -10,6 +10,7 @@ from gristmill.bench.chart import CHART_HEAD, GAP, LETTER_WIDTH, MARGIN, ROW_HEI
 from gristmill.bench.speed_telling import CARD, place_text, rate_text, speed_of
 from gristmill.bench.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
 from gristmill.drawing.look import ACCENT, BACKGROUND, BORDER, FAINT_INK, FONT, OTHER
+from gristmill.naming import counted
 from gristmill.summary import size_text
 
 TOP = 84
@@ -60,7 +61,7 @@ def _rows(result: TokenizerBench) -> Iterator[Row]:
 def _head(result: TokenizerBench) -> Iterator[str]:
     corpus = result.corpus
     yield words(MARGIN, 34, "How fast each tokenizer is", weight="600", size=16)
-    facts = f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} ids"
+    facts = f"{counted(corpus.files, 'file')}, {size_text(corpus.bytes)}, {counted(corpus.tokens, 'id')}"
     yield words(WIDTH - MARGIN, 34, facts, fill=FAINT_INK, anchor="end")
     yield words(MARGIN, 52, place_text(result)[:PLACE_LETTERS], fill=FAINT_INK, size=11)
     for number, state in enumerate(State):

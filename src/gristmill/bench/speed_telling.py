@@ -11,7 +11,7 @@ from gristmill.bench.results import Corpus, Machine
 from gristmill.bench.speeds import CASE_TITLES, Case, Speed, State, TokenizerBench, TokenizerMethod, Wire
 from gristmill.bench.telling import ABOUT, short_seconds, times_text
 from gristmill.drawing.table import ABSENT
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.summary import size_text, table_text
 
 CARD = "cuda"
@@ -55,14 +55,15 @@ def tokenizers_text(result: TokenizerBench) -> str:
 
 
 def ids_text(corpus: Corpus) -> str:
-    return f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} ids by {corpus.tokenizer}"
+    files, ids = counted(corpus.files, "file"), counted(corpus.tokens, "id")
+    return f"{files}, {size_text(corpus.bytes)}, {ids} by {corpus.tokenizer}"
 
 
 def place_text(result: TokenizerBench) -> str:
     machine: Machine = result.machine
     gpu = f", {printable(result.gpu)}" if result.gpu else ""
     engines = ", ".join(method.engine for method in result.methods)
-    cores = f"{machine.cores} core{'s' if machine.cores > 1 else ''}"
+    cores = counted(machine.cores, "core")
     place = f"{machine.platform}, {cores}, {machine.memory_gb:.0f} GB{gpu}, Python {machine.python}"
     return f"{place}, gristmill {machine.versions['gristmill']}, {printable(engines)}"
 
@@ -177,7 +178,7 @@ def notes_of(result: TokenizerBench) -> list[str]:
 
 
 def sample_text(method: TokenizerMethod, result: TokenizerBench) -> str:
-    part = f"{method.files:,} of {result.corpus.files:,} files, {size_text(method.bytes)}"
+    part = f"{method.files:,} of {counted(result.corpus.files, 'file')}, {size_text(method.bytes)}"
     return f"{ABOUT} {method.name}: timed on {part}; its ids were compared on all of them"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gristmill.bench.results import PHASES, Bench, MethodResult
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.summary import size_text, table_text
 
 ORIGINAL = "original"
@@ -56,12 +56,13 @@ def bench_text(result: Bench) -> str:
 
 def corpus_text(result: Bench) -> str:
     corpus = result.corpus
-    return f"{corpus.files:,} files, {size_text(corpus.bytes)}, {corpus.tokens:,} tokens by {corpus.tokenizer}"
+    files, tokens = counted(corpus.files, "file"), counted(corpus.tokens, "token")
+    return f"{files}, {size_text(corpus.bytes)}, {tokens} by {corpus.tokenizer}"
 
 
 def run_notes(result: Bench) -> list[str]:
-    withheld = result.corpus.withheld
-    notes = [f"{withheld:,} more files, not UTF-8 or without tokens, were given to no method"] if withheld else []
+    withheld = counted(result.corpus.withheld, "more file")
+    notes = [f"given to no method: {withheld}, not UTF-8 or without tokens"] if result.corpus.withheld else []
     notes.append(reported_text(max((method.runs for method in result.methods), default=1)))
     ours = method_named(OURS, result)
     if ours is not None and ours.other_seconds + (ours.phases.get("load") or 0.0) > ours.seconds / 2:
@@ -184,13 +185,13 @@ def machine_text(result: Bench) -> str:
 
 
 def cores_text(result: Bench) -> str:
-    return f"{result.machine.cores} core{'s' if result.machine.cores > 1 else ''}"
+    return counted(result.machine.cores, "core")
 
 
 def sample_notes(result: Bench) -> list[str]:
     notes = [
-        f"{ABOUT} {method.name}: measured on {method.files:,} of {result.corpus.files:,} files, scaled by bytes: "
-        f"{short_seconds(method.seconds)} s measured"
+        f"{ABOUT} {method.name}: measured on {method.files:,} of {counted(result.corpus.files, 'file')}, scaled by "
+        f"bytes: {short_seconds(method.seconds)} s measured"
         for method in result.methods
         if method.scale != 1
     ]

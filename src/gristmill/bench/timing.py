@@ -11,7 +11,7 @@ from gristmill.bench.documents import Documents
 from gristmill.bench.engines import CardEngine, Encode, Engine
 from gristmill.bench.speeds import Case, Speed, Stage, State, Wire
 from gristmill.errors import GristmillError
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.tokenizing.cuda.batch import Batch
 
 
@@ -73,7 +73,7 @@ class Timed(NamedTuple):
 def first_difference(found: Batch, expected: Batch, documents: Documents) -> str:
     """The first document that differs, and its first token that does."""
     if len(found.offsets) != len(expected.offsets):
-        return f"{len(found.offsets) - 1:,} documents instead of {len(expected.offsets) - 1:,}"
+        return f"{counted(len(found.offsets) - 1, 'document')} instead of {len(expected.offsets) - 1:,}"
     for number, file in enumerate(documents.files):
         one, other = (batch.ids[batch.offsets[number] : batch.offsets[number + 1]] for batch in (found, expected))
         if not np.array_equal(one, other):
@@ -81,7 +81,7 @@ def first_difference(found: Batch, expected: Batch, documents: Documents) -> str
             place = int(np.argmax(np.append(one[:shared] != other[:shared], True)))
             told = [str(ids[place]) if place < len(ids) else "no token" for ids in (one, other)]
             return f"document {printable(file.path)!r}, token {place:,} is {told[0]}, not {told[1]}"
-    return f"{found.offsets[-1]:,} ids instead of {expected.offsets[-1]:,}"
+    return f"{counted(found.offsets[-1], 'id')} instead of {expected.offsets[-1]:,}"
 
 
 def speeds_of(engine: Engine, case: Case, documents: Documents, expected: Expected, runs: int) -> Iterator[Speed]:

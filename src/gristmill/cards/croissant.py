@@ -13,10 +13,10 @@ from gristmill.cards.front_matter import languages_by_tokens, named
 from gristmill.cards.licenses import license_page
 from gristmill.cards.limits import limits
 from gristmill.cards.making import setting, told_settings
-from gristmill.cards.markdown import counted
 from gristmill.cards.reading import LOADABLE, data_files
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.records import Split
 
 FIRST_VERSION = "1.0.0"
@@ -76,8 +76,8 @@ def _description(manifest: Manifest) -> str:
     windows = sum(facts.windows for facts in manifest.splits.values())
     return (
         f"Source code of {counted(manifest.num_files_shown, 'file')} as {counted(windows, 'window')} of at most "
-        f"{manifest.window_length:,} ids of the tokenizer {shown(manifest.tokenizer.name)}: {tokens:,} tokens, in "
-        "splits that share no file."
+        f"{manifest.window_length:,} ids of the tokenizer {shown(manifest.tokenizer.name)}: "
+        f"{counted(tokens, 'token')}, in splits that share no file."
     )
 
 
@@ -102,8 +102,8 @@ def _responsibility(manifest: Manifest) -> dict[str, Any]:
     taken_out = ", ".join(f"{num:,} {shown(kind)}" for kind, num in counts.redactions.items()) or "none found"
     is_kept = setting(manifest, "secrets", "action") == "keep"
     return {
-        "rai:dataCollection": f"{counts.found:,} files were found in {len(manifest.sources):,} sources, of which "
-        f"{counts.kept:,} were kept and {counts.dropped:,} dropped; {FILES} says why, file by file.",
+        "rai:dataCollection": f"{counted(counts.found, 'file')} found in {counted(len(manifest.sources), 'source')}: "
+        f"{counts.kept:,} kept and {counts.dropped:,} dropped; {FILES} says why, file by file.",
         "rai:dataPreprocessingProtocol": [shown(one) for one in settings],
         "rai:dataLimitations": limits(manifest),
         "rai:personalSensitiveInformation": [

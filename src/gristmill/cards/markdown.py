@@ -16,8 +16,3 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 def more(num: int, what: str) -> Iterator[str]:
     if num > 0:
         yield f"And {num:,} more {what}.\n"
-
-
-def counted(num: int, what: str) -> str:
-    """`1 file`, `2,000 files`"""
-    return f"{num:,} {what}{'' if num == 1 else 's'}"

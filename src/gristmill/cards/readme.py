@@ -10,9 +10,10 @@ from gristmill.cards.escaping import code
 from gristmill.cards.front_matter import front_matter, languages_by_tokens, named
 from gristmill.cards.limits import limits
 from gristmill.cards.making import how_it_was_made, how_to_repeat_it, setting
-from gristmill.cards.markdown import counted, more, table
+from gristmill.cards.markdown import more, table
 from gristmill.cards.reading import default_format, reading_lines
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split
 from gristmill.sections import asked_shares
 
@@ -41,8 +42,8 @@ def _what_it_is(manifest: Manifest) -> Iterator[str]:
     yield (
         f"Source code as windows of at most {manifest.window_length:,} token ids, ready to train a language model on: "
         f"{counted(manifest.num_files_shown, 'file')} of {counted(len(manifest.sources), 'source')}, "
-        f"{tokens:,} tokens of the tokenizer {code(manifest.tokenizer.name)}. Made by {code(manifest.made_by)}, "
-        f"version {code(manifest.gristmill)}.\n"
+        f"{counted(tokens, 'token')} of the tokenizer {code(manifest.tokenizer.name)}. "
+        f"Made by {code(manifest.made_by)}, version {code(manifest.gristmill)}.\n"
     )
     asked = asked_shares(manifest.settings)
     rows = [
@@ -101,16 +102,17 @@ def _units_split(manifest: Manifest) -> str:
 def _filters(manifest: Manifest) -> Iterator[str]:
     counts, near = manifest.counts, manifest.near_duplicates
     yield "## Filters\n"
-    yield f"{counts.found:,} files were found, {counts.kept:,} kept, {counts.dropped:,} dropped.\n"
+    yield f"{counted(counts.found, 'file')} found, {counts.kept:,} kept, {counts.dropped:,} dropped.\n"
     if manifest.num_files_shown < counts.kept:
         without = counted(counts.kept - manifest.num_files_shown, "kept file")
         yield f"The sample has no row of {without}.\n"
     rows = [(f"`{reason}`", f"{num:,}", DROP_REASONS[reason]) for reason, num in counts.dropped_by_reason.items()]
     yield from table(("reason", "files", "what it means"), rows)
     if near.clusters:
-        yield f"Near-duplicates: {near.clusters:,} clusters with {near.files:,} files; {near.dropped:,} were dropped.\n"
+        clusters = f"{counted(near.clusters, 'cluster')} with {counted(near.files, 'file')}"
+        yield f"Near-duplicates: {clusters}; {near.dropped:,} dropped.\n"
     if counts.tail_tokens_dropped:
-        yield f"{counts.tail_tokens_dropped:,} tokens in short tails of files were left out.\n"
+        yield f"Left out: {counted(counts.tail_tokens_dropped, 'token')} in short tails of files.\n"
 
 
 def _secrets(manifest: Manifest) -> Iterator[str]:

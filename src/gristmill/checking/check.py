@@ -41,6 +41,7 @@ from gristmill.checking.told import check_told
 from gristmill.checking.variants import check_variants
 from gristmill.layout import CHECK, write_atomically
 from gristmill.manifest import read_manifest, require_record
+from gristmill.naming import counted
 from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
 
@@ -125,24 +126,24 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     num_tokens = sum(file.shown_tokens for file in table.kept.values())
     around = [*settings.rules.prefix, "…", *settings.rules.suffix]
     special = ["markers between files"] if settings.is_by_repo else around
-    num_rows = f"{rows.num_rows:,} rows"
+    num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     alike = f"; {num_alike:,} have the ids of one in another file" if num_alike else ""
     return {
-        "digests": Verdict(f"{len(manifest.files)} files"),
-        "schema": Verdict(f"{num_rows} of {len(manifest.columns)} columns"),
-        "ids": Verdict(f"{num_ids:,} ids of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
+        "digests": Verdict(counted(len(manifest.files), "file")),
+        "schema": Verdict(f"{num_rows} of {counted(len(manifest.columns), 'column')}"),
+        "ids": Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
         "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
-        "windows": Verdict(f"{num_rows} of {len(rows.by_file):,} files"),
-        "fresh": Verdict(f"{num_tokens:,} tokens of {len(table.kept):,} files"),
+        "windows": Verdict(f"{num_rows} of {counted(len(rows.by_file), 'file')}"),
+        "fresh": Verdict(f"{counted(num_tokens, 'token')} of {counted(len(table.kept), 'file')}"),
         "duplicates": Verdict(
             f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
         ),
-        "files_table": Verdict(f"{len(table):,} files, {len(table.kept):,} of them kept"),
-        "variants": Verdict(f"{num_variants:,} variants of {len(rows.variants):,} train files")
+        "files_table": Verdict(f"{counted(len(table), 'file')}, {len(table.kept):,} of them kept"),
+        "variants": Verdict(f"{counted(num_variants, 'variant')} of {counted(len(rows.variants), 'train file')}")
         if settings.variants.rates
         else Verdict("none were asked for", "skipped"),
-        "groups": Verdict(f"{len({file.group for file in table.kept.values()}):,} groups"),
+        "groups": Verdict(counted(len({file.group for file in table.kept.values()}), "group")),
     }
 
 

@@ -10,6 +10,7 @@ import msgspec
 from gristmill.checking.result import Faults
 from gristmill.layout import FILES, MANIFEST, TOKENIZER, data_file_name
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 from gristmill.records import FORMATS, Split
 
@@ -28,7 +29,7 @@ def check_digests(folder: Path, manifest: Manifest, faults: Faults) -> None:
             faults.add(CHECK, f"cannot be read: {error.strerror}", file=name)
             continue
         if size != facts.bytes:
-            faults.add(CHECK, f"{size} bytes, the manifest says {facts.bytes}", file=name)
+            faults.add(CHECK, f"{counted(size, 'byte')}, the manifest says {facts.bytes}", file=name)
         if sha256 != facts.sha256:
             faults.add(CHECK, "its sha256 is not the manifest's", file=name)
     for name in _data_names(folder):
@@ -66,7 +67,7 @@ def _check_names(manifest: Manifest, faults: Faults) -> None:
     }
     for name, facts in manifest.files.items():
         if facts.split is not None and facts.format == "jsonl" and names.get(name) is not facts.split:
-            what = f"not the name of one of {counts[facts.split]} files of {facts.split}"
+            what = f"not the name of one of {counted(counts[facts.split], 'file')} of {facts.split}"
             faults.add(CHECK, what, file=name)
         if (facts.split is None or facts.format is None) and DATA_FILE.fullmatch(name):
             faults.add(CHECK, "the manifest does not say of which split it is", file=name)

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 
 from gristmill.checking.tables import KeptFile
+from gristmill.naming import counted
 from gristmill.records import Split
 
 BITS = (1 << 64) - 1
@@ -31,6 +32,6 @@ def wrong_shares(file: KeptFile, max_epochs: int) -> Iterator[str]:
     if file.split is not Split.TRAIN and times > 1:
         yield f"held out, and shown {times} times"
     elif times > max_epochs:
-        yield f"shown {times} times, where max_epochs is {max_epochs}"
+        yield f"shown {counted(times, 'time')}, where max_epochs is {max_epochs}"
     if file.split is not Split.TRAIN and file.weight != 1:
         yield f"held out, with a weight of {file.weight:g}"

@@ -27,6 +27,7 @@ from gristmill.checking.windows import (
 )
 from gristmill.layout import FILES, MANIFEST
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.records import Split
 
 NUM_SHARE_DIGITS = 6
@@ -140,7 +141,7 @@ def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, seed: int,
         _add_if("windows", wrong_draw(windows, expected, Drawn(num_drawn, seed, file.key)), placed, faults)
     num_fresh, num_shown = int(windows[:, FRESH].sum()), file.shown_tokens - expected.num_tail_tokens_dropped
     if placed.run.repeat == 0 and num_fresh != num_shown:
-        what = f"{num_fresh} fresh tokens in its rows, {num_shown} by its tokens, cut_tokens and left_tokens"
+        what = f"{counted(num_fresh, 'fresh token')} in its rows, {num_shown} by its tokens, cut_tokens and left_tokens"
         faults.add("fresh", what, file=FILES, path=file.name)
 
 
@@ -154,7 +155,7 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
         passes, num_drawn = (file and file.draw) or (1, 0)
         repeats = [placed.run.repeat for placed in runs]
         if file is not None and repeats != list(range(passes + (num_drawn > 0))):
-            what = f"repeats {repeats}, of a file shown {passes} times and {num_drawn} windows"
+            what = f"repeats {repeats}, of a file shown {counted(passes, 'time')} and {counted(num_drawn, 'window')}"
             _add("windows", 0, what, runs[0], faults)
         if file is not None and any(placed.run.key.weight not in {None, file.weight} for placed in runs):
             _add("schema", 0, f"weight {runs[0].run.key.weight}, {FILES} has {file.weight:g}", runs[0], faults)
@@ -212,7 +213,11 @@ def _check_row_counts(manifest: Manifest, num_rows: dict[Split, int], *, is_pack
     for split, shards in manifest.shards.items():
         said = manifest.splits.get(split)
         if said is None or sum(shards) != said.windows:
-            faults.add("fresh", f"shards.{split} has {sum(shards)} rows, splits.{split}.windows others", file=MANIFEST)
+            faults.add(
+                "fresh",
+                f"shards.{split} has {counted(sum(shards), 'row')}, splits.{split}.windows others",
+                file=MANIFEST,
+            )
     told = None if manifest.packing is None else {split: one.rows for split, one in manifest.packing.items()}
     if told != (num_rows if is_packed else None):
         faults.add("fresh", f"packing tells of rows {told}, which there are not", file=MANIFEST)

@@ -21,6 +21,7 @@ from gristmill.formats.registry import format_named
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import shares_of, write_share
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.runners.local import LocalRunner
 from gristmill.workspace import temporary_folder
@@ -71,7 +72,7 @@ def check_formats(
         except (OSError, DatasetError) as error:
             faults.add(CHECK, f"{name}: {error}")
     num_windows = sum(facts.windows for facts in manifest.splits.values())
-    summary = f"{', '.join(names)}: {num_windows:,} windows{' in each' if len(names) > 1 else ''}"
+    summary = f"{', '.join(names)}: {counted(num_windows, 'window')}{' in each' if len(names) > 1 else ''}"
     return Verdict("; ".join((summary, *skipped)), "reported" if skipped else "ok")
 
 

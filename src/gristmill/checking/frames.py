@@ -18,6 +18,7 @@ from gristmill.formats.zstd import (
     SKIPPABLE_ROWS,
     SKIPPABLE_SEEK_TABLE,
 )
+from gristmill.naming import counted
 
 ROW_COUNT = struct.Struct("<I")
 LARGEST_FRAME_BYTES = 64 << 20
@@ -60,7 +61,7 @@ def stated_frames(stream: BinaryIO) -> list[StatedFrame]:
 def unpacked(stream: BinaryIO, frame: StatedFrame) -> bytes:
     """Raises DatasetError for anything but the one frame that the table states."""
     if frame.num_bytes > LARGEST_FRAME_BYTES:
-        raise DatasetError(f"a frame of {frame.num_bytes} bytes")
+        raise DatasetError(f"a frame of {counted(frame.num_bytes, 'byte')}")
     compressed = _read(stream, frame.start, frame.end - frame.start)
     try:
         # What a damaged head promises is not allocated.
@@ -73,7 +74,7 @@ def unpacked(stream: BinaryIO, frame: StatedFrame) -> bytes:
         raise DatasetError(f"not one frame: {error}") from None
     num_rows = content.count(b"\n")
     if num_rows != frame.num_rows or not content.endswith(b"\n"):
-        raise DatasetError(f"a frame of {num_rows} whole rows, the table says {frame.num_rows}")
+        raise DatasetError(f"a frame of {counted(num_rows, 'whole row')}, the table says {frame.num_rows}")
     return content
 
 

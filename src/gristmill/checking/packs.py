@@ -15,6 +15,7 @@ from gristmill.checking.rows import LARGEST, Row, read_rows
 from gristmill.checking.tokens import RowRules, path_of
 from gristmill.errors import DatasetError
 from gristmill.formats.content import places_of
+from gristmill.naming import counted
 
 PLACE = ("at", "length")
 
@@ -87,7 +88,7 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
     ids: list[int] = row["input_ids"]
     for name in pack.columns:
         if name != "segments" and (len(row[name]) != len(ids) or set(map(type, row[name])) - {int}):
-            raise ValueError(f"{name} is not a whole number for each of {len(ids)} ids")
+            raise ValueError(f"{name} is not a whole number for each of {counted(len(ids), 'id')}")
     if pack.pad_id is not None:
         mask = row["attention_mask"]
         num_real = sum(mask)
@@ -97,7 +98,7 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
             raise _WrongError("special_tokens", f"padded with something else than {pack.pad_id}")
         ids = ids[:num_real]
     if not ids or len(ids) > pack.length:
-        raise _WrongError("windows", f"{len(ids)} ids, where 1 to {pack.length} may be")
+        raise _WrongError("windows", f"{counted(len(ids), 'id')}, where 1 to {pack.length} may be")
     if not 0 <= min(ids) <= max(ids) < pack.vocab_size:
         raise _WrongError("ids", f"an id that is not of {pack.vocab_size}")
     return ids
@@ -125,7 +126,7 @@ def _require_groups(row: Any, ids: list[int], segments: list[dict[str, Any]], pa
     if any(groups[len(ids) :]) or any(positions[len(ids) :]):
         raise _WrongError("windows", "padding with segment_ids or position_ids")
     if pack.markers is None and len(sizes) != len(segments):
-        raise _WrongError("windows", f"{len(sizes)} groups of ids, and {len(segments)} segments")
+        raise _WrongError("windows", f"{counted(len(sizes), 'group')} of ids, and {counted(len(segments), 'segment')}")
 
 
 def _require_special(ids: list[int], segments: list[dict[str, Any]], pack: PackRules, rules: RowRules) -> None:

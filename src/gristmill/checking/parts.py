@@ -20,6 +20,7 @@ from gristmill.checking.tokens import RowRules
 from gristmill.errors import DatasetError
 from gristmill.formats.content import line_digest, place_of, row_digest
 from gristmill.formats.stored_split import StoredSplit
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 from gristmill.records import Split
 
@@ -155,7 +156,7 @@ def _lines(part: Part) -> tuple[list[bytes], bool]:
         else:
             lines = [line for frame in part.frames for line in _frame_lines(stream, frame)]
     if len(lines) * len(HEAD) > sum(map(len, lines)) + len(HEAD) * LINES_AT_ONCE:
-        raise DatasetError(f"{len(lines)} lines that are no rows")
+        raise DatasetError(f"{counted(len(lines), 'line')}, and no rows")
     return lines, has_open_end
 
 
@@ -178,5 +179,7 @@ def _to_line_end(stream: BinaryIO) -> bytes:
 def _frame_lines(stream: BinaryIO, frame: StatedFrame) -> list[bytes]:
     content = unpacked(stream, frame)
     if frame.num_rows * len(HEAD) > len(content):
-        raise DatasetError(f"a frame of {len(content)} bytes with {frame.num_rows} lines: these are no rows")
+        raise DatasetError(
+            f"a frame of {counted(len(content), 'byte')} with {counted(frame.num_rows, 'line')}: these are no rows"
+        )
     return content.split(b"\n")[:-1]

@@ -16,6 +16,7 @@ from gristmill.formats.batch import Schema
 from gristmill.formats.content import Content
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.records import Split, VariantKind
 from gristmill.runners.local import LocalRunner
 
@@ -54,7 +55,9 @@ def read_data_files(
             packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids)
             advance(part.num_bytes)
         if whole.num_rows != file.num_rows:
-            faults.add("digests", f"{whole.num_rows} rows, the manifest says {file.num_rows}", file=file.name)
+            faults.add(
+                "digests", f"{counted(whole.num_rows, 'row')}, the manifest says {file.num_rows}", file=file.name
+            )
         placed += [PlacedRun(run, file.name, file.split) for run in whole.runs]
         num_rows += whole.num_rows
     rows = Rows.of(placed, num_rows)

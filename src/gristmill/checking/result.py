@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from gristmill.layout import CHECK
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 
 EXAMPLES_SHOWN = 10
 FILES_SHOWN = 10
@@ -114,7 +114,7 @@ def report_text(report: Report) -> str:
         if check.name == "leakage":
             lines += _worst_files(check.facts.get("worst_files", []))
     num_failed = sum(check.status == "failed" for check in report.checks)
-    outcome = f"{num_failed} of {len(report.checks)} checks failed" if num_failed else "no check failed"
+    outcome = f"{num_failed} of {counted(len(report.checks), 'check')} failed" if num_failed else "no check failed"
     lines += [] if report.written else ["", f"{CHECK} could not be written into the dataset folder"]
     rate = f"{report.bytes / max(report.seconds, 1e-9) / 1e6:,.3g}"
     return "\n".join((*lines, "", f"{outcome}, in {report.seconds:.2f} s ({rate} MB/s of data files)"))

@@ -17,6 +17,7 @@ from gristmill.checking.tables import FileKey, FilesTable, KeptFile
 from gristmill.checking.tokens import Ids
 from gristmill.filestable import VariantRow
 from gristmill.layout import FILES
+from gristmill.naming import counted
 from gristmill.runners.local import LocalRunner
 
 TOKENS_PER_TASK = 1 << 18
@@ -79,9 +80,11 @@ class Texts(NamedTuple):
             faults.add("source", f"this dataset is not of these sources: it is of {repos}")
         at_cuts = f"; {num_at_cuts:,} more at the edge of a cut may be ones" if num_at_cuts else ""
         looked = Verdict(
-            f"{len(self.rows.by_file):,} files{at_cuts}", "reported" if at_cuts else "ok", {"at_cuts": num_at_cuts}
+            f"{counted(len(self.rows.by_file), 'file')}{at_cuts}",
+            "reported" if at_cuts else "ok",
+            {"at_cuts": num_at_cuts},
         )
-        compared = Verdict(f"{num_compared:,} of {len(self.table.kept):,} files compared")
+        compared = Verdict(f"{num_compared:,} of {counted(len(self.table.kept), 'file')} compared")
         return {
             "secrets": looked if why_no_secrets is None else Verdict(why_no_secrets, "skipped"),
             "source": compared if self.folders else Verdict("no source was given", "skipped"),

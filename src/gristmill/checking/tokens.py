@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gristmill.checking.digits import Numbers
 from gristmill.checking.result import Faults
+from gristmill.naming import counted
 
 NUM_KEY_BYTES = 8
 LARGEST_UINT16 = (1 << 16) - 1
@@ -61,7 +62,10 @@ class Block:
             num_real = sum(mask)
             if len(mask) != end - start or end - start != self._rules.length:
                 self._add(
-                    "schema", index, f"{end - start} ids and a mask of {len(mask)}, not {self._rules.length}", faults
+                    "schema",
+                    index,
+                    f"{counted(end - start, 'id')} and a mask of {len(mask)}, not {self._rules.length}",
+                    faults,
                 )
             elif 0 in mask[:num_real]:
                 self._add("schema", index, "its attention_mask has a 0 before a 1", faults)

@@ -14,6 +14,7 @@ from gristmill.checking.tables import FilesTable
 from gristmill.checking.windows import Drawn, expected_windows, first_difference, wrong_draw, wrong_fresh
 from gristmill.filestable import VariantRow
 from gristmill.layout import FILES
+from gristmill.naming import counted
 from gristmill.records import Split, VariantKind
 
 CHECK = "variants"
@@ -33,7 +34,9 @@ def check_variants(rows: Rows, table: FilesTable, settings: Settings, faults: Fa
     if "labels" in settings.rules.columns:
         _check_clean_labels(rows, faults)
     for (key, kind), row in said.items():
-        faults.add(CHECK, f"{kind} has {row.windows} windows, and there are none", file=FILES, path="/".join(key))
+        faults.add(
+            CHECK, f"{kind} has {counted(row.windows, 'window')}, and there are none", file=FILES, path="/".join(key)
+        )
     return sum(map(len, rows.variants.values()))
 
 
@@ -70,7 +73,7 @@ def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Sett
     if row.seed != run.key.seed:
         yield 0, f"variant_seed is {run.key.seed}, {FILES} has {row.seed}"
     if row.windows != len(run.windows):
-        yield 0, f"{len(run.windows)} windows, {FILES} has {row.windows}"
+        yield 0, f"{counted(len(run.windows), 'window')}, {FILES} has {row.windows}"
     if kind == VariantKind.FIM:
         yield from _wrong_sentinels(run.stretches, dict(settings.rules.own_ids).get(kind, ()))
     elif kind == VariantKind.NOISE:

@@ -12,6 +12,7 @@ import numpy as np
 from gristmill.checking.draws import drawn_numbers
 from gristmill.checking.runs import END, FIRST_LINE, FRESH, LAST_LINE, START, Run, Table
 from gristmill.errors import DatasetError
+from gristmill.naming import counted
 from gristmill.records import Cut
 from gristmill.sections import WindowConfig
 
@@ -42,8 +43,8 @@ class Shape(NamedTuple):
         num_content = config.length - num_special
         if num_content <= config.num_shared:
             raise DatasetError(
-                f"the manifest is damaged: no window of {config.length} with {num_special} special tokens overlaps the "
-                f"next by {config.overlap}."
+                f"the manifest is damaged: no window of {config.length} with {counted(num_special, 'special token')} "
+                f"overlaps the next by {config.overlap}."
             )
         return cls(num_content, num_content - config.num_shared, config.tail, config.min_fresh)
 
@@ -115,7 +116,7 @@ def first_difference(windows: Table, expected: Expected) -> tuple[int, str] | No
         return None
     for index, (start, end) in enumerate(found.tolist()):
         if end - start > expected.shape.num_content:
-            return index, f"{end - start} tokens, and {expected.shape.num_content} at most"
+            return index, f"{counted(end - start, 'token')}, and {expected.shape.num_content} at most"
         if index == len(places):
             return index, f"tokens {start} to {end}, after the last that there should be"
         if (start, end) != places[index]:
@@ -126,7 +127,7 @@ def first_difference(windows: Table, expected: Expected) -> tuple[int, str] | No
 def wrong_draw(windows: Table, expected: Expected, drawn: Drawn) -> tuple[int, str] | None:
     """The same where only some of them were drawn."""
     if len(windows) != drawn.num_windows:
-        return 0, f"{len(windows)} windows drawn, and {drawn.num_windows} should be"
+        return 0, f"{counted(len(windows), 'window')} drawn, and {drawn.num_windows} should be"
     natural = expected.windows(MOST_WINDOWS)
     if len(natural) == MOST_WINDOWS:  # of a damaged table: it is not laid out
         return 0, f"a file of {MOST_WINDOWS:,} windows"

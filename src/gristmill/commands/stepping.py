@@ -9,6 +9,7 @@ from gristmill.commands.parsing import parse_settings, parser_for, print_summary
 from gristmill.configuring import load_config
 from gristmill.errors import ConfigError
 from gristmill.loading import signals_held
+from gristmill.naming import counted_units
 
 if TYPE_CHECKING:
     import argparse
@@ -77,5 +78,5 @@ def _told(given: "argparse.Namespace", result: dict[str, Any], what: str) -> int
         print(json.dumps(result))
     elif not given.quiet:
         ((unit, count),) = result.items()
-        print(f"{what}: {count:,} {unit}")
+        print(f"{what}: {counted_units(count, unit)}")
     return 0

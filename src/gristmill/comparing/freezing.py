@@ -21,6 +21,7 @@ from gristmill.comparing.twins import Twins
 from gristmill.dataset import Dataset
 from gristmill.errors import ConfigError
 from gristmill.grouping.leakage import Flags
+from gristmill.naming import counted
 from gristmill.progress import Progress, Step
 from gristmill.records import Range, Split
 from gristmill.shaping.windows import WindowShape, cut, cut_without
@@ -132,8 +133,8 @@ def _too_few(facts: FrozenFacts, min_tokens: int, dataset: Dataset) -> str:
     where = "that all datasets hold out" if facts.source is None else f"of the test split of {facts.source!r}"
     out = f", {taken:,} are out for what some train split has" if taken else ""
     return (
-        f"the frozen test set has {facts.tokens:,} tokens in {facts.files:,} files, and {min_tokens:,} are needed: "
-        f"of {facts.tokens_before:,} tokens {where}{out}. "
+        f"the frozen test set has {counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}, and "
+        f"{min_tokens:,} are needed: of {counted(facts.tokens_before, 'token')} {where}{out}. "
         "Name other code with --test DATASET, made by: "
         f"gristmill build OTHER-CODE --out held-out --split 0/0/100{option}"
     )

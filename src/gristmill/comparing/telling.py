@@ -5,7 +5,7 @@ import msgspec
 from gristmill.comparing.frozen import FrozenFacts
 from gristmill.comparing.result import Comparison, DatasetFacts, scores_of
 from gristmill.comparing.statistics import CONFIDENCE, Interval, interval_text
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.summary import table_text
 
 WHOLE_FROM = 100
@@ -47,15 +47,18 @@ def budget_text(comparison: Comparison) -> str:
     count = len(comparison.seeds)
     tokens = comparison.budget_tokens
     budget = (
-        f"{epochs_text(comparison.datasets[0].epochs)} epochs of its own" if tokens is None else f"{tokens:,} tokens"
+        f"{counted(epochs_text(comparison.datasets[0].epochs), 'epoch')} of its own"
+        if tokens is None
+        else counted(tokens, "token")
     )
-    return f"{budget} a run, {count} seed{'' if count == 1 else 's'}"
+    return f"{budget} a run, {counted(count, 'seed')}"
 
 
 def frozen_text(facts: FrozenFacts) -> str:
     whence = "held out by all" if facts.source is None else f"test of {printable(facts.source)}"
-    windows = f"{facts.windows:,} windows of {facts.window_length}"
-    return f"{facts.tokens:,} tokens of {facts.files:,} files ({whence}), {windows}, sha256 {facts.sha256[:12]}"
+    windows = f"{counted(facts.windows, 'window')} of {facts.window_length}"
+    tokens = f"{counted(facts.tokens, 'token')} of {counted(facts.files, 'file')}"
+    return f"{tokens} ({whence}), {windows}, sha256 {facts.sha256[:12]}"
 
 
 def against_lines(facts: FrozenFacts) -> list[str]:
@@ -63,7 +66,7 @@ def against_lines(facts: FrozenFacts) -> list[str]:
     taken = facts.tokens_before - facts.tokens
     if not taken:
         return []
-    lines = [f"{taken:,} of {facts.tokens_before:,} tokens taken out, for what a train split has too:"]
+    lines = [f"{taken:,} of {counted(facts.tokens_before, 'token')} taken out, for what a train split has too:"]
     for one in facts.against:
         twins = (
             f", and near-duplicates of {one.near_duplicate_files:,} of the files" if one.near_duplicate_files else ""
@@ -111,7 +114,9 @@ def notes(comparison: Comparison) -> list[str]:
     if len(comparison.verdicts) >= SEVERAL_PAIRS:
         each = comparison.verdicts[0].confidence
         count = len(comparison.verdicts)
-        lines.append(f"{count} pairs: each verdict at {each:.1%}, so that all of a kind hold at {CONFIDENCE:.0%}")
+        lines.append(
+            f"{counted(count, 'pair')}: each verdict at {each:.1%}, so that all of a kind hold at {CONFIDENCE:.0%}"
+        )
     if any(verdict.files is not None for verdict in comparison.verdicts):
         lines.append("verdicts at the end hold over seeds and over files like the test set's; the others over seeds")
     elif comparison.verdicts and len(comparison.seeds) > 1:
@@ -122,4 +127,4 @@ def notes(comparison: Comparison) -> list[str]:
 def _spread(comparison: Comparison) -> str:
     if len(comparison.seeds) == 1:
         return "one seed, so no intervals"
-    return f"±: {CONFIDENCE:.0%} of Student's t over {len(comparison.seeds)} seeds"
+    return f"±: {CONFIDENCE:.0%} of Student's t over {counted(len(comparison.seeds), 'seed')}"

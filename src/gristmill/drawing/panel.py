@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from gristmill.drawing.look import Style
 from gristmill.errors import GristmillError
+from gristmill.naming import counted
 
 
 class Point(NamedTuple):
@@ -30,7 +31,7 @@ class Line:
             raise GristmillError(f"A band of line {self.name!r} has one edge; give both low and high, or neither.")
         for edge in (self.low, self.high):
             if edge is not None and len(edge) != len(self.points):
-                counts = f"{len(self.points)} points and a band of {len(edge)}"
+                counts = f"{counted(len(self.points), 'point')} and a band of {len(edge)}"
                 raise GristmillError(f"Line {self.name!r} has {counts}; give each point a low and a high.")
 
     def band(self) -> Iterator[tuple[float, float, float]]:

@@ -8,6 +8,7 @@ from gristmill.drawing.lettering import shown
 from gristmill.drawing.markup import plain_text
 from gristmill.drawing.numbers import value_text
 from gristmill.errors import GristmillError
+from gristmill.naming import counted
 
 Cell = str | int | float | None
 """None is a value that is not there."""
@@ -54,7 +55,7 @@ def scrolling_table(table: Table) -> Iterator[str]:
     yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{shown(table.title)}">'
     yield from html_table(replace(table, rows=table.rows[:MOST_ROWS]))
     if len(table.rows) > MOST_ROWS:
-        yield f"<p>{len(table.rows) - MOST_ROWS:,} more rows are not shown.</p>"
+        yield f"<p>Not shown: {counted(len(table.rows) - MOST_ROWS, 'more row')}.</p>"
     yield "</div>"
 
 

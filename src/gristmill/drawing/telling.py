@@ -6,6 +6,7 @@ from gristmill.drawing.panel import Line, Panel
 from gristmill.drawing.scale import is_drawable
 from gristmill.drawing.table import Cell, Table
 from gristmill.drawing.thinning import spread_indexes
+from gristmill.naming import counted
 
 MOST_TOLD = 12
 """Lines in a sentence."""
@@ -35,7 +36,7 @@ def values_table(panel: Panel) -> Table:
     columns = [_column(line) for line in lines]
     xs = sorted({x for column in columns for x in column if is_drawable(x, log=panel.log_x)})
     chosen = [xs[index] for index in spread_indexes(len(xs), MOST_ROWS)]
-    note = f", {len(chosen):,} of {len(xs):,} rows" if len(chosen) < len(xs) else ""
+    note = f", {len(chosen):,} of {counted(len(xs), 'row')}" if len(chosen) < len(xs) else ""
     rows: list[list[Cell]] = [[x, *(column.get(x) for column in columns)] for x in chosen]
     return Table(f"{_heading(panel)}{note}", [panel.x_label, *(line.name for line in lines)], rows)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 
 Pad = Literal["batch", "length"]
 Flags = npt.NDArray[np.bool_]
@@ -38,8 +39,8 @@ class Frame(NamedTuple):
             if len(window) > self.length or (len(window) and not 0 <= window.min() <= window.max() < self.vocab_size):
                 row = f" {item['row']}" if "row" in item else ""
                 raise DatasetError(
-                    f"row{row} is damaged: {len(window)} ids of at most {self.length}, from {window.min()} to "
-                    f"{window.max()} of {self.vocab_size:,}. Build the dataset again."
+                    f"row{row} is damaged: {counted(len(window), 'id')} of at most {self.length}, from "
+                    f"{window.min()} to {window.max()} of {self.vocab_size:,}. Build the dataset again."
                 )
 
     def num_content(self, num_ids: int) -> int:

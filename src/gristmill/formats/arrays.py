@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import DatasetError
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
@@ -79,7 +80,7 @@ def map_array(path: Path, kind: npt.DTypeLike, head: Head = npy_head) -> npt.NDA
         raise damaged(path, error.strerror or str(error)) from None
     count, rest = divmod(size - len(found), kind.itemsize)
     if rest:
-        raise damaged(path, f"{size} bytes, which is no whole number of {kind.name} values")
+        raise damaged(path, f"{counted(size, 'byte')}, which is no whole number of {kind.name} values")
     if found != head(kind, count):
         raise damaged(path, f"its head does not tell of {count} {kind.name} values")
     return map_part(path, kind, len(found), count)

@@ -25,6 +25,7 @@ from gristmill.formats.batch import (
     natural,
 )
 from gristmill.formats.chunks import COUNT, Chunk, Field, Layout
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain, read_plain
 from gristmill.shaping.windows import Indices
 
@@ -154,9 +155,9 @@ class ChunkReader:
         path = self._folder / chunk.name
         num_bytes = path.stat().st_size if path.is_file() else None
         if num_bytes != chunk.num_bytes:
-            self._fail(chunk.name, "it is not there" if num_bytes is None else f"{num_bytes} bytes")
+            self._fail(chunk.name, "it is not there" if num_bytes is None else counted(num_bytes, "byte"))
         if chunk.num_rows < 1 or self._layout.rows_start(chunk.num_rows) > chunk.num_bytes:
-            self._fail(chunk.name, f"{chunk.num_rows} rows cannot be in {chunk.num_bytes} bytes")
+            self._fail(chunk.name, f"{counted(chunk.num_rows, 'row')} cannot be in {counted(chunk.num_bytes, 'byte')}")
 
     def _fail(self, name: str, fault: str) -> NoReturn:
         raise DatasetError(f"{str(self._folder / name)!r} is damaged: {fault}. Build the dataset again.")

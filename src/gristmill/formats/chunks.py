@@ -31,6 +31,7 @@ from gristmill.formats.batch import (
     rebatched,
     stored,
 )
+from gristmill.naming import counted
 
 CHUNK_BYTES = 1 << 26
 """A file ends before the row that would make it larger, as with both libraries by default."""
@@ -111,7 +112,9 @@ def write_chunks(
         first = layout.rows_start(len(sizes))
         offsets = list(accumulate(sizes, initial=first))
         if offsets[-1] > np.iinfo(COUNT).max:
-            raise OutputError(f"a row takes {max(sizes)} bytes, {path.name!r} can have 4 GiB. Leave out --with-text.")
+            raise OutputError(
+                f"a row takes {counted(max(sizes), 'byte')}, {path.name!r} can have 4 GiB. Leave out --with-text."
+            )
         parts = [np.array([len(sizes), *offsets], COUNT).tobytes(), layout.head, *rows]
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as stream:

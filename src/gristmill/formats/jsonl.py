@@ -18,6 +18,7 @@ import orjson
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.formats.content import place_of, row_digest
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 from gristmill.records import Split, Variant, VariantKind
 from gristmill.shaping.windows import Indices, Windows, lines_of
@@ -358,7 +359,9 @@ class JsonlFile:
 
     def _expect(self, found: int) -> None:
         if found != self._num_rows:
-            raise DatasetError(f"{str(self._path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
+            raise DatasetError(
+                f"{str(self._path)!r} is damaged: {counted(found, 'row')}, the manifest says {self._num_rows}."
+            )
 
 
 def row_starts(content: mmap.mmap) -> Indices:

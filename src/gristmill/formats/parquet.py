@@ -17,6 +17,7 @@ from gristmill.formats.arrow_tables import batch_of, import_pyarrow, no_rows, re
 from gristmill.formats.batch import KINDS, Kind, Schema, WindowBatch, joined
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.layout import UNFINISHED
+from gristmill.naming import counted
 from gristmill.records import Split
 
 NAME, SUFFIX = "Parquet", ".parquet"
@@ -98,7 +99,7 @@ def _opened(path: Path, schema: Schema) -> _File:
         require_kinds(pa, file.schema_arrow, schema)
         counts = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
         if min(counts, default=0) < 0 or sum(counts) != file.metadata.num_rows:
-            raise ValueError(f"row groups of {sum(counts)} rows are not {file.metadata.num_rows}")
+            raise ValueError(f"row groups of {counted(sum(counts), 'row')} are not {file.metadata.num_rows}")
         return _File(path, file.metadata, [0, *accumulate(counts)])
 
 
@@ -109,7 +110,7 @@ def _read(file: _File, start: int, stop: int, schema: Schema) -> WindowBatch:
     with reading(pa, file.path), parquet.ParquetFile(file.path, **options) as opened:
         table = opened.read_row_groups(groups, use_threads=False)
         if len(table) != file.first_rows[groups.stop] - file.first_rows[groups.start]:
-            raise ValueError(f"{len(table)} rows in row groups {groups.start} to {groups.stop - 1}")
+            raise ValueError(f"{counted(len(table), 'row')} in row groups {groups.start} to {groups.stop - 1}")
         return batch_of(table.slice(start - file.first_rows[groups.start], stop - start), schema)
 
 

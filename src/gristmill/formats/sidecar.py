@@ -16,6 +16,7 @@ from gristmill.formats.arrays import damaged
 from gristmill.formats.batch import KINDS, Column, Kind, Ragged, Schema, WindowBatch
 from gristmill.formats.json_rows import column_of
 from gristmill.formats.jsonl import row_starts
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 from gristmill.shaping.windows import Indices
 
@@ -66,7 +67,7 @@ class Sidecar:
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
             raise damaged(self._path, f"in rows {start} to {stop}, {error}") from None
         if len(rows) != stop - start:
-            raise damaged(self._path, f"{len(rows)} rows of {start} to {stop}")
+            raise damaged(self._path, f"{counted(len(rows), 'row')} of {start} to {stop}")
         return columns
 
     def _lines(self, start: int, stop: int) -> bytes:
@@ -83,7 +84,7 @@ class Sidecar:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         starts = row_starts(content)
         if len(starts) - 1 != self._num_rows or int(starts[-1]) != len(content):
-            raise damaged(self._path, f"{len(starts) - 1} whole lines for {self._num_rows} rows")
+            raise damaged(self._path, f"{counted(len(starts) - 1, 'whole line')} for {counted(self._num_rows, 'row')}")
         return content, starts
 
 

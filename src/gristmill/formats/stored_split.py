@@ -11,6 +11,7 @@ from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import SplitReader
 from gristmill.formats.json_rows import lines_of
 from gristmill.formats.registry import folder_of, format_named
+from gristmill.naming import counted
 from gristmill.records import Split
 
 ROWS_AT_ONCE = 256
@@ -65,7 +66,7 @@ class StoredSplit:
             raise DatasetError(f"cannot read {str(self.path)!r}: {error.strerror or error}.") from None
         if len(reader) != self._num_rows:
             raise DatasetError(
-                f"{str(self.path)!r} is damaged: {len(reader)} rows, the manifest says {self._num_rows}. "
+                f"{str(self.path)!r} is damaged: {counted(len(reader), 'row')}, the manifest says {self._num_rows}. "
                 "Build the dataset again."
             )
         return reader

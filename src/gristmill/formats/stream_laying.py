@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from gristmill.errors import OutputError
 from gristmill.formats.batch import SEGMENTS, Ragged, Schema, WindowBatch, require_fitting
+from gristmill.naming import counted
 from gristmill.records import BY_THEMSELVES
 from gristmill.shaping.windows import Indices
 
@@ -114,8 +115,8 @@ class StreamLaying:
         longest = int(ids.sizes.max(initial=0))
         if longest > self._schema.length:
             raise OutputError(
-                f"a row has {longest} ids, and windows have {self._schema.length} at most: it is not of this dataset. "
-                "Check the dataset with gristmill check."
+                f"a row has {counted(longest, 'id')}, and windows have {self._schema.length} at most: it is not of "
+                "this dataset. Check the dataset with gristmill check."
             )
         first, last = int(ids.offsets[0]), int(ids.offsets[-1])
         values = ids.values[first:last]

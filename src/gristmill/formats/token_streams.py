@@ -25,6 +25,7 @@ from gristmill.formats.batch import Ragged, Schema, WindowBatch
 from gristmill.formats.format import Format, Target
 from gristmill.formats.sidecar import Sidecar, sidecar_lines
 from gristmill.formats.stream_laying import WINDOW, StreamLaying, bytes_of
+from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.shaping.windows import Indices
 
@@ -105,7 +106,7 @@ class StreamSplit:
             self._stream = map_array(stream, self._kind, files.head)
             self._windows = map_array(windows, WINDOW)
             if files.num_indexed(index, self._kind) != len(self._stream):
-                raise damaged(stream, f"{len(self._stream)} ids, and {index.name!r} tells of more or less")
+                raise damaged(stream, f"{counted(len(self._stream), 'id')}, and {index.name!r} tells of more or less")
         self._sidecar = Sidecar(rows, len(self._windows), schema)
         try:
             self._prefix, self._suffix = (bytes_of(ids, self._kind) for ids in (schema.prefix, schema.suffix))
@@ -133,7 +134,9 @@ class StreamSplit:
         is_wrong = (counts < 0) | (windows["is_framed"] > 1) | (self._sizes(windows) > self._schema.length)
         is_wrong |= (offsets < 0) | (offsets > len(self._stream) - counts)
         if is_wrong.any():
-            raise damaged(self._windows_path, f"{windows[is_wrong.argmax()]} is no place in {len(self._stream)} ids")
+            raise damaged(
+                self._windows_path, f"{windows[is_wrong.argmax()]} is no place in {counted(len(self._stream), 'id')}"
+            )
 
     def _ids(self, windows: npt.NDArray[Any]) -> Ragged:
         content = self._stream.view(np.uint8).data

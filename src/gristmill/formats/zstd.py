@@ -16,6 +16,7 @@ import numpy as np
 import zstandard
 
 from gristmill.errors import DatasetError
+from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 
 LEVEL = 3
@@ -116,7 +117,9 @@ class ZstdJsonlFile:
             frames = read_table(self.path)
             found = sum(frame.num_rows for frame in frames)
             if found != self._num_rows:
-                raise DatasetError(f"{str(self.path)!r} is damaged: {found} rows, the manifest says {self._num_rows}.")
+                raise DatasetError(
+                    f"{str(self.path)!r} is damaged: {counted(found, 'row')}, the manifest says {self._num_rows}."
+                )
             self._first_rows = np.array([0, *accumulate(frame.num_rows for frame in frames)])
             self._offsets = [0, *accumulate(frame.num_compressed for frame in frames)]
             self._frames = frames
@@ -140,5 +143,5 @@ class ZstdJsonlFile:
         except zstandard.ZstdError as error:
             raise DatasetError(f"{str(self.path)!r} is damaged in frame {index}: {error}.") from None
         if len(rows) != frame.num_rows:
-            raise DatasetError(f"{str(self.path)!r} is damaged in frame {index}: {len(rows)} rows.")
+            raise DatasetError(f"{str(self.path)!r} is damaged in frame {index}: {counted(len(rows), 'row')}.")
         return rows

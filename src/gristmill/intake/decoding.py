@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gristmill.naming import counted
+
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 # Control characters that text files have: tab, line feed, vertical tab, form feed, carriage return, escape.
@@ -56,7 +58,7 @@ def _decode_western(raw: bytes, bad_utf8_at: int) -> Decoded | str:
     num_high = int(np.count_nonzero(high))
     num_runs = int(np.count_nonzero(high[1:] & ~high[:-1])) + int(high[0])
     if num_high > MAX_HIGH_SHARE * len(raw) or num_high > MAX_MEAN_HIGH_RUN * num_runs:
-        return f"{defect}: {num_high} of {len(raw)} bytes are beyond ASCII, in {num_runs} runs"
+        return f"{defect}: {num_high} of {len(raw)} bytes are beyond ASCII, in {counted(num_runs, 'run')}"
     encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in set(raw)) else "latin-1"  # noqa: PLR2004
     try:
         return Decoded(raw.decode(encoding).encode("utf-8"), encoding)

@@ -8,6 +8,7 @@ import time
 from gristmill.errors import InputError
 from gristmill.intake.decoding import decode
 from gristmill.intake.languages import is_qt_translation, language_of
+from gristmill.naming import counted
 from gristmill.plainfile import NotPlainError, open_descriptor
 from gristmill.records import Document, Drop, DropReason, SourceFile
 from gristmill.sections import ScanConfig
@@ -87,7 +88,7 @@ def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
             before = os.fstat(descriptor)
             size = before.st_size if file.offset is None else file.size
             if size > max_bytes:
-                return Drop.of(file, DropReason.TOO_LARGE, f"{size} bytes, limit {max_bytes}")
+                return Drop.of(file, DropReason.TOO_LARGE, f"{counted(size, 'byte')}, limit {max_bytes}")
             if file.offset is not None:
                 return _read_part(descriptor, file)
             raw = _read_all(descriptor, size)

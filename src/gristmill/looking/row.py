@@ -16,7 +16,7 @@ from gristmill.looking.pieces import STAND_IN, Piece, note_on, pieces_of
 from gristmill.looking.syntax import syntax_of
 from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import BUILD
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.records import BY_THEMSELVES, Split
 from gristmill.tokenizing.tokenizer import Tokenizer
 
@@ -99,7 +99,7 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
         raise InputError(f"there is no split {split!r}: there are {', '.join(Split)}.")
     rows = dataset[split]
     if not 0 <= row < len(rows):
-        there = f"{len(rows):,} rows, counted from 0" if len(rows) else "no rows"
+        there = f"{counted(len(rows), 'row')}, counted from 0" if len(rows) else "no rows"
         raise InputError(f"{split} has {there}: there is no row {row}.")
     return rows
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gristmill.looking.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, WindowLook
 from gristmill.looking.windows import Window
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.records import BY_THEMSELVES
 
 
@@ -14,10 +14,10 @@ def _row_name(look: RowLook) -> str:
 
 
 def row_facts(look: RowLook) -> list[str]:
-    several = [f"{look.num_windows:,} windows share it"] if look.num_windows != 1 else []
+    several = [f"{counted(look.num_windows, 'window')} share it"] if look.num_windows != 1 else []
     return [
         f"row {_row_name(look)} of {look.num_rows:,}",
-        f"{look.num_ids:,} ids of at most {look.num_room:,}",
+        f"{counted(look.num_ids, 'id')} of at most {look.num_room:,}",
         *several,
     ]
 
@@ -30,10 +30,10 @@ def window_facts(window: WindowLook) -> list[str]:
     return [
         *([_lines(window)] if _is_told(window) else []),
         *([printable(window.language)] if window.language else []),
-        f"{window.length:,} tokens from {window.start:,} on",
+        f"{counted(window.length, 'token')} from {window.start:,} on",
         *([f"{window.fresh:,} fresh"] if _is_told(window) else []),
         *([f"variant {printable(window.variant)}"] if window.variant else []),
-        *([f"shown {window.repeat:,} times before"] if window.repeat else []),
+        *([f"shown {counted(window.repeat, 'time')} before"] if window.repeat else []),
     ]
 
 
@@ -76,9 +76,9 @@ def shared_words(look: RowLook) -> Iterator[tuple[int, str]]:
     before = sum(window.shared_before for window in look.windows)
     after = sum(window.shared_after for window in look.windows)
     if BEFORE in marks:
-        yield BEFORE, f"{before:,} tokens that the window before shows too"
+        yield BEFORE, f"{counted(before, 'token')} that the window before shows too"
     if AFTER in marks:
-        yield AFTER, f"{after:,} tokens that the window after shows too"
+        yield AFTER, f"{counted(after, 'token')} that the window after shows too"
 
 
 def has_special(look: RowLook) -> bool:

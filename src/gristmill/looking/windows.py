@@ -8,6 +8,7 @@ from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
 from gristmill.filestable import Count
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.records import LARGEST_VOCABULARY
 
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_VOCABULARY)]
@@ -61,7 +62,9 @@ def read_row(dataset: Dataset, split: str, row: int) -> ReadRow:
 def _understood(manifest: Manifest, told: dict[str, Any]) -> ReadRow:
     facts, found = manifest.tokenizer, msgspec.convert(told, _Stored)
     if len(found.input_ids) > manifest.window_length:
-        raise ValueError(f"it has {len(found.input_ids)} ids, and windows have at most {manifest.window_length}")
+        raise ValueError(
+            f"it has {counted(len(found.input_ids), 'id')}, and windows have at most {manifest.window_length}"
+        )
     ids = found.input_ids if found.attention_mask is None else found.input_ids[: sum(found.attention_mask)]
     windows = found.segments
     if windows is None:
@@ -70,6 +73,6 @@ def _understood(manifest: Manifest, told: dict[str, Any]) -> ReadRow:
     end = 0
     for one in windows:
         if one.at < end or one.length < 0 or one.at + one.length > len(ids):
-            raise ValueError(f"it has {len(ids)} ids, and a window of {one.length} at {one.at}")
+            raise ValueError(f"it has {counted(len(ids), 'id')}, and a window of {one.length} at {one.at}")
         end = one.at + one.length
     return ReadRow(ids, windows)

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.planning.budget import FEW_PASSES
 from gristmill.planning.result import Plan, Portion
 from gristmill.records import DROP_REASONS
@@ -73,7 +73,7 @@ def _epochs(epochs: float) -> str:
 def _sample_lines(plan: Plan) -> list[str]:
     lines = []
     if plan.sample is not None:
-        files = f"{plan.sample.files:,} of {plan.sample.of:,} files"
+        files = f"{plan.sample.files:,} of {counted(plan.sample.of, 'file')}"
         lines += [
             f"≈ from {files} that were not left out by name: {_within(plan.sample.error)},",
             "  what a sample cannot show of near-duplicates included; languages, folders and reasons are rougher,",
@@ -91,7 +91,7 @@ def _taken_lines(plan: Plan) -> list[str]:
         return []
     lines = []
     if taken.why:
-        told = f"{taken.windows:,} windows, {taken.train_windows:,} of them in train"
+        told = f"{counted(taken.windows, 'window')}, {taken.train_windows:,} of them in train"
         lines.append(f"of all these a build takes {told}, at overlap {plan.pick.overlap} ({', '.join(taken.why)})")
     if taken.variants:
         lines.append(f"variants come on top, for that share of the files in train: {', '.join(taken.variants)}")
@@ -121,7 +121,9 @@ def _portions(kind: str, portions: list[Portion]) -> str:
     rows = [(printable(one.name), f"{one.files:,}", f"{one.tokens:,}", f"{one.share:.1%}") for one in shown]
     if others:
         files, tokens = sum(one.files for one in others), sum(one.tokens for one in others)
-        rows.append((f"{len(others)} others", f"{files:,}", f"{tokens:,}", f"{sum(one.share for one in others):.1%}"))
+        rows.append(
+            (counted(len(others), "other"), f"{files:,}", f"{tokens:,}", f"{sum(one.share for one in others):.1%}")
+        )
     return table_text((kind, "files", "tokens", "share"), rows)
 
 
@@ -142,21 +144,24 @@ def _training_lines(plan: Plan) -> list[str]:
     if not windows or not picked.train_windows:
         return ["train    nothing: no file is in train"]
     ids = round(picked.train_tokens * windows / picked.train_windows)
-    steps = f"{math.ceil(windows / plan.batch_size):,} steps of {plan.batch_size:,}"
-    lines = [f"train    one epoch at overlap {picked.overlap}: {windows:,} windows, {ids:,} ids, {steps}"]
+    steps = f"{counted(math.ceil(windows / plan.batch_size), 'step')} of {plan.batch_size:,}"
+    lines = [
+        f"train    one epoch at overlap {picked.overlap}: {counted(windows, 'window')}, {counted(ids, 'id')}, {steps}"
+    ]
     for one in plan.passes:
         worth = "nearly as good as new data" if one.passes == FEW_PASSES else "more add little"
-        told = f"{_epochs(one.epochs)} epochs, {one.steps:,} steps"
-        lines.append(f"         {one.passes} passes over each token ({worth}): {told}")
+        told = f"{_epochs(one.epochs)} epochs, {counted(one.steps, 'step')}"
+        lines.append(f"         {counted(one.passes, 'pass', 'passes')} over each token ({worth}): {told}")
     if budget is None or picked.epochs_for_budget is None:
         return lines
-    told = f"{budget.tokens:,} ids"
+    told = counted(budget.tokens, "id")
     if budget.epochs is not None:
-        told = f"{budget.epochs:g} epochs x {budget.sequences:,} sequences x {budget.length} ids = {told}"
+        epochs_asked = counted(f"{budget.epochs:g}", "epoch")
+        told = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {counted(budget.length, 'id')} = {told}"
     epochs = picked.epochs_for_budget * picked.train_windows / windows
     num_steps = math.ceil(epochs * windows / plan.batch_size)
     return [
         *lines,
         f"budget   {told}",
-        f"         the same here: {_epochs(epochs)} epochs, {num_steps:,} steps",
+        f"         the same here: {_epochs(epochs)} epochs, {counted(num_steps, 'step')}",
     ]

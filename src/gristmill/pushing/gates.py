@@ -16,6 +16,7 @@ from gristmill.checking.result import Report
 from gristmill.checking.secrets import secrets_in
 from gristmill.cleaning.licenses import canonical_expression
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.pushing.hub import There
 from gristmill.pushing.result import Gate
 from gristmill.records import DropReason
@@ -77,7 +78,7 @@ def _secrets_gone(manifest: Manifest, report: Report) -> str:
     num_redacted = sum(manifest.counts.redactions.values())
     num_dropped = manifest.counts.dropped_by_reason.get(DropReason.HOLDS_SECRET, 0)
     redacted = f"{num_redacted:,} redacted" if num_redacted else "none redacted"
-    dropped = f", {num_dropped:,} files with some dropped" if num_dropped else ""
+    dropped = f", {counted(num_dropped, 'file')} with some dropped" if num_dropped else ""
     return f"{redacted}{dropped}; none found in {report['secrets'].summary}"
 
 
@@ -87,14 +88,14 @@ def _unlicensed(manifest: Manifest) -> str | None:
     if num_unknown <= 0:
         return None
     ids = ",".join(list(_known(manifest))[:LICENSES_NAMED]) or "MIT,Apache-2.0"
-    told = f"{num_unknown:,} of {manifest.counts.kept:,} files have no known licence"
+    told = f"{num_unknown:,} of {counted(manifest.counts.kept, 'file')} without a known licence"
     return f"{told}; a build with --license-allow {ids} leaves them out"
 
 
 def _licensed(manifest: Manifest) -> str:
     known = _known(manifest)
     shown = [f"{count:,} {spdx}" for spdx, count in list(known.items())[:LICENSES_NAMED]]
-    more = [f"{len(known) - LICENSES_NAMED} other licences"] if len(known) > LICENSES_NAMED else []
+    more = [counted(len(known) - LICENSES_NAMED, "other licence")] if len(known) > LICENSES_NAMED else []
     return ", ".join((*shown, *more)) or "there are no files"
 
 
@@ -135,4 +136,4 @@ def hub_gate(there: There | None, trouble: str | None, *, private: bool) -> Gate
     if not private and there.private:
         return Gate(name="hub", verdict="ok", why="it is private and stays so; its settings on the Hub change that")
     earlier = "a dataset that is replaced" if there.named is not None else "no dataset yet"
-    return Gate(name="hub", verdict="ok", why=f"it has {earlier}; {len(there.files):,} files")
+    return Gate(name="hub", verdict="ok", why=f"it has {earlier}; {counted(len(there.files), 'file')}")

@@ -18,6 +18,7 @@ from gristmill.checking.check import check
 from gristmill.errors import ConfigError, DatasetError, GristmillError
 from gristmill.layout import CARDS, CHECK
 from gristmill.manifest import BUILD, Manifest, read_manifest
+from gristmill.naming import counted
 from gristmill.progress import Progress
 from gristmill.pushing.contents import Outgoing, chosen, outgoing
 from gristmill.pushing.gates import OVERRIDES, dataset_gates, hub_gate, places_here
@@ -112,4 +113,6 @@ def _change(file: Outgoing, there: There | None) -> Change:
 
 def _message(manifest: Manifest) -> str:
     num_windows = sum(facts.windows for facts in manifest.splits.values())
-    return f"gristmill {gristmill.__version__}: {num_windows:,} windows, content {manifest.content_sha256[:12]}"
+    return (
+        f"gristmill {gristmill.__version__}: {counted(num_windows, 'window')}, content {manifest.content_sha256[:12]}"
+    )

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.summary import size_text, table_text
 
 NAMES_SHOWN = 5
@@ -77,7 +77,7 @@ def push_text(push: Push, *, upload: bool) -> str:
         _place_line(push),
         *_name_lines("deletes", push.deleted),
         *_name_lines("stays", push.left_here),
-        f"tells    files.jsonl has the names of all {push.num_names:,} files that were found, dropped ones too",
+        f"tells    files.jsonl has the names of all {counted(push.num_names, 'file')} found, dropped ones too",
         "",
         *_gate_lines(gates),
         "",
@@ -96,7 +96,7 @@ def _file_rows(push: Push) -> Iterator[tuple[str, str, str, str]]:
     for name in sorted(name for name, count in counts.items() if count > MOST_FILES):
         own = [one for one in push.files if one.format == name]
         changes = "-" if push.is_new is None else ", ".join(sorted({one.change for one in own}))
-        yield f"{len(own)} files of {name}", changes, name, size_text(sum(one.bytes for one in own))
+        yield f"{counted(len(own), 'file')} of {name}", changes, name, size_text(sum(one.bytes for one in own))
 
 
 def _gate_lines(gates: Sequence[tuple[str, str, str]]) -> list[str]:

@@ -22,7 +22,7 @@ from gristmill.drawing.look import (
     LINE_COLOURS,
 )
 from gristmill.drawing.numbers import UNITS
-from gristmill.naming import printable
+from gristmill.naming import counted_units, printable
 
 LONGEST_LABEL = 30
 """Signs; the hint and the table have all of them."""
@@ -132,8 +132,8 @@ def charts_json(charts: dict[str, Chart]) -> str:
     return text
 
 
-def counted(values: Sequence[float], labels: Sequence[str], unit: str, name: str = "") -> Series:
+def count_series(values: Sequence[float], labels: Sequence[str], unit: str, name: str = "") -> Series:
     """One series of whole numbers, each told beside its bar."""
     texts = [f"{value:,.0f}" for value in values]
-    hints = [hint(label_, f"{text} {unit}") for label_, text in zip(labels, texts, strict=True)]
+    hints = [hint(label_, counted_units(text, unit)) for label_, text in zip(labels, texts, strict=True)]
     return Series(name=name or unit, values=list(values), hints=hints, texts=texts)

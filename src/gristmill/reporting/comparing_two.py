@@ -10,6 +10,7 @@ import msgspec
 from gristmill.differing.diff import diff
 from gristmill.differing.result import FILE_KINDS, Difference, FileChange, Step, ValueChange
 from gristmill.drawing.table import Cell, Table, scrolling_table
+from gristmill.naming import counted, counted_units
 from gristmill.progress import Progress
 from gristmill.reporting.charts import Bars, Series, hint, label
 from gristmill.reporting.facts import Facts, Histogram
@@ -17,7 +18,7 @@ from gristmill.reporting.gathering import gather
 from gristmill.reporting.of_files import told_reason
 from gristmill.reporting.of_tokens import total
 from gristmill.reporting.of_windows import edge_ticks
-from gristmill.reporting.section import Figure, Section, folded, name_html, plural
+from gristmill.reporting.section import Figure, Section, folded, name_html
 
 BEFORE, AFTER = "before", "after"
 STYLES = {BEFORE: 0, AFTER: 1}
@@ -91,7 +92,7 @@ def _side(name: str, counts: Mapping[str, int], places: Sequence[str], unit: str
     return Series(
         name=name,
         values=[counts.get(place, 0) for place in places],
-        hints=[hint(f"{place}, {name}", f"{text} {unit}") for place, text in zip(places, texts, strict=True)],
+        hints=[hint(f"{place}, {name}", counted_units(text, unit)) for place, text in zip(places, texts, strict=True)],
         texts=texts,
         style=STYLES[name],
     )
@@ -147,7 +148,7 @@ def _files(difference: Difference) -> Iterator[str]:
         items = [name_html(one.file, _moved(one)) for one in changes.examples]
         left = changes.count - len(changes.examples)
         items += [f"<li>… and {left:,} more: gristmill diff --all names them</li>"] if left else []
-        title = f"{plural(changes.count, 'file')} {kind.replace('_', ' ')}: {FILE_KINDS[kind]}"
+        title = f"{counted(changes.count, 'file')} {kind.replace('_', ' ')}: {FILE_KINDS[kind]}"
         yield from folded(title, [f'<ul class="names">{"".join(items)}</ul>'])
 
 

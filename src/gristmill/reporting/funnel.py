@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gristmill.filestable import FileRow
+from gristmill.naming import counted
 from gristmill.records import DROP_REASONS, DropReason
 from gristmill.reporting.facts import Example, Reason, Stage, brief
 
@@ -105,7 +106,7 @@ class Drops:
         ]
 
     def funnel(self, num_sources: int) -> list[Stage]:
-        sources = "1 source" if num_sources == 1 else f"{num_sources:,} sources"
+        sources = counted(num_sources, "source")
         stages = [Stage(name="found", files=self.num_found, note=f"in {sources}")]
         for name, reasons in STAGES.items():
             gone = Counter({reason: self._dropped[reason].num_files for reason in reasons if reason in self._dropped})

@@ -14,7 +14,7 @@ from gristmill.errors import DatasetError
 from gristmill.filestable import file_rows
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
-from gristmill.naming import path_text
+from gristmill.naming import counted, path_text
 from gristmill.progress import Progress
 from gristmill.reporting.certificate import certificate_in
 from gristmill.reporting.clusters import Comparing, Twins, rows_named
@@ -110,6 +110,6 @@ def gather(
 def _require_all(drops: Drops, manifest: Manifest, folder: Path) -> None:
     if drops.num_found != manifest.counts.found:
         raise DatasetError(
-            f"{str(folder)!r} is damaged: {FILES} tells of {drops.num_found:,} files, the manifest of "
+            f"{str(folder)!r} is damaged: {FILES} tells of {counted(drops.num_found, 'file')}, the manifest of "
             f"{manifest.counts.found:,}. Build the dataset again."
         )

@@ -10,7 +10,7 @@ from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import html_table
 from gristmill.looking.style import themed
 from gristmill.manifest import Manifest
-from gristmill.naming import path_text
+from gristmill.naming import counted, path_text
 from gristmill.records import DROP_REASONS
 from gristmill.reporting.facts import Reason, Share
 from gristmill.reporting.of_files import reasons_table
@@ -103,7 +103,7 @@ def _languages(manifest: Manifest) -> Iterator[str]:
     yield "</tbody></table>"
     if len(shares) > MOST_LANGUAGES:
         table = html_table(shares_table("Tokens by language and split", "language", shares[:MOST_LISTED]))
-        yield from folded(f"All {len(shares)} languages", table)
+        yield from folded(f"All {counted(len(shares), 'language')}", table)
 
 
 def _bar(share: float) -> str:
@@ -118,7 +118,7 @@ def _drops(manifest: Manifest) -> Iterator[str]:
         for reason, count in sorted(manifest.counts.dropped_by_reason.items(), key=lambda item: (-item[1], item[0]))
     ]
     if reasons:
-        title = f"{manifest.counts.dropped:,} of {manifest.counts.found:,} files were dropped"
+        title = f"{manifest.counts.dropped:,} of {counted(manifest.counts.found, 'file')} dropped"
         yield from folded(title, html_table(reasons_table(reasons)), is_open=True)
 
 

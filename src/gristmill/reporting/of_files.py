@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import Cell, Table
-from gristmill.reporting.charts import Bars, Funnel, counted, hint, label
+from gristmill.naming import counted
+from gristmill.reporting.charts import Bars, Funnel, count_series, hint, label
 from gristmill.reporting.facts import Facts, Reason
-from gristmill.reporting.section import Figure, Section, folded, listed, name_html, plural, share_text
+from gristmill.reporting.section import Figure, Section, folded, listed, name_html, share_text
 from gristmill.summary import size_text
 
 MOST_TOLD = 3
@@ -14,7 +15,7 @@ MOST_TOLD = 3
 
 def files_section(facts: Facts) -> Section:
     share = share_text(facts.kept, facts.found)
-    told = f"Kept: {facts.kept:,} of {plural(facts.found, 'file')} ({share}), as {_windows_told(facts)}. "
+    told = f"Kept: {facts.kept:,} of {counted(facts.found, 'file')} ({share}), as {_windows_told(facts)}. "
     told += f"Dropped, each for a reason: {facts.dropped:,}." if facts.dropped else "None was dropped."
     told += f" Without a window, as none of theirs was drawn: {facts.num_undrawn:,}." if facts.num_undrawn else ""
     figures = [_funnel(facts), *([_reasons(facts.reasons)] if facts.reasons else [])]
@@ -23,8 +24,8 @@ def files_section(facts: Facts) -> Section:
 
 def _windows_told(facts: Facts) -> str:
     """`755 windows in 641 rows`; or without rows, where each is a window."""
-    windows = plural(facts.windows, "window")
-    return f"{windows} in {plural(facts.rows, 'row')}" if facts.is_packed else windows
+    windows = counted(facts.windows, "window")
+    return f"{windows} in {counted(facts.rows, 'row')}" if facts.is_packed else windows
 
 
 def _funnel(facts: Facts) -> Figure:
@@ -37,7 +38,7 @@ def _funnel(facts: Facts) -> Figure:
             labels=[label(stage.name) for stage in stages],
             values=[stage.files for stage in stages],
             texts=[f"{stage.files:,} ({share_text(stage.files, facts.found)})" for stage in stages],
-            hints=[hint(stage.name, f"{stage.files:,} files", stage.note) for stage in stages],
+            hints=[hint(stage.name, counted(stage.files, "file"), stage.note) for stage in stages],
         ),
         _funnel_table(facts),
     )
@@ -62,7 +63,7 @@ def _reasons(reasons: list[Reason]) -> Figure:
         f"{'Most are' if len(reasons) > MOST_TOLD else 'These are'}: {listed(most)}.",
         Bars(
             labels=[label(name) for name in names],
-            series=[counted([one.files for one in reasons], names, "files")],
+            series=[count_series([one.files for one in reasons], names, "files")],
             axis="files",
         ),
         reasons_table(reasons),
@@ -97,7 +98,7 @@ def _examples(reasons: list[Reason]) -> Iterator[str]:
         left = reason.files - len(reason.examples)
         items += [f"<li>… and {left:,} more, each in files.jsonl</li>"] if left > 0 and items else []
         parts = [f"<p>{shown(_sentence(reason.told))}</p>", f'<ul class="names">{"".join(items)}</ul>' if items else ""]
-        yield from folded(f"{told_reason(reason)}: {plural(reason.files, 'file')}", parts)
+        yield from folded(f"{told_reason(reason)}: {counted(reason.files, 'file')}", parts)
 
 
 def _sentence(text: str) -> str:

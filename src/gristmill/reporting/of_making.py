@@ -4,15 +4,16 @@ from collections.abc import Iterator
 
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import Cell, Table, scrolling_table
+from gristmill.naming import counted
 from gristmill.reporting.charts import Bars, Series, hint, label
 from gristmill.reporting.facts import Facts, Provenance
-from gristmill.reporting.section import Figure, Section, folded, plural
+from gristmill.reporting.section import Figure, Section, folded
 from gristmill.summary import size_text
 
 
 def seconds_section(facts: Facts) -> Section:
     total = facts.total_seconds
-    workers = plural(facts.provenance.workers, "process", "processes")
+    workers = counted(facts.provenance.workers, "process", "processes")
     told = f"The build took {total:,.2f} s with {workers}"
     told += f": {size_text(facts.source_bytes / total)} of source a second." if total else "."
     return Section("seconds", "Seconds", told, [_phases(facts)] if facts.seconds else [])

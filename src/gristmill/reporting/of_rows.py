@@ -5,6 +5,7 @@ import msgspec
 from gristmill.dataset import Dataset
 from gristmill.looking.markup import row_html
 from gristmill.looking.row import RowLook, look_at
+from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.reporting.section import Section
 
@@ -26,7 +27,7 @@ def shortened(look: RowLook, most: int = MOST_TOKENS) -> RowLook:
     """A long row's first tokens."""
     if len(look.tokens) <= most:
         return look
-    note = f"These are the first {most:,} of its {len(look.tokens):,} tokens."
+    note = f"These are the first {most:,} of its {counted(len(look.tokens), 'token')}."
     return msgspec.structs.replace(
         look,
         tokens=look.tokens[:most],

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import Cell, Table, scrolling_table
-from gristmill.reporting.charts import Bars, Series, counted, hint, label
+from gristmill.naming import counted
+from gristmill.reporting.charts import Bars, Series, count_series, hint, label
 from gristmill.reporting.facts import Certificate, Facts, SplitLine
-from gristmill.reporting.section import Figure, Section, folded, name_html, paragraph, plural, share_text
+from gristmill.reporting.section import Figure, Section, folded, name_html, paragraph, share_text
 
 STATUS_SIGNS = {"ok": "✓", "failed": "✗"}
 
@@ -36,7 +37,9 @@ def _cut_told(facts: Facts) -> str:
     where = ["another split"] if facts.decontaminated != "off" else []
     where += ["a benchmark"] if facts.num_benchmarks else []
     cut = "Left out, with what stands beside it in its window" if facts.decontaminated == "drop" else "Cut out"
-    return f"{cut}, as {' or '.join(where)} has it too: {sum(line.tokens_cut for line in facts.splits):,} tokens."
+    return (
+        f"{cut}, as {' or '.join(where)} has it too: {counted(sum(line.tokens_cut for line in facts.splits), 'token')}."
+    )
 
 
 def _share_series(name: str, shares: list[float], labels: list[str], style: int) -> Series:
@@ -77,7 +80,9 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
             "projects share, like imports and licence lines: they tell how alike the code is."
         )
         yield from scrolling_table(_leaks_table(certificate))
-    yield from folded(f"All {len(certificate.checks)} checks", scrolling_table(_checks_table(certificate)), "values")
+    yield from folded(
+        f"All {counted(len(certificate.checks), 'check')}", scrolling_table(_checks_table(certificate)), "values"
+    )
 
 
 def _leaks_table(certificate: Certificate) -> Table:
@@ -102,12 +107,12 @@ def secrets_section(facts: Facts) -> Section:
         "secrets-kinds",
         "Secrets by kind",
         f"The most frequent is {kinds[0]} ({counts[0]:,}).",
-        Bars(labels=list(map(label, kinds)), series=[counted(counts, kinds, "redacted")], axis="redacted"),
+        Bars(labels=list(map(label, kinds)), series=[count_series(counts, kinds, "redacted")], axis="redacted"),
         Table("Secrets by kind", ["kind", "redacted"], rows),
     )
     items = [name_html(one.name, one.detail) for one in facts.secret_files]
     more = folded("Files that held one", [f'<ul class="names">{"".join(items)}</ul>']) if items else []
-    told = f"A placeholder stands in the place of {plural(sum(counts), 'secret')}."
+    told = f"A placeholder stands in the place of {counted(sum(counts), 'secret')}."
     return Section("secrets", "Secrets", told, [figure], more)
 
 
@@ -116,6 +121,7 @@ def variants_section(facts: Facts) -> Section:
         return Section("variants", "Variants", "There are none: every row shows a file as it is.")
     kinds = [one.kind for one in facts.variants]
     windows = [one.windows for one in facts.variants]
+    num_chosen = sum(one.chosen for one in facts.variants)
     rows: list[list[Cell]] = [
         [one.kind, one.chosen, one.made, share_text(one.made, one.chosen), one.windows, one.tokens]
         for one in facts.variants
@@ -123,10 +129,11 @@ def variants_section(facts: Facts) -> Section:
     figure = Figure(
         "variants-kinds",
         "Windows by kind of variant",
-        f"Of {sum(one.chosen for one in facts.variants):,} files chosen, {sum(one.made for one in facts.variants):,} "
-        "have one; why the others have none is in files.jsonl.",
-        Bars(labels=list(map(label, kinds)), series=[counted(windows, kinds, "windows")], axis="windows"),
+        f"Made for {sum(one.made for one in facts.variants):,} of {counted(num_chosen, 'file')} chosen; files.jsonl "
+        "says why the others have none.",
+        Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Variants by kind", ["kind", "files chosen", "made", "share", "windows", "tokens"], rows),
     )
-    told = f"{plural(sum(windows), 'window')} of train {'is' if sum(windows) == 1 else 'are'} variants of its files."
+    is_one = sum(windows) == 1
+    told = f"{counted(sum(windows), 'window')} of train {'is a variant' if is_one else 'are variants'} of its files."
     return Section("variants", "Variants", told, [figure])

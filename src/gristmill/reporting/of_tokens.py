@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gristmill.drawing.table import Cell, Table
+from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, Treemap, compact, hint, label
 from gristmill.reporting.facts import Facts, Folder, Share
-from gristmill.reporting.section import Figure, Section, listed, paragraph, plural, share_text, short_number
+from gristmill.reporting.section import Figure, Section, listed, paragraph, share_text, short_number
 
 MOST_BARS = 12
 MOST_TOLD = 3
@@ -29,8 +30,8 @@ class _Box(NamedTuple):
 def tokens_section(facts: Facts) -> Section:
     """`tokens` are counted once each, however many windows show them."""
     told = (
-        f"{short_number(facts.tokens)} tokens, each counted once, from {plural(facts.kept, 'file')} in "
-        f"{plural(len(facts.languages), 'language')}."
+        f"{short_number(facts.tokens)} tokens, each counted once, from {counted(facts.kept, 'file')} in "
+        f"{counted(len(facts.languages), 'language')}."
     )
     figures = [
         *([_shares("languages", "Tokens by language", "language", facts.languages)] if facts.languages else []),
@@ -74,7 +75,7 @@ def _with_others(shares: list[Share]) -> list[Share]:
         return shares
     others = shares[MOST_BARS - 1 :]
     tokens = {split: sum(one.tokens.get(split, 0) for one in others) for split in Split}
-    name = f"{len(others):,} others"
+    name = counted(len(others), "other")
     return [*shares[: MOST_BARS - 1], Share(name=name, files=sum(one.files for one in others), tokens=tokens)]
 
 
@@ -85,8 +86,8 @@ def _series(split: Split, shares: list[Share], everything: int) -> Series:
         hints=[
             hint(
                 one.name,
-                f"{split}: {one.tokens.get(split, 0):,} tokens",
-                f"in all {total(one):,} ({share_text(total(one), everything)}), {plural(one.files, 'file')}",
+                f"{split}: {counted(one.tokens.get(split, 0), 'token')}",
+                f"in all {total(one):,} ({share_text(total(one), everything)}), {counted(one.files, 'file')}",
             )
             for one in shares
         ],
@@ -113,7 +114,7 @@ def shares_table(title: str, what: str, shares: list[Share]) -> Table:
 def _folders(facts: Facts) -> Figure:
     left_out = facts.num_folders_left_out
     told = "A folder's area is its tokens. A click on it looks inside; the line above the drawing leads back."
-    told += f" {left_out:,} small folders are counted in the one above them." if left_out else ""
+    told += f" {counted(left_out, 'small folder')} counted in the one above." if left_out else ""
     return Figure("folders", "Tokens by folder", told, _treemap(facts.folders), _folders_table(facts), is_wide=True)
 
 
@@ -125,7 +126,7 @@ def _treemap(folders: list[Folder]) -> Treemap:
         parents=[box.parent for box in boxes],
         values=[box.tokens for box in boxes],
         texts=[compact(box.tokens) for box in boxes],
-        hints=[hint(box.told, f"{box.tokens:,} tokens in {plural(box.files, 'file')}") for box in boxes],
+        hints=[hint(box.told, f"{counted(box.tokens, 'token')} in {counted(box.files, 'file')}") for box in boxes],
     )
 
 

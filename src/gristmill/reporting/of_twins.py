@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from gristmill.drawing.lettering import shown
+from gristmill.naming import counted
 from gristmill.reporting.facts import Cluster, DiffLine, Facts, Twin
-from gristmill.reporting.section import Section, folded, paragraph, plural
+from gristmill.reporting.section import Section, folded, paragraph
 
 SIGNS = {"": "", "del": "\N{MINUS SIGN}", "ins": "+"}
 NO_SIDE = '<td></td><td></td><td class="none"></td>'
@@ -12,19 +13,19 @@ COLUMNS = '<colgroup><col class="line"><col class="sign"><col><col class="line">
 
 
 def twins_section(facts: Facts) -> Section:
-    grouped = f"{plural(facts.num_grouped, 'file')} that are nearly the same as another are kept, in its split."
+    grouped = f"{counted(facts.num_grouped, 'file')} that are nearly the same as another are kept, in its split."
     if not facts.num_clusters:
         told = grouped if facts.num_grouped else "No file was dropped for being the same as another, or nearly."
         return Section("twins", "Near-duplicates", told)
     alike = "the same as another" if facts.num_grouped else "the same as another, or nearly"
     told = (
-        f"{plural(facts.num_clustered, 'file')} are {alike}: "
-        f"{plural(facts.num_clusters, 'cluster')}. In a cluster, one file stands for the others."
+        f"{counted(facts.num_clustered, 'file')} are {alike}: "
+        f"{counted(facts.num_clusters, 'cluster')}. In a cluster, one file stands for the others."
     )
     told += f" {grouped}" if facts.num_grouped else ""
     more = [part for number, cluster in enumerate(facts.clusters) for part in _cluster(cluster, is_first=not number)]
     left = facts.num_clusters - len(facts.clusters)
-    more += [paragraph(f"{plural(left, 'smaller cluster')} not shown here.")] if left > 0 else []
+    more += [paragraph(f"{counted(left, 'smaller cluster')} not shown here.")] if left > 0 else []
     return Section("twins", "Near-duplicates", told, (), more)
 
 
@@ -35,8 +36,8 @@ def _cluster(cluster: Cluster, *, is_first: bool) -> list[str]:
         for part in _twin(cluster, twin, is_open=is_first and not number)
     ]
     left = cluster.num_twins - len(cluster.twins)
-    parts += [paragraph(f"{plural(left, 'more twin')} not shown here.")] if left > 0 else []
-    return folded(f"{cluster.kept} stands for {plural(cluster.num_twins, 'other')}", parts, is_open=is_first)
+    parts += [paragraph(f"{counted(left, 'more twin')} not shown here.")] if left > 0 else []
+    return folded(f"{cluster.kept} stands for {counted(cluster.num_twins, 'other')}", parts, is_open=is_first)
 
 
 def _twin(cluster: Cluster, twin: Twin, *, is_open: bool) -> list[str]:
@@ -55,7 +56,7 @@ def _sides(cluster: Cluster, twin: Twin) -> Iterator[str]:
     yield f"<caption>{name}</caption>{COLUMNS}<thead><tr>{_head(cluster.kept)}{_head(twin.name)}</tr></thead><tbody>"
     yield from map(_line, twin.lines)
     if twin.num_lines_left_out:
-        yield f'<tr class="skipped"><td colspan="6">{plural(twin.num_lines_left_out, "more line")} not shown</td></tr>'
+        yield f'<tr class="skipped"><td colspan="6">{counted(twin.num_lines_left_out, "more line")} not shown</td></tr>'
     yield "</tbody></table></div>"
 
 
@@ -65,7 +66,7 @@ def _head(name: str) -> str:
 
 def _line(line: DiffLine) -> str:
     if line.kind == "skipped":
-        return f'<tr class="skipped"><td colspan="6">{plural(line.num_skipped, "line")} the same in both</td></tr>'
+        return f'<tr class="skipped"><td colspan="6">{counted(line.num_skipped, "line")} the same in both</td></tr>'
     taken, given = ("", "") if line.kind == "same" else ("del", "ins")
     left = NO_SIDE if line.kind == "added" else _side(line.left_number, line.left, taken)
     right = NO_SIDE if line.kind == "removed" else _side(line.right_number, line.right, given)

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 from gristmill.drawing.numbers import value_text
 from gristmill.drawing.table import Cell, Table
+from gristmill.naming import counted, counted_units
 from gristmill.records import Split
 from gristmill.reporting.charts import Bars, Series, Tick, compact, hint, label
 from gristmill.reporting.facts import Facts, Histogram, Redundancy
 from gristmill.reporting.of_tokens import SPLIT_STYLES
-from gristmill.reporting.section import Figure, Section, paragraph, plural, share_text
+from gristmill.reporting.section import Figure, Section, paragraph, share_text
 
 MOST_TICKS = 5
 """And one at the end."""
@@ -32,7 +33,9 @@ def windows_section(facts: Facts) -> Section:
     overlap = f", of which neighbours share {facts.overlap:,}" if facts.overlap else ""
     told = f"A row holds {facts.window_length:,} ids at most{overlap}."
     if facts.num_tail_tokens:
-        told += f" In no window, as too few are left at the end of their files: {facts.num_tail_tokens:,} tokens."
+        told += (
+            f" In no window, as too few are left at the end of their files: {counted(facts.num_tail_tokens, 'token')}."
+        )
     figures = [
         *([_fill(facts.fill)] if _num_counted(facts.fill) else []),
         *([_lengths(facts.lengths)] if _num_counted(facts.lengths) else []),
@@ -77,7 +80,7 @@ def _bars(histogram: Histogram, edges: Sequence[str], what: str, axis: str) -> B
                 name=str(split),
                 values=list(counts),
                 hints=[
-                    hint(f"{axis}: {place}", f"{split}: {count:,} {what}")
+                    hint(f"{axis}: {place}", f"{split}: {counted_units(count, what)}")
                     for place, count in zip(places, counts, strict=True)
                 ],
                 style=SPLIT_STYLES[split],
@@ -147,7 +150,7 @@ def _part(part: str, name: str, lines: list[Redundancy], style: int) -> Series:
         name=name,
         values=[count / total for count, total in zip(counts, totals, strict=True)],
         hints=[
-            hint(f"{line.split}: {name}", f"{plural(count, 'id')} ({share_text(count, total)})")
+            hint(f"{line.split}: {name}", f"{counted(count, 'id')} ({share_text(count, total)})")
             for line, count, total in zip(lines, counts, totals, strict=True)
         ],
         style=style,

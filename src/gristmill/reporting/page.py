@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gristmill.drawing.lettering import shown
 from gristmill.drawing.table import scrolling_table
 from gristmill.layout import REPORT_MARK
+from gristmill.naming import counted
 from gristmill.reporting.charts import Chart, charts_json
 from gristmill.reporting.section import Figure, Section
 
@@ -27,7 +28,7 @@ def row_headline(num_rows: int, num_windows: int | None, window_length: int) -> 
     """`num_windows`: of those that share rows; None: each row is one."""
     if num_windows is None:
         return Headline("windows", f"{num_rows:,}", f"of {window_length:,} ids")
-    return Headline("rows", f"{num_rows:,}", f"of {window_length:,} ids, for {num_windows:,} windows")
+    return Headline("rows", f"{num_rows:,}", f"of {window_length:,} ids, for {counted(num_windows, 'window')}")
 
 
 class Page(NamedTuple):

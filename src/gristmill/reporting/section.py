@@ -44,11 +44,6 @@ def short_number(value: float) -> str:
     return f"{value / 1e6:,.1f} million" if value >= MILLION else f"{value:,.0f}"
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    """`1 file`, `2,075 files`"""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
 def listed(words: Sequence[str]) -> str:
     """`a, b and c`"""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

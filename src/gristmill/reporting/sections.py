@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gristmill.naming import counted
 from gristmill.reporting.facts import Facts
 from gristmill.reporting.of_files import files_section
 from gristmill.reporting.of_making import repeat_section, seconds_section
@@ -10,7 +11,7 @@ from gristmill.reporting.of_tokens import tokens_section
 from gristmill.reporting.of_twins import twins_section
 from gristmill.reporting.of_windows import windows_section
 from gristmill.reporting.page import Headline, Page, row_headline
-from gristmill.reporting.section import Section, listed, plural, share_text, short_number
+from gristmill.reporting.section import Section, listed, share_text, short_number
 from gristmill.summary import size_text
 
 MOST_NOTES = 20
@@ -61,7 +62,7 @@ def _notes(warnings: list[str]) -> list[str]:
 
 
 def _sources(names: Sequence[str]) -> str:
-    return listed(names) if len(names) <= MOST_NAMED else f"{len(names):,} sources"
+    return listed(names) if len(names) <= MOST_NAMED else counted(len(names), "source")
 
 
 def _headlines_of(facts: Facts) -> list[Headline]:
@@ -72,6 +73,6 @@ def _headlines_of(facts: Facts) -> list[Headline]:
         Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} ids in the rows"),
         Headline("size", size_text(facts.data_bytes), listed(facts.formats)),
         Headline(
-            "time", f"{facts.total_seconds:,.1f} s", f"with {plural(facts.provenance.workers, 'process', 'processes')}"
+            "time", f"{facts.total_seconds:,.1f} s", f"with {counted(facts.provenance.workers, 'process', 'processes')}"
         ),
     ]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import ConfigError
+from gristmill.naming import counted
 from gristmill.records import Range
 from gristmill.sections import WindowConfig
 
@@ -35,7 +36,7 @@ class WindowShape(NamedTuple):
         num_content = config.length - num_special
         if num_content < 1:
             raise ConfigError(
-                f"window.length must be larger than the {num_special} special tokens in each window, "
+                f"window.length must be larger than the {counted(num_special, 'special token')} in each window, "
                 f"got {config.length}. Try --window 512."
             )
         overlap = config.num_shared

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from gristmill.manifest import EpochFacts, VariantFacts
+from gristmill.naming import counted
 from gristmill.records import FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.sections import RewriteConfig, VariantsConfig
 from gristmill.shaping.windows import WindowShape
@@ -37,10 +38,10 @@ def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: Rewrite
     for kind, one in facts.items():
         unanswered = one.missing.get(WhyNoVariant.NO_ANSWER, 0)
         if unanswered:
-            yield f"{unanswered:,} files were not rewritten, as no answer came: the same command asks for these again."
+            yield f"not rewritten, as no answer came: {counted(unanswered, 'file')}. The same command asks again."
         elif one.chosen and not one.made:
             why = ", ".join(f"{count:,} {why}" for why, count in one.missing.items())
-            yield f"--variants {kind} has made nothing of {one.chosen:,} files: {why}."
+            yield f"--variants {kind} has made nothing of {counted(one.chosen, 'file')}: {why}."
 
 
 def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:

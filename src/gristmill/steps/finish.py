@@ -28,6 +28,7 @@ from gristmill.manifest import (
     TokenizerFacts,
     facts_of,
 )
+from gristmill.naming import counted
 from gristmill.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.sections import SplitConfig
 from gristmill.steps.clean import without_secret
@@ -335,26 +336,26 @@ def warnings_of(
     if moved:
         named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
         yield (
-            f"{len(moved)} files moved into the split of the files they must be with: "
+            f"{counted(len(moved), 'file')} moved into the split of the files they must be with: "
             f"{named}{', …' if len(moved) > FILES_NAMED else ''} (moved_from in {FILES})."
         )
     yield from _cut_warnings(decision, decontamination)
     for one in decontamination.against:
         if 2 * one.texts_too_short > one.texts:
             yield (
-                f"{one.texts_too_short:,} of {one.texts:,} texts in {one.name} have fewer than 50 tokens: "
-                "they cannot be found in train, and were not taken out of it."
+                f"{one.name}: {one.texts_too_short:,} of {counted(one.texts, 'text')} with fewer than 50 tokens, which "
+                "cannot be found in train, and were not taken out of it."
             )
     before = decontamination.tokens_before
     filled = {document.in_split for document in decision.kept}
     for split, fraction in config.fractions().items():
         share = before[split] / sum(before.values())
         if fraction and split not in filled:
-            why = "the earlier splits" if decision.previous else f"only {len(decision.kept)} files"
+            why = "the earlier splits" if decision.previous else f"only {counted(len(decision.kept), 'file')}"
             if before[split]:
                 yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
             else:
-                yield f"{split} is empty: {why} leave nothing to give it {fraction:.0%} of the tokens."
+                yield f"{split} is empty: {why} left nothing to give it {fraction:.0%} of the tokens."
         elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
             yield (
                 f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
@@ -371,7 +372,7 @@ def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
         worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
         named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
         gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
-        whole = f"; {len(gone)} files went whole" if gone else ""
+        whole = f"; {counted(len(gone), 'file')} went whole" if gone else ""
         yield (
             f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
             f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."

@@ -270,7 +270,9 @@ def _encoded(context: Context, texts: Mapping[int, bytes], at: Whereabouts) -> I
 def _judged(context: Context, document: Document, encoded: Encoded) -> tuple[Document, Block] | Drop:
     facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
     if not len(encoded.ids):
-        reason, detail = DropReason.NO_TOKENS, f"{len(document.text)} bytes give no token"
+        is_one = len(document.text) == 1
+        reason = DropReason.NO_TOKENS
+        detail = f"{len(document.text)} {'byte gives' if is_one else 'bytes give'} no token"
     elif encoded.control_id is not None:
         reason, detail = DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}"
     else:

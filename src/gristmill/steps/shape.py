@@ -10,6 +10,7 @@ import msgspec
 from gristmill.errors import GristmillError
 from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.layout import write_atomically
+from gristmill.naming import counted
 from gristmill.plainfile import read_plain
 from gristmill.steps.blocks import read_blocks
 from gristmill.steps.context import Context
@@ -42,7 +43,7 @@ def shape(context: Context, task: Task) -> ShapedPiece:
         return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(
-            f"{piece.file} at {piece.offset}: {len(content)} bytes where {piece.num_bytes} were announced."
+            f"{piece.file} at {piece.offset}: {counted(len(content), 'byte')} where {piece.num_bytes} were announced."
         )
     if taken_over is None or not _lies_at(task.known, place, piece.offset):
         _write_at(place, content, piece.offset)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gristmill.manifest import SamplingFacts, WeightFacts
+from gristmill.naming import counted
 from gristmill.records import FileKey, PreparedDocument, Split
 from gristmill.sections import SamplingConfig
 from gristmill.steps.decide import Decision
@@ -98,11 +99,12 @@ def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, ha
         return
     wanted, drawn = facts.wanted_windows[Split.TRAIN], facts.windows[Split.TRAIN]
     if drawn < wanted:
-        fewer = f"{drawn:,} windows where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
+        fewer = f"{counted(drawn, 'window')} where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
         yield f"train has {fewer}: {_why(facts, config)}."
     for split, count in facts.windows.items():
         if not count and facts.wanted_windows[split] == 0 < facts.natural_windows[split]:
-            yield f"{split} has none of its {facts.natural_windows[split]:,} windows left: the sample is too small."
+            windows = counted(facts.natural_windows[split], "window")
+            yield f"{split} has none of its {windows} left: the sample is too small."
     for group in facts.groups:
         missing = group.requested_share - group.realised_share
         if not group.files:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 import gristmill
 from gristmill.dataset import Dataset
 from gristmill.manifest import Manifest, require_windows
-from gristmill.naming import path_text, printable
+from gristmill.naming import counted, path_text, printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.training.budget import Budget
 from gristmill.training.result import device_text
@@ -63,11 +63,11 @@ def shown_facts(
 ) -> list[tuple[str, str]]:
     windows, ids = budget.windows_per_epoch, budget.ids_per_epoch
     words = "masked tokens" if config.objective == "mlm" else "the next token"
-    tokens = round(budget.epochs * ids)
+    tokens, epochs = round(budget.epochs * ids), counted(f"{budget.epochs:.4g}", "epoch")
     return [
-        ("dataset", f"{printable(str(dataset.folder))}: {windows:,} windows, {ids:,} ids an epoch"),
+        ("dataset", f"{printable(str(dataset.folder))}: {counted(windows, 'window')}, {counted(ids, 'id')} an epoch"),
         ("model", f"{printable(config.model)}, {model.num_parameters():,} weights, learns to predict {words}"),
-        ("budget", f"{tokens:,} tokens: {budget.epochs:.4g} epochs, {budget.steps:,} steps of {config.batch_size}"),
+        ("budget", f"{counted(tokens, 'token')}: {epochs}, {counted(budget.steps, 'step')} of {config.batch_size}"),
         ("seed", str(config.seed)),
         ("device", device_text(device)),
     ]

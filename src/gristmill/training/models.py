@@ -10,6 +10,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
 
 from gristmill.errors import ConfigError, InputError, TokenizerError
+from gristmill.naming import counted
 from gristmill.plainfile import require_plain_files
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
@@ -136,7 +137,7 @@ def _require_room(name: str, config: Any, needs: Needs) -> None:
         length -= (config.pad_token_id or 0) + 1
     if length is not None and length < needs.window_length:
         raise ConfigError(
-            f"the model {name!r} takes {length} ids, and the dataset's windows have {needs.window_length}. "
+            f"the model {name!r} takes {counted(length, 'id')}, and the dataset's windows have {needs.window_length}. "
             f"Build it with --window {length}."
         )
     if config.vocab_size < needs.definition.vocab_size:

@@ -8,7 +8,7 @@ import torch
 
 from gristmill.errors import DatasetError
 from gristmill.layout import write_atomically
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.plainfile import read_plain
 from gristmill.training.metrics import Metric
 from gristmill.training.runfolder import RESULT
@@ -65,7 +65,11 @@ def read_result(folder: Path) -> Result:
 
 
 def device_text(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"CPU, {counted(torch.get_num_threads(), 'thread')}"
+    )
 
 
 def result_text(result: Result, folder: str) -> str:
@@ -73,12 +77,8 @@ def result_text(result: Result, folder: str) -> str:
         ("model", f"{printable(result.model)}, {result.objective}: {result.parameters:,} weights, on {result.device}")
     ]
     early = ", stopped early" if result.stopped_early else ""
-    rows.append(
-        (
-            "trained",
-            f"{result.tokens:,} tokens, {result.epochs:.4g} epochs, {result.steps:,} steps, seed {result.seed}{early}",
-        )
-    )
+    trained = f"{counted(result.tokens, 'token')}, {counted(f'{result.epochs:.4g}', 'epoch')}"
+    rows.append(("trained", f"{trained}, {counted(result.steps, 'step')}, seed {result.seed}{early}"))
     rate = f"{result.tokens_per_second:,.0f} tokens/s while it learnt"
     rows.append(("seconds", f"{result.seconds:,.1f}, evaluations included; {rate}"))
     rows.append(("best", f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}"))

@@ -10,7 +10,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
-from gristmill.naming import path_text
+from gristmill.naming import counted, path_text
 from gristmill.plainfile import require_plain_files
 from gristmill.records import Split
 from gristmill.training.budget import Budget
@@ -132,7 +132,7 @@ class Run:
     def _scoring_text(self) -> str:
         """What each evaluation has to do: of a short run, it is most of the work."""
         num_windows = len(self._dataset[Split.VALIDATION])
-        validation = f"{min(num_windows, self._config.eval_windows or num_windows):,} windows of validation"
+        validation = f"{counted(min(num_windows, self._config.eval_windows or num_windows), 'window')} of validation"
         frozen = "" if self._frozen is None else f" and {self._num_frozen:,} frozen ones"
         return f"{validation}{frozen}, before the first step and {self._budget.num_evaluations} times after it"
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from gristmill.drawing.chart import curves_svg
 from gristmill.drawing.page import curves_html
 from gristmill.layout import write_atomically
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.training.budget import Budget
 from gristmill.training.curves import panels_of, table_of
 from gristmill.training.metrics import Metric, Metrics
@@ -141,7 +141,7 @@ class Watch:
             return []
         last = self._metrics.lines[-1]
         left = [("left", self._time_left(last.step))] if is_running else [("took", time_text(self.seconds))]
-        done = f"{last.epoch:.4g} of {self._budget.epochs:.4g} epochs, {last.tokens:,} tokens"
+        done = f"{last.epoch:.4g} of {counted(f'{self._budget.epochs:.4g}', 'epoch')}, {counted(last.tokens, 'token')}"
         return [("done", done), *left]
 
     def _time_left(self, step: int) -> str:

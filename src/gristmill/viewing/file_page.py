@@ -9,6 +9,7 @@ from gristmill.explaining import status_text
 from gristmill.filestable import FileRow
 from gristmill.looking.row import look_at_tokens
 from gristmill.looking.windows import read_row
+from gristmill.naming import counted
 from gristmill.viewing.filtering import tables_of
 from gristmill.viewing.viewed import Viewed
 from gristmill.viewing.windows import KINDS, WindowTable
@@ -87,11 +88,11 @@ def _content(viewed: Viewed, file: FileRow, number: int, start: int) -> list[int
 def _note(viewed: Viewed, file: FileRow, stitched: Stitched, num_windows: int) -> str | None:
     notes = []
     if file.status == "kept" and len(stitched.ids) >= MOST_TOKENS < (file.tokens or 0):
-        notes.append(f"Of its text the first {len(stitched.ids):,} tokens are shown.")
+        notes.append(f"Of its text the first {counted(len(stitched.ids), 'token')} are shown.")
     elif stitched.gaps:
         notes.append("Tokens that are in no window are left out: they were cut, or not drawn.")
     if num_windows > MOST_WINDOWS:
-        notes.append(f"Of its {num_windows:,} windows the first {MOST_WINDOWS:,} are listed.")
+        notes.append(f"Of its {counted(num_windows, 'window')} the first {MOST_WINDOWS:,} are listed.")
     if stitched.ids and not viewed.dataset.tokenizer.gives_text_back:
         notes.append("The tokenizer does not give the text back exactly.")
     return " ".join(notes) or None

@@ -23,6 +23,7 @@ from gristmill.errors import DatasetError
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.manifest import Manifest
+from gristmill.naming import counted
 from gristmill.plainfile import open_descriptor, open_plain
 from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer
@@ -97,7 +98,9 @@ class ViewedDataset(Dataset):
                 files = list(self._files_of(Split(split)))
                 *firsts, num_rows = accumulate([0, *map(len, files)])
                 if num_rows != len(self.numbering.range_of(Split(split))):
-                    raise DatasetError(f"the manifest is damaged: {num_rows} rows of {split}. Build the dataset again.")
+                    raise DatasetError(
+                        f"the manifest is damaged: {counted(num_rows, 'row')} of {split}. Build the dataset again."
+                    )
                 self._opened[split] = _OpenedSplit(files, firsts, Rows([*files], self.manifest, self._source(split)))
             return self._opened[split]
 
@@ -151,7 +154,9 @@ class PlainJsonl:
                 num_rows += 1
                 yield line
         if num_rows != self._num_rows:
-            raise DatasetError(f"{str(self._path)!r} is damaged: {num_rows} rows, the manifest says {self._num_rows}.")
+            raise DatasetError(
+                f"{str(self._path)!r} is damaged: {counted(num_rows, 'row')}, the manifest says {self._num_rows}."
+            )
 
     def __getitem__(self, row: int) -> bytes:
         offsets = self._offsets()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gristmill.naming import printable
+from gristmill.naming import counted, printable
 from gristmill.records import Split
 from gristmill.summary import previous_lines, size_text, table_text
 from gristmill.vocabulary.format import NUM_BYTES
@@ -28,7 +28,7 @@ def vocabulary_text(made: Vocabulary, out: str, command: str, seconds: float) ->
         for split, one in made.splits.items()
     ]
     around = "<s> … </s> around a window" if made.template == "roberta" else "nothing around a window"
-    parts = f"{len(made.special_tokens)} special tokens, {NUM_BYTES} bytes, {made.merges:,} merges"
+    parts = f"{counted(len(made.special_tokens), 'special token')}, {NUM_BYTES} bytes, {counted(made.merges, 'merge')}"
     engines = " and ".join(f"{name} {number}" for name, number in made.versions.items())
     return "\n".join(
         (
@@ -75,7 +75,7 @@ def _languages(table: TokenizerTable) -> str:
     """Bytes per token in each."""
     shown, others = list(table.languages)[:LANGUAGES_SHOWN], list(table.languages)[LANGUAGES_SHOWN:]
     rows = [_language_row(table, printable(name), [name]) for name in shown]
-    rows += [_language_row(table, f"{len(others)} others", others)] if others else []
+    rows += [_language_row(table, counted(len(others), "other"), others)] if others else []
     return table_text(("language", "files", "text", *(printable(one.name) for one in table.tokenizers)), rows)
 
 

@@ -21,7 +21,7 @@ from gristmill.config import Config
 from gristmill.errors import ConfigError, InputError
 from gristmill.flow import local_sources
 from gristmill.layout import FILES, TOKENIZER
-from gristmill.naming import path_text
+from gristmill.naming import counted, path_text
 from gristmill.plainfile import read_plain
 from gristmill.progress import Progress
 from gristmill.records import Split
@@ -122,8 +122,8 @@ def _described(asked: _Asked, learnt: Learnt, proof: Proof, corpus: Corpus, dige
     warnings = list(corpus.warnings)
     if len(learnt.vocab) < asked.size:
         warnings.append(
-            f"the vocabulary has {len(learnt.vocab):,} ids, not {asked.size:,}: in {learnt.num_bytes:,} bytes of train "
-            "no other pair of tokens is there twice."
+            f"the vocabulary has {counted(len(learnt.vocab), 'id')}, not {asked.size:,}: in "
+            f"{counted(learnt.num_bytes, 'byte')} of train no other pair of tokens is there twice."
         )
     whole = proof.splits[Split.TRAIN].bytes
     if learnt.num_bytes < whole:

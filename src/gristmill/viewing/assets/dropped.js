@@ -30,7 +30,7 @@ export function droppedPage({ dataset, go, announce }) {
     root: make(
       "div", {},
       make("h1", { tabindex: -1 }, "Dropped files"),
-      make("p", { class: "faint" }, `Of ${counted(found, "file")}, ${count(dataset.dropped)} are not in the dataset.`),
+      make("p", { class: "faint" }, `Not in the dataset: ${count(dataset.dropped)} of ${counted(found, "file")}.`),
       make("div", { class: "with-filters" }, fold, results),
     ),
     update,
