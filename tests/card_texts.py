@@ -94,16 +94,9 @@ def ids_by_reference(definition, documents):
 
 
 def ids_by_cpu(definition, documents):
-    """Of gigatoken where it takes the tokenizer; it also takes what is not UTF-8."""
+    """Of gigatoken where it takes the tokenizer."""
     cpu = tokenizer_for(definition)
     return [cpu.encode(document).ids for document in documents]
-
-
-def ids_by_either(definition, documents):
-    """Of the reference, and of gigatoken for what is not UTF-8, which the reference does not take."""
-    return [
-        (ids_by_reference if is_utf8(document) else ids_by_cpu)(definition, [document])[0] for document in documents
-    ]
 
 
 def assert_same(batch, documents, expected):
@@ -252,14 +245,12 @@ def periodic(num_bytes):
     ]
 
 
-def invalid_among_valid():
-    """Documents that are not UTF-8 between ones that are, edge to edge. -> Documents, and how many are not."""
-    valid = [text.encode() for text in UTF8_AT_EDGES]
-    documents = [
-        document for number, bad in enumerate(NOT_UTF8.values()) for document in (bad, valid[number % len(valid)])
-    ]
-    documents += [bad + bad for bad in NOT_UTF8.values()] + [b"x" * 31 + bad for bad in NOT_UTF8.values()]
-    return documents, sum(not is_utf8(document) for document in documents)
+def around_not_utf8(kind):
+    """Lists of documents of which number 2 alone is not UTF-8, with characters of every length up to its edges."""
+    bad = NOT_UTF8[kind]
+    for number, text in enumerate(UTF8_AT_EDGES):
+        before, behind = text.encode(), UTF8_AT_EDGES[-number].encode()
+        yield [b"x", before, (bad, bad + bad, b"x" * 31 + bad)[number % 3], behind]
 
 
 def is_utf8(document):

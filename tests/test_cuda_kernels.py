@@ -23,14 +23,13 @@ from card_texts import (
     definition_named,
     definition_of,
     ids_by_cpu,
-    ids_by_either,
     ids_by_reference,
     joined,
     random_letters,
     reference_for,
 )
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
-from gristmill.errors import InputError
+from gristmill.errors import InputError, TokenizerError
 from gristmill.tokenizing.cuda import structs
 from gristmill.tokenizing.cuda.classes import character_classes
 from gristmill.tokenizing.cuda.engine import Engine
@@ -43,8 +42,6 @@ from gristmill.tokenizing.tokenizer import tokenizer_for
 from test_word_starts import PIECES
 
 CHUNK_BYTES = 1 << 20
-TAKING_BYTES = [name for name in TRAINED if name != "starcoder2"]
-"""Whose CPU engine is gigatoken: the reference takes nothing that is not UTF-8."""
 BY_TURNS = [b"x = 1\n" * 50, b"", b"def f(): return 'it''s'", b"x = 1\n" * 50]
 
 SETTLED = [piece for piece in PIECES if piece not in {"\U00011de0", "\U00016ff4"}]
@@ -228,30 +225,52 @@ def test_long_words_that_repeat_or_use_two_letters(loaded, name):
     assert_reference(loaded(name), words)
 
 
-@pytest.mark.parametrize("name", TAKING_BYTES)
-def test_what_is_not_utf8_is_done_by_the_cpu(loaded, name):
-    documents, num_invalid = card_texts.invalid_among_valid()
-    batch = loaded(name).encode_batch(documents)
-    assert_same(batch, documents, ids_by_either(definition_named(name), documents))
-    assert batch.num_on_cpu == num_invalid
+@every_tokenizer
+@pytest.mark.parametrize("kind", card_texts.NOT_UTF8)
+def test_what_is_not_utf8_is_refused_by_its_number(loaded, name, kind):
+    for documents in card_texts.around_not_utf8(kind):
+        with pytest.raises(TokenizerError, match=r"^document 2: the tokenizer .* takes valid Unicode only: byte"):
+            loaded(name).encode_batch(documents)
+        with pytest.raises(TokenizerError, match=r"^document 2: "):
+            loaded(name).encode_joined(*joined(documents))
+        with pytest.raises(TokenizerError, match=r"^document 2: "):
+            loaded(name).encode_many(documents)
 
 
-@pytest.mark.parametrize("name", TAKING_BYTES)
+@every_tokenizer
 @no_deadline
 @given(documents=st.lists(st.one_of(st.binary(max_size=40), st.text(max_size=10).map(str.encode)), max_size=8))
 def test_random_bytes(loaded, name, documents):
-    batch = loaded(name).encode_batch(documents)
-    assert_same(batch, documents, ids_by_either(definition_named(name), documents))
-    assert batch.num_on_cpu == sum(not card_texts.is_utf8(document) for document in documents)
+    bad = [number for number, document in enumerate(documents) if not card_texts.is_utf8(document)]
+    if bad:
+        with pytest.raises(TokenizerError, match=rf"^document {bad[0]}: "):
+            loaded(name).encode_batch(documents)
+    else:
+        assert_on_card(loaded(name), documents)
 
 
 def test_characters_cut_by_the_edge_of_two_documents(loaded):
     """Joined they would be UTF-8, and so would what lies on either side."""
     whole = "é€🙂".encode()
-    documents = [part for at in range(1, len(whole)) for part in (b"ok", whole[:at], whole[at:], b"ok")]
-    batch = loaded("codebert").encode_batch(documents)
-    assert_same(batch, documents, ids_by_cpu(definition_named("codebert"), documents))
-    assert batch.num_on_cpu == sum(not card_texts.is_utf8(document) for document in documents)
+    for at in {*range(1, len(whole))} - {2, 5}:
+        with pytest.raises(TokenizerError, match=r"^document 1: "):
+            loaded("codebert").encode_batch([b"ok", whole[:at], whole[at:], b"ok"])
+
+
+def test_what_is_not_utf8_is_found_in_a_piece_of_a_large_document(fresh):
+    large = b"x = 1\n" * 300
+    with pytest.raises(TokenizerError, match=r"^document 1, from byte 996 on: .*: byte 806 \(0xff\)"):
+        fresh("codebert", chunk_bytes=1000).encode_batch([large, large + b"ok\xff", b"y"])
+
+
+def test_strings_are_encoded_as_their_utf8(loaded):
+    tokenizer, texts = loaded("codebert"), ["größe = '😀'", "", "x"]
+    expected = ids_by_reference(tokenizer.definition, [text.encode() for text in texts])
+    assert_same(tokenizer.encode_batch(texts), texts, expected)
+    assert_same(tokenizer.encode_batch([texts[0].encode(), *texts[1:]]), texts, expected)
+    assert [one.ids.tolist() for one in tokenizer.encode_many(texts)] == [ids.tolist() for ids in expected]
+    with pytest.raises(TokenizerError, match=r"^document 1: .* character 1 \(0xd800\)"):
+        tokenizer.encode_batch(["x", "y\ud800"])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k"])
@@ -559,7 +578,7 @@ def test_encode_many_is_encode_for_each(loaded, name):
 
 @pytest.mark.parametrize("chunk_bytes", [500, CHUNK_BYTES])
 def test_ids_on_the_card(fresh, chunk_bytes):
-    documents = [b"x = 1\n" * 500, b"", b"\xff", code_like(900), random_letters(10_000, alphabet=b"0123456789!?")]
+    documents = [b"x = 1\n" * 500, b"", code_like(900), random_letters(10_000, alphabet=b"0123456789!?")]
     batch = fresh("codebert", chunk_bytes=chunk_bytes).encode_batch(documents, to="card")
     assert_same(batch, documents, ids_by_cpu(definition_named("codebert"), documents))
 

@@ -26,12 +26,12 @@ from card_texts import (
     code_like,
     definition_named,
     ids_by_cpu,
-    ids_by_either,
     ids_by_reference,
     joined,
     random_letters,
 )
 from gristmill import Config, Progress, RunConfig, build, load_tokenizer
+from gristmill.errors import TokenizerError
 from gristmill.tokenizing.cuda.nfc import stable_code_points
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
 from tokenizers_made_here import byte_level_of
@@ -165,20 +165,32 @@ def test_words_of_every_length():
     assert_for_each_pattern([*runs, *card_texts.periodic(5000), random_letters(5000, alphabet=b"ab")])
 
 
-def test_what_is_not_utf8_is_done_by_the_cpu():
-    documents, num_invalid = card_texts.invalid_among_valid()
-    for name in set(TRAINED) - {"starcoder2"}:  # that one's CPU engine takes no such text
-        batch = on_card(name).encode_batch(documents)
-        assert_same(batch, documents, ids_by_either(definition_named(name), documents))
-        assert batch.num_on_cpu == num_invalid
+def refused(tokenizer, documents):
+    """The message of the error, or None if all were encoded."""
+    try:
+        tokenizer.encode_batch(documents)
+    except TokenizerError as error:
+        return str(error)
+    return None
+
+
+def test_what_is_not_utf8_is_refused_by_its_number():
+    for name in TRAINED:
+        for kind in card_texts.NOT_UTF8:
+            for documents in card_texts.around_not_utf8(kind):
+                assert str(refused(on_card(name), documents)).startswith("document 2: "), (name, kind)
 
 
 def test_bytes_at_random():
     generator = np.random.default_rng(0)
-    documents = [generator.bytes(int(size)) for size in generator.integers(0, 300, 20_000)]
-    for name in set(TRAINED) - {"starcoder2"}:
-        batch = on_card(name).encode_batch(documents)
-        assert_same(batch, documents, ids_by_either(definition_named(name), documents))
+    documents = [generator.bytes(int(size)) for size in generator.integers(1, 300, 20_000)]
+    valid = [document for document in documents if card_texts.is_utf8(document)]
+    for number, document in enumerate(documents[:300]):
+        if not card_texts.is_utf8(document):
+            around = [*valid, document, *documents[number : number + 50]]
+            assert str(refused(on_card("codebert"), around)).startswith(f"document {len(valid)}: ")
+    for name in TRAINED:
+        assert_reference(on_card(name), valid)
 
 
 def test_a_word_table_that_runs_over_is_emptied():
@@ -341,10 +353,11 @@ def test_ids_on_the_card_are_torch_tensors_without_a_copy():
 
 
 def test_ids_on_the_card_with_those_of_the_cpu_among_them():
-    documents, num_invalid = card_texts.invalid_among_valid()
-    batch = on_card("codebert").encode_batch(documents, to="card")
-    assert_same(_fetched(batch), documents, ids_by_cpu(definition_named("codebert"), documents))
-    assert batch.num_on_cpu == num_invalid
+    definition = card_texts.with_nfc(definition_named("qwen2"))
+    documents, num_changed = card_texts.changed_by_nfc()
+    batch = CudaTokenizer.load(definition).encode_batch(documents, to="card")
+    assert_same(_fetched(batch), documents, expected_of(definition, documents))
+    assert batch.num_on_cpu == num_changed
 
 
 def test_ids_on_the_card_that_outgrow_the_first_room():

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokenizers_made_here as made
+from card_texts import NOT_UTF8
+from gristmill.errors import TokenizerError
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.fast import FastTokenizer
 from gristmill.tokenizing.reference import ReferenceTokenizer
@@ -145,6 +147,38 @@ def test_plain_added_tokens_are_kept():
     fast, oracle = FastTokenizer.load(definition(text)), ReferenceTokenizer(definition(text))
     ours, _ = assert_same(fast, oracle, b"if x:\n                return y\n")
     assert 600 in ours.ids.tolist()
+
+
+@pytest.fixture(params=["gigatoken, bytes", "gigatoken, byte fallback", "tokenizers, bytes", "tokenizers, WordPiece"])
+def engine(request, codebert):
+    kind, trained = request.param.split(", ")
+    spelled = {"byte fallback": made.sentence_piece_bpe, "WordPiece": made.word_piece}
+    chosen = definition(spelled[trained]()) if trained in spelled else codebert.definition
+    return FastTokenizer.load(chosen) if kind == "gigatoken" else ReferenceTokenizer(chosen)
+
+
+@pytest.mark.parametrize("kind", NOT_UTF8)
+def test_what_is_not_utf8_is_refused_before_the_engine_sees_it(engine, kind):
+    with pytest.raises(TokenizerError, match=r"takes valid Unicode only: byte \d+ \(0x..\) is not UTF-8, .*Decode"):
+        engine.encode(NOT_UTF8[kind], with_starts=True)
+    with pytest.raises(TokenizerError, match=r"^document 1: the tokenizer"):
+        engine.encode_many([b"x", NOT_UTF8[kind], b"y"])
+
+
+def test_a_string_is_encoded_as_its_utf8(engine):
+    for text in ("größe = '😀'\n", "", "x"):
+        found, expected = engine.encode(text, with_starts=True), engine.encode(text.encode(), with_starts=True)
+        assert all(np.array_equal(*columns) for columns in zip(found, expected, strict=True))
+        assert np.array_equal(engine.encode_many([text])[0].ids, expected.ids)
+
+
+def test_surrogates_and_what_is_no_text_are_refused(engine):
+    with pytest.raises(TokenizerError, match=r"character 1 \(0xd800\) is not UTF-8"):
+        engine.encode("x\ud800")
+    with pytest.raises(TokenizerError, match="takes bytes or str, not bytearray"):
+        engine.encode(bytearray(b"x"))
+    with pytest.raises(TokenizerError, match=r"^document 0: .* not int"):
+        engine.encode_many([1])
 
 
 def test_long_documents(codebert, oracle):

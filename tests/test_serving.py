@@ -31,7 +31,7 @@ from gristmill import (
     plan,
 )
 from gristmill.byhand import Shard, prepare_shard
-from gristmill.errors import DeviceError
+from gristmill.errors import DeviceError, TokenizerError
 from gristmill.manifest import GpuFacts
 from gristmill.pipeline import build_without
 from gristmill.summary import _limit
@@ -335,6 +335,17 @@ def test_many_texts_are_each_encoded_as_by_itself(codebert, engine):
     texts = [b"x = 1\n", b"", "größe\n\n".encode()]
     wanted = [tokenizer.encode(text, with_starts=True) for text in texts]
     assert_same(tokenizer.encode_many(texts, with_starts=True), wanted)
+
+
+def test_a_text_that_is_not_utf8_is_refused_and_the_card_goes_on(tmp_path, codebert):
+    with served(codebert, tmp_path) as (tokenizer, server):
+        for bad in (b"\xff", "\ud800"):
+            with pytest.raises(TokenizerError, match=r"^document 1: "):
+                tokenizer.encode_many([b"x", bad])
+        assert_same(
+            tokenizer.encode_many(["größe"], with_starts=True), codebert.encode_many(["größe"], with_starts=True)
+        )
+        assert server.end().documents == 1
 
 
 def test_a_batch_that_is_too_large_is_the_cpus(tmp_path, codebert, monkeypatch):

@@ -199,7 +199,7 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     documents: int = 0
     documents_on_cpu: int = 0
-    """Those of them that it handed to the CPU: not UTF-8, or more new words than it has room for."""
+    """Those of them that it handed to the CPU: NFC might change them, or the card has no room for their new words."""
     bytes: int = 0
     seconds_busy: float = 0.0
     seconds_ready: float = 0.0

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gristmill.errors import TokenizerError
 from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.tokenizer import Encoded, Ids, Offsets
+from gristmill.tokenizing.tokenizer import AnyText, Encoded, Ids, Offsets, utf8_of, utf8_of_each
 
 NEWLINE = b"\n"
 META_SPACE = "▁".encode()
@@ -57,11 +57,13 @@ class FastTokenizer:
         except RuntimeError:
             return None
 
-    def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
-        return self.understood(self._encode(text), text, with_starts=with_starts)
+    def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
+        utf8 = utf8_of(text, self.definition.name)
+        return self.understood(self._encode(utf8), utf8, with_starts=with_starts)
 
-    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
-        return [self.encode(text, with_starts=with_starts) for text in texts]
+    def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
+        checked = utf8_of_each(texts, self.definition.name)
+        return [self.understood(self._encode(utf8), utf8, with_starts=with_starts) for utf8 in checked]
 
     def understood(self, ids: Ids | npt.NDArray[np.uint16], text: bytes, *, with_starts: bool = False) -> Encoded:
         """What there is to tell about a text's ids, whoever has made them."""

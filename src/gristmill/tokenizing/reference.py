@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gristmill.errors import MissingExtraError, TokenizerError
 from gristmill.tokenizing.definition import UNSPELLABLE, Definition
-from gristmill.tokenizing.tokenizer import Encoded, Offsets
+from gristmill.tokenizing.tokenizer import AnyText, Encoded, Offsets, utf8_of, utf8_of_each
 
 
 class ReferenceTokenizer:
@@ -32,23 +32,21 @@ class ReferenceTokenizer:
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
             raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
 
-    def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
-        try:
-            characters = text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            name = self.definition.name
-            raise TokenizerError(f"the tokenizer {name!r} takes UTF-8 only, and a text is not: {error}.") from None
+    def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
+        utf8 = utf8_of(text, self.definition.name)
+        characters = utf8.decode()
         encoding = self._engine.encode(characters, add_special_tokens=False)
         ids = np.array(encoding.ids, np.uint32)
-        starts = _byte_starts(characters, len(text), encoding.offsets)
-        newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        starts = _byte_starts(characters, len(utf8), encoding.offsets)
+        newlines = np.flatnonzero(np.frombuffer(utf8, np.uint8) == ord("\n"))
         newline_tokens = (np.searchsorted(starts[:-1], newlines, "right") - 1).astype(np.int32)
         starts[0] = 0
         control_id = next(iter(self.definition.control_ids.intersection(encoding.ids)), None)
         return Encoded(ids, newline_tokens, starts if with_starts else None, control_id)
 
-    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
-        return [self.encode(text, with_starts=with_starts) for text in texts]
+    def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
+        checked = utf8_of_each(texts, self.definition.name)
+        return [self.encode(utf8, with_starts=with_starts) for utf8 in checked]
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         text: str = self._engine.decode(np.asarray(ids).tolist(), skip_special_tokens=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.errors import TokenizerError
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
+AnyText = bytes | str
+"""Text as callers hand it over: UTF-8, or a str that can be written as UTF-8."""
 
 
 class Encoded(NamedTuple):
@@ -48,15 +51,50 @@ class Tokenizer(Protocol):
         """encode_many does more than encode for each: texts are better handed over together."""
         ...
 
-    def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
-        """UTF-8 in. Control tokens spelled out in the text stay text."""
+    def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
+        """Encode UTF-8; control tokens spelled out in the text stay text.
+
+        Raise TokenizerError if the text is not valid Unicode, whatever the engine.
+        """
         ...
 
-    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
-        """What encode gives for each."""
+    def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
+        """Encode each text; an error names the document by its number."""
         ...
 
     def decode(self, ids: npt.ArrayLike) -> bytes: ...
+
+
+def utf8_of(text: AnyText, tokenizer: str) -> bytes:
+    """Return the text as UTF-8; raise TokenizerError if it is not valid Unicode.
+
+    No engine may see anything else: gigatoken ends the process over a character that is cut short, or makes ids up.
+    The check takes a fortieth of the time of the fastest engine.
+    """
+    try:
+        if isinstance(text, str):
+            return text.encode()
+        if isinstance(text, bytes):
+            if not text.isascii():
+                text.decode()
+            return text
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        unit, found = ("byte", text[error.start]) if isinstance(text, bytes) else ("character", ord(text[error.start]))
+        raise TokenizerError(
+            f"the tokenizer {tokenizer!r} takes valid Unicode only: {unit} {error.start} ({found:#04x}) is not UTF-8, "
+            f"{error.reason}. Decode the text by its own encoding first."
+        ) from None
+    raise TokenizerError(f"the tokenizer {tokenizer!r} takes bytes or str, not {type(text).__name__}.")
+
+
+def utf8_of_each(texts: Sequence[AnyText], tokenizer: str) -> list[bytes]:
+    checked: list[bytes] = []
+    for number, text in enumerate(texts):
+        try:
+            checked.append(utf8_of(text, tokenizer))
+        except TokenizerError as error:
+            raise TokenizerError(f"document {number}: {error}") from None
+    return checked
 
 
 @overload

@@ -38,7 +38,7 @@ from gristmill.tokenizing.cuda.exchange import (
 )
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.fast import FastTokenizer
-from gristmill.tokenizing.tokenizer import Encoded, Tokenizer
+from gristmill.tokenizing.tokenizer import AnyText, Encoded, Tokenizer, utf8_of_each
 
 LARGEST_BYTES = 64 << 20
 """Of one batch. A larger one, a single file then, would take up to five times its size for memory between the two."""
@@ -73,11 +73,13 @@ class ServedTokenizer:
                 self._has_given_up = True
         return self._line is not None
 
-    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
-        ids = self._ids(texts) if texts and sum(map(len, texts)) <= LARGEST_BYTES else None
+    def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
+        checked = utf8_of_each(texts, self.definition.name)
+        ids = self._ids(checked) if checked and sum(map(len, checked)) <= LARGEST_BYTES else None
         if ids is None:
-            return self._cpu.encode_many(texts, with_starts=with_starts)
-        return [self._cpu.understood(own, text, with_starts=with_starts) for own, text in zip(ids, texts, strict=True)]
+            return self._cpu.encode_many(checked, with_starts=with_starts)
+        pairs = zip(ids, checked, strict=True)
+        return [self._cpu.understood(own, utf8, with_starts=with_starts) for own, utf8 in pairs]
 
     def _ids(self, texts: Sequence[bytes]) -> list[npt.NDArray[Any]] | None:
         """None where the card is not ready, or not any more."""

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
 from gristmill.tokenizing.cuda.structs import LONGEST_CHUNK, Sizes
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.fast import FastTokenizer
-from gristmill.tokenizing.tokenizer import Encoded, Ids, Tokenizer, tokenizer_for
+from gristmill.tokenizing.tokenizer import AnyText, Encoded, Ids, Tokenizer, tokenizer_for, utf8_of_each
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -90,27 +90,35 @@ class CudaTokenizer:
         engine = _with_room(card, tables, character_classes(pattern), chunk_bytes, num_slots)
         return cls(tokenizer_for(definition), card, engine)
 
-    def encode(self, text: bytes, *, with_starts: bool = False) -> Encoded:
+    def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
         """One text is not worth the way to the card: the CPU's."""
         return self._cpu.encode(text, with_starts=with_starts)
 
     encodes_in_batches = True
 
-    def encode_many(self, texts: Sequence[bytes], *, with_starts: bool = False) -> list[Encoded]:
+    def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
         """Where the CPU's engine cannot say which token is where, it does all of it."""
         if not isinstance(self._cpu, FastTokenizer):
             return self._cpu.encode_many(texts, with_starts=with_starts)
-        batch = self.encode_batch(texts)
+        checked = utf8_of_each(texts, self.definition.name)
+        batch = self.encode_batch(checked)
         edges = batch.offsets.tolist()
         return [
             self._cpu.understood(batch.ids[start:end], text, with_starts=with_starts)
-            for text, start, end in zip(texts, edges, edges[1:], strict=False)
+            for text, start, end in zip(checked, edges, edges[1:], strict=False)
         ]
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return self._cpu.decode(ids)
 
-    def encode_batch(self, texts: Sequence[bytes], *, to: Place = "machine") -> Batch:
+    def encode_batch(self, texts: Sequence[AnyText], *, to: Place = "machine") -> Batch:
+        """Encode each text. Raise TokenizerError, with the document's number, for one that is not UTF-8.
+
+        The card finds those itself while it looks for words, at no cost for the others.
+        """
+        return self._encode_batch(_as_bytes(texts, self.definition.name), to)
+
+    def _encode_batch(self, texts: Sequence[bytes], to: Place) -> Batch:
         offsets = np.zeros(len(texts) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
         if np.diff(offsets).max(initial=0) > self._engine.sizes.chunk_bytes:
@@ -204,11 +212,14 @@ class CudaTokenizer:
         self._engine.run(texts, gather)
         return self._spliced(gather, pieces, text_of, to)
 
-    def _on_cpu(self, number: int, text_of: TextOf) -> Ids:
+    def _on_cpu(self, number: int, pieces: Pieces, text_of: TextOf) -> Ids:
         try:
             return self._cpu.encode(text_of(number)).ids
         except TokenizerError as error:
-            raise TokenizerError(f"document {number}: {error}") from None
+            document = int(np.searchsorted(pieces.first_pieces, number, "right")) - 1
+            begin = int(pieces.offsets[number] - pieces.offsets[pieces.first_pieces[document]])
+            where = f", from byte {begin} on" if begin else ""
+            raise TokenizerError(f"document {document}{where}: {error}") from None
 
     def _spliced(self, gather: Gathered, pieces: Pieces, text_of: TextOf, to: Place) -> Batch:
         counts = np.zeros(len(pieces.too_long), np.int64)
@@ -219,8 +230,15 @@ class CudaTokenizer:
         offsets = np.concatenate(([0], np.cumsum(counts)))
         left = np.flatnonzero(missing).tolist()
         there = self._card.array_of if to == "card" else np.asarray
-        ids, offsets = splice(gather.ids, offsets, left, lambda number: there(self._on_cpu(number, text_of)))
+        ids, offsets = splice(gather.ids, offsets, left, lambda number: there(self._on_cpu(number, pieces, text_of)))
         return Batch(ids, there(offsets[pieces.first_pieces]), len(left))
+
+
+def _as_bytes(texts: Sequence[AnyText], tokenizer: str) -> Sequence[bytes]:
+    """Bytes as they are, unchecked: a look at each here would take longer than the card does."""
+    if any(type(text) is not bytes for text in texts):
+        return utf8_of_each(texts, tokenizer)
+    return cast("Sequence[bytes]", texts)
 
 
 def _refuse_nonsense(text: Bytes, offsets: Offsets) -> None:
