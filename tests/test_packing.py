@@ -3,10 +3,12 @@
 import hashlib
 import json
 import shutil
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,10 +33,15 @@ from gristmill import (
     plan,
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.checking import streams
 from gristmill.checking.check import check
 from gristmill.explaining import explain_row
+from gristmill.formats.megatron import _write_index
+from gristmill.manifest import read_manifest
 from gristmill.rebuilding import against_clean
+from gristmill.records import Split
 from gristmill.shaping.packing import best_fit
+from test_stream_formats import parsed_idx
 
 END, REPO, FILE = range(50_265, 50_268)
 
@@ -208,6 +215,79 @@ def test_a_document_ends_where_the_tokenizer_puts_nothing_by_itself(sources, tmp
             assert (row["input_ids"][end : end + 1] == [END]) == is_end
 
 
+STREAMS = ("npy", "bin", "megatron")
+
+
+@pytest.fixture(scope="module", params=["best-fit", "repo"])
+def streamed(request, sources, plain_tokenizer, tmp_path_factory):
+    """Packed by a tokenizer that ends nothing by itself, in every format that is a stream; and how it was packed."""
+    out = tmp_path_factory.mktemp("streamed") / request.param
+    formats = OutputConfig(formats=["jsonl", *STREAMS])
+    build(config(sources, out, request.param, tokenizer=plain_tokenizer, output=formats))
+    return out, request.param
+
+
+def stream_of(folder, name, split):
+    """Its ids, and where its documents end: as their readers have them."""
+    if name == "megatron":
+        kind, lengths, pointers, _ = parsed_idx((folder / f"megatron/{split}.idx").read_bytes())
+        ids = np.memmap(folder / f"megatron/{split}.bin", kind, "r")
+        assert list(pointers) == (ids.itemsize * np.cumsum([0, *lengths])[:-1]).tolist()
+        return ids.tolist(), np.cumsum(lengths).tolist()
+    ids = np.load(folder / "npy" / f"{split}.npy") if name == "npy" else np.fromfile(folder / f"bin/{split}.bin", "<u2")
+    return ids.tolist(), np.load(folder / name / f"{split}.ends.npy").tolist()
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_of_packed_rows_has_an_end_token_only_where_a_document_ends(streamed, name):
+    out, pack = streamed
+    dataset = open_dataset(out)
+    table = [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
+    for split in dataset:
+        ids, ends = stream_of(out, name, split)
+        kept = [row for row in table if row["status"] == "kept" and row["split"] == split]
+        sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+        assert sizes == [len(row["input_ids"]) for row in dataset[split]]
+        assert max(sizes) <= 256
+        assert ids == [index for row in dataset[split] for index in row["input_ids"]]
+        assert ids.count(END) == len(kept if pack == "best-fit" else {row["repo"] for row in kept})
+
+
+def mended(folder, *names):
+    """The manifest, for files that were changed by hand."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name in names:
+        content = (folder / name).read_bytes()
+        manifest["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_an_end_token_between_packed_rows_is_found_without_the_code_that_writes_them(streamed, tmp_path, name):
+    """As if each row were a file: one is put behind the first row, and index and windows are moved along."""
+    folder = shutil.copytree(streamed[0], tmp_path / "planted")
+    stream, index = (folder / name / f"train{suffix}" for suffix in streams.STREAMS[name])
+    ids, ends = stream_of(folder, name, "train")
+    ids.insert(ends[0], END)
+    kept = read_manifest(folder)
+    assert streams.stream_fault(folder, kept, (name, Split.TRAIN)) is None
+    windows = np.load(folder / name / "train.windows.npy")
+    windows["offset"][1:] += 1
+    np.save(folder / name / "train.windows.npy", windows)
+    ends = np.array(ends) + 1
+    if name == "megatron":
+        _write_index(index, ends, np.dtype("<u2"))
+        np.array(ids, "<u2").tofile(stream)
+    else:
+        np.save(index, ends)
+        np.save(stream, np.array(ids, "<u2")) if name == "npy" else np.array(ids, "<u2").tofile(stream)
+    mended(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
+    found = streams.stream_fault(folder, kept, (name, Split.TRAIN))
+    assert found.startswith("train: ")
+    assert "that do not end where its" in found
+    assert any(found in one for one in failed(check(folder, workers=1))["formats"])
+
+
 def test_a_repository_is_laid_out_file_by_file(sources, tmp_path, plain_tokenizer):
     manifest = build(config(sources, tmp_path / "out", "repo", tokenizer=plain_tokenizer))
     assert failed(check(tmp_path / "out", sources, workers=1)) == {}
@@ -349,6 +429,29 @@ def test_a_planted_fault_is_found(good, tmp_path, name):
     change, wanted = FAULTS[name]
     found, number = plant(good, tmp_path, change)
     assert f"train.jsonl row {number}" in found[wanted][0]
+
+
+@pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "in the middle of a file"])
+def test_an_end_token_that_is_planted_or_missing_is_found(streamed, tmp_path, is_missing):
+    folder = shutil.copytree(streamed[0], tmp_path / "planted")
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    number = next(
+        number for number, row in enumerate(rows) if (END in row["input_ids"]) == is_missing and row["segments"]
+    )
+    row = rows[number]
+    at = row["input_ids"].index(END) if is_missing else row["segments"][-1]["at"] + row["segments"][-1]["length"]
+    if is_missing:
+        for one in row["segments"]:
+            one["at"] -= one["at"] > at
+        del row["input_ids"][at], row["segment_ids"][at]
+    else:
+        row["input_ids"][at - 1] = END
+        row["segments"][-1]["length"] -= 1
+    row["position_ids"] = [at for group in Counter(row["segment_ids"]).values() for at in range(group)]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    mended(folder, "train.jsonl")
+    found = failed(check(folder, workers=1))["special_tokens"]
+    assert any(f"the end token {END}" in one or "end tokens for" in one for one in found), found
 
 
 def test_tokens_that_are_others_are_found_by_the_digest(good, tmp_path):

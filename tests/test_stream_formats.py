@@ -23,6 +23,7 @@ from gristmill import (
     build,
     load_tokenizer,
 )
+from gristmill.checking.streams import STREAMS, stream_fault
 from gristmill.formats.batch import Ragged, Schema, WindowBatch, between, joined
 from gristmill.formats.content import content_of, row_digests
 from gristmill.formats.format import Target
@@ -210,17 +211,24 @@ def test_a_split_without_rows_is_written_and_read_and_may_be_missing(form, tmp_p
         assert rows_of(batch, SCHEMA) == []
 
 
-def test_a_row_of_several_files_is_a_document_as_it_is(tmp_path):
-    """It begins and ends like any window."""
+@FORMATS
+@pytest.mark.parametrize("is_framed", [True, False], ids=["with special ids", "without"])
+def test_a_row_of_several_files_is_a_document_as_it_is(form, tmp_path, is_framed):
+    """Its end tokens are in it, where files end: none follows a row that ends in the middle of one."""
     segments = [{"repo": "r", "path": "a.py", "start": 0}, {"repo": "r", "path": "b.py", "start": 4}]
-    rows = [{"input_ids": framed([5, 2, 1, 1, 6]), "segments": segments, "segment_ids": [0, 0, 0, 0, 1, 1, 1, 1]}] * 2
+    ids = framed([5, 2, 1, 1, 6]) if is_framed else [5, 6, 3, 7, 8, 9, 9, 9]
+    rows = [
+        {"input_ids": ids, "segments": segments, "segment_ids": [0, 0, 0, 0, 1, 1, 1, 1]},
+        {"input_ids": [7, 3], "segments": segments[1:], "segment_ids": [1, 1]},
+        {"input_ids": ids, "segments": segments, "segment_ids": [0, 0, 0, 0, 1, 1, 1, 1]},
+    ]
     schema = SCHEMA._replace(columns=tuple(rows[0]))
-    reader = write_rows(BIN, tmp_path / "out", rows, schema)
-    stream, ends = stream_and_ends(BIN, tmp_path / "out")
-    assert stream == [*rows[0]["input_ids"], 3] * 2
-    assert ends == [9, 18]
-    assert rows_of(reader.read(0, 2), schema) == rows
-    assert row_digests(Split.TRAIN, reader.read(0, 2)) == row_digests(Split.TRAIN, batch_of(rows, schema))
+    reader = write_rows(form, tmp_path / "out", rows, schema)
+    stream, ends = stream_and_ends(form, tmp_path / "out")
+    assert stream == [*ids, 7, 3, *ids]
+    assert ends == [8, 10, 18]
+    assert rows_of(reader.read(0, 3), schema) == rows
+    assert row_digests(Split.TRAIN, reader.read(0, 3)) == row_digests(Split.TRAIN, batch_of(rows, schema))
 
 
 def test_a_document_may_be_longer_than_any_batch(tmp_path):
@@ -462,6 +470,35 @@ def test_rows_of_a_dataset_come_back_and_are_known_by_their_digest(form, dataset
         assert [line for batch in read for line in lines_of(batch, schema)] == lines
         digests[split] = [row_digests(split, batch) for batch in read]
     assert content_of(digests) == manifest.content_sha256
+
+
+@FORMATS
+def test_check_finds_nothing_in_a_stream_and_every_id_that_is_not_as_it_was(form, dataset, tmp_path):
+    """Between rows, that is: ids inside them are checked as rows."""
+    manifest, out = read_manifest(dataset), tmp_path / "out"
+    schema, folder = Schema.of(manifest), out / form.name
+    folder.mkdir(parents=True)
+    for split in Split:
+        path = dataset / f"{split}.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        form.write([batch_of_lines(lines, schema)], Target(folder, split, schema))
+        assert stream_fault(out, manifest, (form.name, split)) is None
+    path = folder / f"train{STREAMS[form.name][0]}"
+    stream, ends = stream_and_ends(form, folder)
+    content, width = (
+        path.read_bytes(),
+        np.dtype(json.loads((folder / "train.stream.json").read_bytes())["dtype"]).itemsize,
+    )
+    for end in ends[:3]:
+        at = len(content) - (len(stream) - end + 1) * width
+        path.write_bytes(content[:at] + b"\x09\0\0\0"[:width] + content[at + width :])
+        found = stream_fault(out, manifest, (form.name, Split.TRAIN))
+        assert found == f"train: 9 at {end - 1}, where the end token {schema.end_id} must stand"
+    path.write_bytes(content)
+    index = folder / "train.rows.jsonl"
+    rows = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(b"".join(rows[:-1]))
+    assert "rows beside" in stream_fault(out, manifest, (form.name, Split.TRAIN))
 
 
 def test_a_stream_holds_each_file_once_and_its_end_token(source, tmp_path):

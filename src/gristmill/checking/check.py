@@ -23,6 +23,7 @@ from gristmill.checking.digests import check_digests
 from gristmill.checking.files import (
     Rows,
     check_duplicates,
+    check_ends,
     check_order,
     check_repeats,
     check_rows_against_table,
@@ -118,6 +119,7 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     check_counts(table, manifest, faults)
     check_groups(table, faults)
     num_tail_tokens = check_windows(rows, table, settings, faults)
+    check_ends(rows, table, settings, faults)
     check_repeats(rows, table, settings.sampling.max_epochs, faults)
     check_told(rows, table, settings, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gristmill.checking.draws import wrong_shares
 from gristmill.checking.result import Faults
-from gristmill.checking.runs import FRESH, KEY, NUM_IDS, ROW, START, Run, RunKey
+from gristmill.checking.runs import END, FRESH, IS_ENDED, KEY, NUM_IDS, ROW, START, Run, RunKey
 from gristmill.checking.settings import Settings
 from gristmill.checking.tables import FileKey, FilesTable, KeptFile
 from gristmill.checking.windows import (
@@ -45,9 +45,11 @@ class Packed(NamedTuple):
 
     num_rows: int
     num_ids: int
+    num_ends: int
+    """End tokens outside of the windows."""
 
-    def plus(self, num_rows: int, num_ids: int) -> "Packed":
-        return Packed(self.num_rows + num_rows, self.num_ids + num_ids)
+    def plus(self, num_rows: int, num_ids: int, num_ends: int) -> "Packed":
+        return Packed(self.num_rows + num_rows, self.num_ids + num_ids, self.num_ends + num_ends)
 
 
 class Rows(NamedTuple):
@@ -164,6 +166,44 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
             for index, (start, ids) in enumerate(placed.run.windows[:, [START, KEY]].tolist()):
                 if passes and ids_of.get(start) != ids:
                     _add("windows", index, "not the window that it repeats", placed, faults)
+
+
+def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
+    """In rows of several files' windows, an end token stands where a file ends and nowhere else.
+
+    With --pack repo, where the last file of a repository does.
+    """
+    end_id = settings.manifest.tokenizer.end_id
+    if rows.packed is None or end_id is None or (settings.rules.suffix and not settings.is_by_repo):
+        return
+    last_of_repo = {(file.split, file.repo): file.key for file in sorted(table.kept.values(), key=lambda one: one.key)}
+    for placed in (one for runs in (*rows.by_file.values(), *rows.variants.values()) for one in runs):
+        windows, file = placed.run.windows, table.kept.get(placed.run.key.file)
+        num_tokens = _num_tokens(placed.run.key, file)
+        if file is None or num_tokens is None:
+            continue
+        is_end = windows[:, END] == num_tokens
+        if settings.is_by_repo:  # the last end token may be in a row by itself
+            is_end = windows[:, END] == windows[:, END].max()
+            is_end &= last_of_repo[file.split, file.repo] == file.key
+            is_wrong = (windows[:, IS_ENDED] == 1) & ~is_end
+        else:
+            is_wrong = (windows[:, IS_ENDED] == 1) != is_end
+        for index in np.flatnonzero(is_wrong)[:1].tolist():
+            where = "behind" if windows[index, IS_ENDED] else "missing behind"
+            what = f"the end token {end_id} is {where} token {windows[index, END]} of {num_tokens}"
+            _add("special_tokens", index, what, placed, faults)
+    for split, packed in rows.packed.items():
+        num_repos = sum(one is split for one, _ in last_of_repo)
+        if settings.is_by_repo and packed.num_ends != num_repos:
+            faults.add("special_tokens", f"{split} has {packed.num_ends} end tokens for {num_repos} repositories")
+
+
+def _num_tokens(key: RunKey, file: KeptFile | None) -> int | None:
+    """Of the file, or of its variant."""
+    if file is None or key.variant is None:
+        return None if file is None else file.tokens
+    return next((row.tokens for row in file.variants if (row.kind, row.seed) == (key.variant, key.seed)), None)
 
 
 def _add_if(check: str, fault: tuple[int, str] | None, placed: PlacedRun, faults: Faults) -> None:

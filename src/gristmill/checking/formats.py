@@ -3,6 +3,7 @@
 Of the first, whose rows are looked at one by one, the digest of split, path, start and ids. All others must tell the
 same in every column; and where no other package has a say in a format's bytes, it is written once more from its own
 rows, into a folder that goes away: so whatever no row shows is found too, as foreign tokens in a stream would be.
+Streams of tokens are read a third time, without the code that writes them: end tokens stand where they must.
 """
 
 import tempfile
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from gristmill.checking.result import Faults, Verdict
 from gristmill.checking.settings import Settings
+from gristmill.checking.streams import STREAMS, stream_fault
 from gristmill.errors import DatasetError, GristmillError, MissingExtraError
 from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.content import Content, line_digest, row_digests
@@ -63,9 +65,11 @@ def check_formats(
             if name != names[0]:
                 for what in _differences(settings, name, first if is_sound else None, runner, advance):
                     faults.add(CHECK, f"{name}: {what}")
-            if format_named(name).is_all_ours:
-                again = runner.map(partial(_written_again, folder, manifest), [(name, split) for split in Split])
-                for what in (one for one in again if one is not None):
+            looks = [_written_again] if format_named(name).is_all_ours else []
+            looks += [stream_fault] if name in STREAMS else []
+            for look in looks:
+                found = runner.map(partial(look, folder, manifest), [(name, split) for split in Split])
+                for what in filter(None, found):
                     faults.add(CHECK, f"{name}: {what}")
         except MissingExtraError as error:
             skipped.append(f"{name} was not looked at: {error}")

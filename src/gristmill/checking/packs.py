@@ -1,11 +1,12 @@
 """Rows that hold windows of several files (--pack) -> these windows, each as a row of its own: so all else is checked.
 
 Here it is checked that segments lie in their row without gap or overlap, between the special tokens that belong there,
-and that `segment_ids` and `position_ids` say the same.
+and that `segment_ids` and `position_ids` say the same. Whether a file, or a repository, ends where an end token stands
+can be seen in files.jsonl alone: `check_ends`.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import orjson
@@ -39,6 +40,8 @@ class PackedRow(NamedTuple):
     """Without padding."""
     num_ids: int
     """With it."""
+    num_ends: int
+    """End tokens outside of its segments."""
 
 
 class PackedRows(NamedTuple):
@@ -51,6 +54,7 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
     rows: list[PackedRow] = []
     natural: list[bytes] = []
     numbers: list[int] = []
+    are_ended: list[bool] = []
     for number, line in enumerate(lines, first):
         row: Any = None
         try:
@@ -59,18 +63,26 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
             segments = _segments(row, rules)
             _require_groups(row, ids, segments, pack)
             _require_special(ids, segments, pack, rules)
+            if pack.markers is not None:
+                _require_ends(ids, row["segment_ids"], segments, pack)
         except (ValueError, LookupError, TypeError, AttributeError, DatasetError) as error:
             what = str(error) if isinstance(error, _WrongError) else f"not a row of segments: {error!r}"
             path = path_of(row["segments"][0]) if isinstance(error, _WrongError) and row["segments"] else None
             check = error.check if isinstance(error, _WrongError) else "schema"
             faults.add(check, what, file=rules.file, row=number, path=path)
             continue
-        rows.append(PackedRow(places_of(segments), ids, len(row["input_ids"])))
-        for window in _windows(ids, segments, rules):
+        num_ends = sum(ids[at] == pack.end_id for at in _places_between(ids, segments))
+        rows.append(PackedRow(places_of(segments), ids, len(row["input_ids"]), num_ends))
+        for one, window in zip(segments, _windows(ids, segments, rules), strict=True):
             natural.append(window)
             numbers.append(number)
+            after = ids[one["at"] + one["length"] :][:1]
+            are_ended.append(pack.end_id is not None and after == [pack.end_id])
     own = Faults()
-    windows = [row._replace(number=numbers[row.number]) for row in read_rows(natural, 0, rules, own)]
+    windows = [
+        row._replace(number=numbers[row.number], is_ended=are_ended[row.number])
+        for row in read_rows(natural, 0, rules, own)
+    ]
     own.renumber(numbers)
     faults.merge(own)
     return PackedRows(rows, windows)
@@ -156,6 +168,23 @@ def _require_after(after: list[int], pack: PackRules, rules: RowRules) -> None:
         _require_markers(after, pack.markers, rules)
     elif after != list(rules.suffix) and (rules.suffix or after != [pack.end_id]):
         raise _WrongError("special_tokens", f"{after[:8]} behind the last segment")
+
+
+def _require_ends(ids: list[int], groups: list[int], segments: list[dict[str, Any]], pack: PackRules) -> None:
+    """A repository's end token is the last of its group, and stands behind a segment or alone."""
+    behind = {one["at"] + one["length"] for one in segments}
+    for at in _places_between(ids, segments):
+        is_last = at + 1 == len(ids) or groups[at + 1] != groups[at]
+        is_first = at == 0 or groups[at - 1] != groups[at]
+        if ids[at] == pack.end_id and not (is_last and (is_first or at in behind)):
+            raise _WrongError("special_tokens", f"the end token {pack.end_id} at {at}, where no repository ends")
+
+
+def _places_between(ids: list[int], segments: list[dict[str, Any]]) -> Iterator[int]:
+    """Where special ids stand."""
+    edges = [0, *(edge for one in segments for edge in (one["at"], one["at"] + one["length"])), len(ids)]
+    for start, end in list(pairwise(edges))[::2]:
+        yield from range(start, end)
 
 
 def _require_markers(between: list[int], markers: frozenset[int], rules: RowRules) -> None:

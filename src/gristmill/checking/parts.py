@@ -57,6 +57,8 @@ class PartRows(NamedTuple):
     """Their rows are counted from 1 in this part, as are those of the runs."""
     num_packed_ids: int = 0
     """In rows of several files' windows."""
+    num_packed_ends: int = 0
+    """End tokens in them, outside of the windows."""
 
 
 def parts_of(path: Path, split: Split) -> list[Part]:
@@ -99,6 +101,7 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
     if has_open_end:
         faults.add("schema", "its last line has no end", file=part.path.name, row=len(lines))
     num_ids: list[int] = []
+    num_ends = 0
     if rules.pack is None:
         rows = _digested(_rows(lines, rules, faults), part.split, rules.rows, digests)
         runs = runs_of(rows, rules.rows.file, faults)
@@ -107,9 +110,10 @@ def read_part(rules: PartRules, part: Part) -> PartRows:
         for read in _packed(lines, rules, rules.pack, faults):
             digests += [row_digest(part.split, row.place, np.array(row.ids, "<u4").tobytes()) for row in read.rows]
             num_ids += [row.num_ids for row in read.rows]
+            num_ends += sum(row.num_ends for row in read.rows)
             runs += [run for row in read.windows for run in runs_of([row], rules.rows.file, faults)]
     content, of_lines = b"".join(digests), b"".join(map(line_digest, lines))
-    return PartRows(len(lines), part.end - part.start, runs, content, of_lines, faults, sum(num_ids))
+    return PartRows(len(lines), part.end - part.start, runs, content, of_lines, faults, sum(num_ids), num_ends)
 
 
 def _packed(lines: list[bytes], rules: PartRules, pack: PackRules, faults: Faults) -> Iterator[PackedRows]:

@@ -43,7 +43,7 @@ def read_data_files(
     read = runner.map(partial(read_part, _part_rules(settings)), [part for file in files for part in file.parts])
     placed: list[PlacedRun] = []
     content, lines = Content(), Content()
-    packed = {split: Packed(0, 0) for split in Split}
+    packed = {split: Packed(0, 0, 0) for split in Split}
     num_rows = 0
     for file in files:
         whole = _WholeFile(file.name, is_packed=settings.pack is not None)
@@ -52,7 +52,7 @@ def read_data_files(
             whole.take(part, faults)
             content.add(file.split, part.content)
             lines.add(file.split, part.lines)
-            packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids)
+            packed[file.split] = packed[file.split].plus(part.num_rows, part.num_packed_ids, part.num_packed_ends)
             advance(part.num_bytes)
         if whole.num_rows != file.num_rows:
             faults.add(

@@ -37,6 +37,8 @@ class Row(NamedTuple):
     """All of them."""
     label_key: int = 0
     """Of the labels' content, as of the ids'; 0 where there are none."""
+    is_ended: bool = False
+    """In a row with others: an end token follows."""
 
 
 class _Line(NamedTuple):

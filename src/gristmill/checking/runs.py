@@ -14,8 +14,8 @@ from gristmill.checking.rows import Row
 from gristmill.checking.tokens import Ids, key_of_ids
 
 BY_WINDOWS = frozenset({"noise", "fim"})
-COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key")
-ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY = range(len(COLUMNS))
+COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended")
+ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED = range(len(COLUMNS))
 
 Table = npt.NDArray[np.int64]
 
@@ -102,7 +102,7 @@ class _GrowingRun:
         start, ids = row.fields["start"], row.ids
         first, last = row.fields["lines"]
         numbers = (row.number, start, start + len(ids), row.fields["fresh"], first, last, row.num_ids)
-        self._windows.append((*numbers, key_of_ids(ids), row.label_key))
+        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended))
         before = self._last
         self._last = Stretch(start, ids)
         num_shared = before.end - start

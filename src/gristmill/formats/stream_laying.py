@@ -3,7 +3,8 @@
 rows    <s> a b c </s>    <s> b c d </s>    <s> d e </s>     of one file, starts 0, 1, 3
 stream  … a b c d e END …                                    and for each row where its content lies in it
 
-Rows of a file that neither overlap nor touch are apart in the stream too, as two documents.
+Rows of a file that neither overlap nor touch are apart in the stream too, as two documents. A packed row has its end
+tokens inside, where files end: it is laid as it is, and is one document whatever it ends in.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,8 @@ class StreamLaying:
     def __init__(self, schema: Schema, kind: npt.DTypeLike) -> None:
         """`kind`: what ids are in the stream."""
         self._schema, self._kind = schema, np.dtype(kind)
-        self._end = b"" if schema.end_id is None else bytes_of([schema.end_id], self._kind)
+        has_end = schema.end_id is not None and not schema.is_packed
+        self._end = bytes_of([schema.end_id], self._kind) if has_end else b""
         self._num_bytes = 0
         self._last: _Window | None = None
 
@@ -63,8 +65,8 @@ class StreamLaying:
             num_shared = self._num_shared(window)
             if num_shared is None:
                 if self._last is not None:
-                    content.append(self._end_of(self._last))
-                    ends.append(self._after(content[-1]))
+                    content.append(self._end)
+                    ends.append(self._after(self._end))
                 num_shared = 0
             offsets.append(self._num_bytes - num_shared)
             fresh = window.content[num_shared:]
@@ -81,15 +83,10 @@ class StreamLaying:
         """Ends the last document."""
         content, ends = b"", []
         if self._last is not None:
-            content = self._end_of(self._last)
+            content = self._end
             ends = [self._after(content) // self._kind.itemsize]
             self._last = None
         return Laid(content, np.zeros(0, WINDOW), np.array(ends, np.int64))
-
-    def _end_of(self, last: _Window) -> bytes:
-        """A row of several files' windows may have an end of its own, and needs no other."""
-        has_end = self._schema.is_packed and last.content.endswith(self._end)
-        return b"" if has_end else self._end
 
     def _after(self, content: bytes) -> int:
         """How far the stream goes, with this at its end."""

@@ -2,7 +2,7 @@
 
     train.bin           the ids of all documents, each once, each followed by its end token: raw uint16 or uint32;
                         or train.npy, the same with NumPy's head
-    train.ends.npy      where in the stream each document ends, its end token included
+    train.ends.npy      where in the stream each document ends, its end token included; with --pack, each row
     train.windows.npy   of each row: where its ids are in the stream (streams.WINDOW)
     train.rows.jsonl    of each row: all columns but the ids
     train.stream.json   type of the ids, size of the vocabulary, end token; numbers of ids, documents and rows
