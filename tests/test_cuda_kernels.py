@@ -3,6 +3,7 @@
 Threads take turns here, so that races do not show, nor how fast it is: test_cuda_on_a_card.py is for those.
 """
 
+import json
 import os
 import shutil
 from functools import cache
@@ -271,6 +272,21 @@ def test_strings_are_encoded_as_their_utf8(loaded):
     assert [one.ids.tolist() for one in tokenizer.encode_many(texts)] == [ids.tolist() for ids in expected]
     with pytest.raises(TokenizerError, match=r"^document 1: .* character 1 \(0xd800\)"):
         tokenizer.encode_batch(["x", "y\ud800"])
+
+
+def test_task_tokens_that_are_not_marked_as_special_stay_text(make_card):
+    """As Qwen has them; a plain token, which text may become, is refused."""
+    tree = json.loads(definition_named("qwen2").json)
+    names = ["<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<tool_call>"]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    tree["added_tokens"] += [{"id": 600 + at, "content": name, **flags} for at, name in enumerate(names)]
+    definition = definition_of(json.dumps(tree))
+    tokenizer = CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES)
+    documents = [f'PRE = "{name}"\n{name}{name} x{name}'.encode() for name in names]
+    batch = tokenizer.encode_batch(documents)
+    assert_same(batch, documents, ids_by_reference(definition_named("qwen2"), documents))
+    assert_on_card(tokenizer, documents)
+    assert not definition.control_ids.intersection(batch.ids.tolist())
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k"])

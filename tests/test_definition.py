@@ -1,12 +1,17 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
 
 import tokenizers_made_here as made
 from gristmill.errors import TokenizerError
+from gristmill.tokenizing import task_tokens
 from gristmill.tokenizing.definition import Definition, Template
+from gristmill.tokenizing.fast import FastTokenizer
 from gristmill.tokenizing.locating import locate
+from gristmill.tokenizing.reference import ReferenceTokenizer
 from gristmill.tokenizing.tokenizer import tokenizer_for
 
 LLAMA_LIKE = {
@@ -115,6 +120,78 @@ def test_plain_added_tokens_keep_their_numbers(base):
     assert tokenizer_for(definition(text)).encode(sample.encode()).ids.tolist() == expected
     hidden = tokenizer_for(definition(text)).encode(b"a <|ctl0|> b")
     assert hidden.control_id is None
+
+
+PLAIN = ["        ", "plain", "<table>", "<unused7>", "<2mass>"]
+TASKS = [name for names in task_tokens._TASKS.values() for name in names if name not in {"<s>", "</s>"}]
+TASKS += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
+
+
+def with_added(base, names):
+    """None is marked as special. Plain ones come first: `tokenizers` numbers them by their place."""
+    tree = json.loads(base)
+    taken = tree["model"]["vocab"]
+    taken = set(taken) if isinstance(taken, dict) else {token for token, _ in taken}
+    first = len(taken)
+    new = [name for name in names if name not in {token["content"] for token in tree["added_tokens"]} | taken]
+    tree["added_tokens"] += [
+        {"id": first + index, "content": name, **FLAGS, "special": False} for index, name in enumerate(new)
+    ]
+    return json.dumps(tree)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[made.byte_level(), made.byte_level(nfc=True), made.sentence_piece_bpe(), made.word_piece(), made.unigram()],
+    ids=["byte level", "with NFC", "byte fallback", "WordPiece", "Unigram"],
+)
+def engines(request):
+    """All engines that take a tokenizer with plain and with task tokens, and one for it with the plain ones alone."""
+    whole = definition(with_added(request.param, [*PLAIN, *TASKS]))
+    oracle = ReferenceTokenizer(definition(with_added(request.param, PLAIN)))
+    found = [engine for engine in (FastTokenizer.load(whole), ReferenceTokenizer(whole)) if engine is not None]
+    return found, oracle
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from([*TASKS, *PLAIN, "x = 1", " ", "\n", "é", '"', "def f"]), max_size=8).map("".join))
+def test_task_tokens_in_a_text_stay_text_and_plain_ones_stay_tokens(engines, text):
+    found, oracle = engines
+    for engine in found:
+        encoded = engine.encode(text)
+        assert encoded.control_id is None
+        assert encoded.ids.tolist() == oracle.encode(text).ids.tolist()
+
+
+def test_a_task_token_is_spelled_out_by_every_engine(engines):
+    for engine in engines[0]:
+        for token in engine.definition.added_tokens:
+            if token.content in TASKS:
+                assert token.id in engine.definition.control_ids
+                assert engine.decode([token.id]) == token.content.encode()
+
+
+def test_unmarked_tokens_without_a_task_are_text():
+    for name in (*PLAIN, "<s>", "</s>", "<b>", "<code>", "\n\n", "[toxicity=0]", "foo", "<|", "|>", "<| |>", "a<|x|>"):
+        assert not task_tokens.has_task(name)
+    for name in TASKS:
+        assert task_tokens.has_task(name)
+
+
+def test_a_struck_through_text_is_no_end():
+    """Gemma has HTML's tags among its tokens, and <eos> for the end."""
+    tree = json.loads(with_added(made.byte_level(), ["<s>", "</s>", "<eos>"]))
+    tree["added_tokens"] = [
+        {**token, "special": token["content"] == "<eos>"}
+        for token in tree["added_tokens"]
+        if token["content"] != "<|endoftext|>"
+    ]
+    gemma_like = definition(json.dumps(tree))
+    assert gemma_like.end_id == gemma_like.id_of("<eos>")
+    assert gemma_like.id_of("</s>") not in gemma_like.control_ids
+    named = definition(json.dumps(tree), '{"eos_token": "</s>"}')
+    assert named.end_id == named.id_of("</s>")
+    assert named.end_id in named.control_ids
 
 
 @pytest.mark.parametrize(

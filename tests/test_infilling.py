@@ -11,6 +11,7 @@ from gristmill import load_tokenizer
 from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.infilling import Infiller
 from gristmill.tokenizing.sentinels import FIM_NAMES, fim_ids
+from gristmill.tokenizing.task_tokens import FIM_NAMES
 from made_code import made_module
 
 PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002

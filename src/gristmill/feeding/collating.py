@@ -18,7 +18,7 @@ from gristmill.feeding.items import IDS, LABELS, MASK, POSITIONS, Item
 from gristmill.feeding.masking import MASK_RATE, Masking
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.formats.batch import IGNORED_LABEL
-from gristmill.tokenizing.sentinels import MASK_NAMES
+from gristmill.tokenizing.task_tokens import MASK_NAMES
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 Batch = dict[str, torch.Tensor]

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from gristmill.errors import DatasetError
 from gristmill.tokenizing.cuda.merges import byte_characters
 from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.sentinels import FIM_NAMES, MASK_NAMES, REPO_NAMES
 from gristmill.tokenizing.tokenizer import Tokenizer
 
 STAND_IN = "\ufffd"
@@ -100,11 +99,9 @@ def _spelling(tokenizer: Tokenizer) -> _Spelling:
 
 
 def _special_names(definition: Definition) -> dict[int, str]:
-    """Control tokens, the one for unknown text, and those with a task, which not every tokenizer marks as special."""
-    tasks = {name for names in (*FIM_NAMES, *REPO_NAMES, MASK_NAMES) for name in names}
+    """Control tokens, and the one for unknown text."""
     added = {token.id: token.content for token in definition.added_tokens}
-    named = {index: name for index, name in added.items() if name in tasks}
-    named |= {token.id: token.content for token in definition.special_tokens}
+    named = {token.id: token.content for token in definition.special_tokens}
     hidden = {*definition.control_ids, *(one for one in (definition.unknown_id, definition.end_id) if one is not None)}
     if hidden - added.keys():
         added = {index: name for name, index in definition.ids_by_token.items()}

@@ -7,7 +7,8 @@ Source text is only text: a literal `</s>` in a file must not become the control
    renamed to something no text spells;
 3. whatever still comes out as a control id is a reason to drop the file (steps.prepare).
 
-A control token is one that is marked as special, that the template puts around a window, or that pads one.
+A control token is one that is marked as special, that the template puts around a window, or that pads one; and an added
+token that tokenizer_config.json gives a role, that ends documents, or that has a task by its name (task_tokens).
 
 The vocabulary itself, most of the file, is parsed only where one of these needs it.
 """
@@ -24,9 +25,8 @@ from gristmill.errors import TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
 from gristmill.plainfile import read_plain
 from gristmill.records import LARGEST_VOCABULARY
+from gristmill.tokenizing.task_tokens import END_NAMES, PAD_NAMES, ROLES, has_task
 
-END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[SEP]")
-PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 # Sixteen code points that Unicode says are never characters, in front of a renamed control token.
 UNSPELLABLE = "".join(map(chr, range(0xFDD0, 0xFDE0)))
 VOCABULARY: Any = dict[str, int] | list[tuple[str, float]]
@@ -145,16 +145,21 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def control_ids(self) -> frozenset[int]:
         """All but the one for unknown text, which text may rightly become."""
         around = {*self.template.prefix, *self.template.suffix}
-        special = {token.id for token in self.special_tokens if token.content != self._unknown_token}
-        return frozenset(special | around | ({self.pad_id} if self.pad_id is not None else set()))
+        named = {self._configured(role) for role in ROLES}
+        added = {
+            token.id
+            for token in self.added_tokens
+            if (token.special or token.content in named or token.id == self.end_id or has_task(token.content))
+            and token.content != self._unknown_token
+        }
+        return frozenset(added | around | ({self.pad_id} if self.pad_id is not None else set()))
 
     @cached_property
     def pad_id(self) -> int | None:
-        named = self._decode(self.config, dict[str, Any]).get("pad_token")
-        named = named.get("content") if isinstance(named, dict) else named
+        named = self._configured("pad_token")
         if named is None and self.file.padding is not None:
             return int(self.file.padding["pad_id"])
-        names = PAD_NAMES if named is None else (named,)
+        names = self._marked_first(PAD_NAMES) if named is None else (named,)
         by_name = {token.content: token.id for token in self.added_tokens}
         ids = [by_name[name] for name in names if name in by_name]
         return next(iter(ids), None) if ids or named is None else self._ids_by_token.get(named)
@@ -175,10 +180,19 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def named_id(self, setting: str, names: Sequence[str]) -> int | None:
         """The token that tokenizer_config.json names so, else the first of these that there is."""
-        named = self._decode(self.config, dict[str, Any]).get(setting)
-        named = named.get("content") if isinstance(named, dict) else named
-        found = (self.id_of(name) for name in ((named,) if isinstance(named, str) else names))
+        named = self._configured(setting)
+        found = (self.id_of(name) for name in ((named,) if isinstance(named, str) else self._marked_first(names)))
         return next((index for index in found if index is not None), None)
+
+    def _configured(self, setting: str) -> Any:
+        """The token that tokenizer_config.json names so."""
+        named = self._decode(self.config, dict[str, Any]).get(setting)
+        return named.get("content") if isinstance(named, dict) else named
+
+    def _marked_first(self, names: Sequence[str]) -> list[str]:
+        """Those that are marked as special before others: Gemma's </s> is HTML, and <eos> ends its texts."""
+        marked = {token.content for token in self.special_tokens}
+        return sorted(names, key=lambda name: name not in marked)
 
     def plain_json(self) -> bytes:
         """The tokenizer.json without anything that text could turn into a control token."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.errors import TokenizerError
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.tokenizer import AnyText, Encoded, Ids, Offsets, utf8_of, utf8_of_each
+from gristmill.tokenizing.definition import UNSPELLABLE, Definition
+from gristmill.tokenizing.tokenizer import AnyText, Encoded, Ids, Offsets, decoded_around, utf8_of, utf8_of_each
 
 NEWLINE = b"\n"
 META_SPACE = "▁".encode()
@@ -37,8 +37,14 @@ class FastTokenizer:
         self._encode = engine.encode
         self._decode = engine.decode
         self._vocab = engine.vocab
+        hidden = UNSPELLABLE.encode()
+        self._spelled = {
+            token.id: token.content.encode()
+            for token in definition.added_tokens
+            if self._vocab.get(token.id, hidden).startswith(hidden)
+        }
         self._num_known = engine.vocab_size
-        self._spelled = {token.id: token.content for token in definition.added_tokens}
+        self._first_spelled = min((self._num_known, *self._spelled))
         # One look-up per token tells both: how many line feeds it holds, and whether it is a control token.
         self._marks = np.zeros(self.vocab_size, np.uint8)
         for index, token in self._vocab.items():
@@ -78,16 +84,10 @@ class FastTokenizer:
         return Encoded(ids.astype(np.uint32, copy=False), newline_tokens.astype(np.int32), starts, control_id)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
-        """A token that was added beyond the vocabulary, like <fim_prefix>, is spelled out."""
         ids = np.ascontiguousarray(ids, np.uint32)
-        is_added = ids >= self._num_known
-        if not is_added.any():
+        if ids.max(initial=0) < self._first_spelled:
             return self._decode(ids)
-        pieces, done = list[bytes](), 0
-        for at in np.flatnonzero(is_added).tolist():
-            pieces += [self._decode(ids[done:at]), self._spelled[int(ids[at])].encode()]
-            done = at + 1
-        return b"".join((*pieces, self._decode(ids[done:])))
+        return decoded_around(ids, self._spelled, self._decode, self._num_known)
 
     @cached_property
     def _is_meta(self) -> bool:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gristmill.errors import MissingExtraError, TokenizerError
 from gristmill.tokenizing.definition import UNSPELLABLE, Definition
-from gristmill.tokenizing.tokenizer import AnyText, Encoded, Offsets, utf8_of, utf8_of_each
+from gristmill.tokenizing.tokenizer import AnyText, Encoded, Ids, Offsets, decoded_around, utf8_of, utf8_of_each
 
 
 class ReferenceTokenizer:
@@ -31,6 +31,11 @@ class ReferenceTokenizer:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
             raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
+        self._spelled = {
+            token.id: token.content.encode()
+            for token in definition.added_tokens
+            if (self._engine.id_to_token(token.id) or UNSPELLABLE).startswith(UNSPELLABLE)
+        }
 
     def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
         utf8 = utf8_of(text, self.definition.name)
@@ -49,8 +54,11 @@ class ReferenceTokenizer:
         return [self.encode(utf8, with_starts=with_starts) for utf8 in checked]
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
-        text: str = self._engine.decode(np.asarray(ids).tolist(), skip_special_tokens=False)
-        return text.replace(UNSPELLABLE, "").encode("utf-8")
+        return decoded_around(np.ascontiguousarray(ids, np.uint32), self._spelled, self._decode, self.vocab_size)
+
+    def _decode(self, ids: Ids) -> bytes:
+        text: str = self._engine.decode(ids.tolist(), skip_special_tokens=False)
+        return text.encode()
 
 
 def _byte_starts(characters: str, num_bytes: int, offsets: list[tuple[int, int]]) -> Offsets:

@@ -1,29 +1,10 @@
-"""Tokens with a task: the one that masks, those around the parts of a fill-in-the-middle text, those before files."""
+"""Ids of tokens with a task: the mask, those around the parts of a fill-in-the-middle text, those before files."""
 
 from typing import NamedTuple
 
 from gristmill.errors import ConfigError
 from gristmill.tokenizing.definition import Definition
-
-MASK_NAMES = ("<mask>", "[MASK]", "<|mask|>", "<extra_id_0>", "<mask_1>")
-FIM_NAMES = (
-    ("<fim_prefix>", "<fim_middle>", "<fim_suffix>"),  # StarCoder, Granite
-    ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"),  # Qwen coder, CodeGemma
-    ("<fim-prefix>", "<fim-middle>", "<fim-suffix>"),  # SantaCoder
-    ("▁<PRE>", "▁<MID>", "▁<SUF>"),  # Code Llama
-    ("<PRE>", "<MID>", "<SUF>"),
-    # DeepSeek coder, whose bars are wide ones: the hole stands where the suffix begins.
-    ("<\uff5cfim▁begin\uff5c>", "<\uff5cfim▁end\uff5c>", "<\uff5cfim▁hole\uff5c>"),
-    ("[PREFIX]", "[MIDDLE]", "[SUFFIX]"),  # Codestral
-    ("<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>"),
-)
-
-
-REPO_NAMES = (
-    ("<repo_name>", "<file_sep>"),  # StarCoder 2
-    ("<|repo_name|>", "<|file_sep|>"),  # Qwen 2.5 coder
-    ("<reponame>", "<filename>"),  # StarCoder, Granite
-)
+from gristmill.tokenizing.task_tokens import FIM_NAMES, MASK_NAMES, REPO_NAMES
 
 
 class RepoIds(NamedTuple):

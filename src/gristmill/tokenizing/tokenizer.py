@@ -4,7 +4,7 @@ tokenizer = load_tokenizer("codebert")
 tokenizer.encode(b"def f(): pass").ids
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, overload
 
@@ -95,6 +95,18 @@ def utf8_of_each(texts: Sequence[AnyText], tokenizer: str) -> list[bytes]:
         except TokenizerError as error:
             raise TokenizerError(f"document {number}: {error}") from None
     return checked
+
+
+def decoded_around(ids: Ids, spelled: Mapping[int, bytes], decode: Callable[[Ids], bytes], num_known: int) -> bytes:
+    """Decode what lies between tokens that the engine does not have, like <fim_prefix>, and spell these out.
+
+    Raise LookupError for an id beyond those that the engine has (`num_known`) which is no added token.
+    """
+    pieces, done = list[bytes](), 0
+    for at in np.flatnonzero((ids >= num_known) | np.isin(ids, list(spelled))).tolist():
+        pieces += [decode(ids[done:at]), spelled[int(ids[at])]]
+        done = at + 1
+    return b"".join((*pieces, decode(ids[done:]))) if pieces else decode(ids)
 
 
 @overload

@@ -12,6 +12,7 @@ from gristmill.dataset import Dataset
 from gristmill.manifest import Manifest, require_windows
 from gristmill.naming import counted, path_text, printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
+from gristmill.tokenizing.task_tokens import MASK_NAMES
 from gristmill.training.budget import Budget
 from gristmill.training.result import device_text
 from gristmill.training.runfolder import RunFacts, RunFolder

@@ -15,7 +15,7 @@ from gristmill.sections import WindowConfig
 from gristmill.shaping.windows import WindowShape, cut
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import BUNDLED, locate
-from gristmill.tokenizing.sentinels import FIM_NAMES, MASK_NAMES
+from gristmill.tokenizing.task_tokens import FIM_NAMES, MASK_NAMES
 from gristmill.tokenizing.tokenizer import tokenizer_for
 from gristmill.vocabulary.corpus import Corpus, Text, corpus_of_sources
 from gristmill.vocabulary.dataset_corpus import DatasetCorpus, dataset_in
