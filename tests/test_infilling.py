@@ -6,20 +6,40 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+import tokenizers_made_here as made
 from gristmill import load_tokenizer
+from gristmill.errors import ConfigError
 from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.infilling import Infiller
 from gristmill.tokenizing.sentinels import FIM_NAMES, fim_ids
 from gristmill.tokenizing.task_tokens import FIM_NAMES
 from made_code import made_module
+from gristmill.shaping.variants.infilling import Infiller, Sentinel
+from gristmill.tokenizing.cuda.merges import byte_characters
+from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.sentinels import fim_ids, require_spelled_fim
+from gristmill.tokenizing.tokenizer import tokenizer_for
 
 PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002
 TOKENIZER = load_tokenizer()
 
 
-def infiller(num_content=64):
-    return Infiller(lambda part: TOKENIZER.encode(part).ids, TOKENIZER.decode, PREFIX, MIDDLE, SUFFIX, num_content)
+def infiller(num_content=64, tokenizer=TOKENIZER, ids=(PREFIX, MIDDLE, SUFFIX), *, is_told=False):
+    names = (b"<fim_prefix>", b"<fim_middle>", b"<fim_suffix>")
+    sentinels = map(Sentinel, ids, names)
+    return Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, *sentinels, num_content, is_told)
+
+
+def with_fim(spelled, **flags):
+    """Any tokenizer, with StarCoder's three tokens behind its vocabulary."""
+    tree = json.loads(spelled)
+    first = len(tree["model"]["vocab"])
+    names = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True} | flags
+    tree["added_tokens"] += [{"id": first + at, "content": name, **flags} for at, name in enumerate(names)]
+    return Definition(name="with fim", json=json.dumps(tree).encode(), config=b"{}")
 
 
 def rejoined(ids):
@@ -51,6 +71,62 @@ def test_the_parts_rejoin_to_the_source(text, seed):
     assert num_tokens - (made[-1].place[1] if made else 0) < 8 or num_tokens < 8
     edges = [edge for one in made for edge in one.place]
     assert edges == sorted(edges)
+
+
+TEXTS = st.lists(
+    st.sampled_from(["get", "_version", " ", "  ", "\n", "\n    ", "x", "é", "😀", "return", "=", "'s", "12"])
+).map("".join)
+
+
+@pytest.mark.parametrize("spelled", [made.sentence_piece_bpe(), made.unigram(), made.byte_level(add_prefix_space=True)],
+                         ids=["byte fallback", "Metaspace", "prefix space"])  # fmt: skip
+@given(text=TEXTS, seed=st.integers(0, 99))
+def test_no_blank_is_put_at_a_cut(spelled, text, seed):
+    """By a tokenizer that puts one before a text: the tokens of each part spell it, and nothing else."""
+    definition = Definition(name="test", json=spelled.encode(), config=b"{}")
+    assert definition.puts_blank_before_text
+    text, parts = text.encode(), tokenizer_for(definition.continuing)
+    starts = tokenizer_for(definition).encode(text, with_starts=True).starts
+    pieces = infiller(40, parts).infill(text, starts, Dice(seed))
+    if pieces is None:  # an emoji, say, that a vocabulary without bytes does not have
+        assert not parts.gives_text_back
+        return
+    spell = {index: token for token, index in definition.ids_by_token.items()}
+    for one in pieces:
+        words = ["" if index in (PREFIX, MIDDLE, SUFFIX) else spell[index] for index in one.ids.tolist()]
+        marks = [at for at, word in enumerate(words) if not word]
+        assert len(marks) == 3
+        first, second, last = words[1 : marks[1]], words[marks[1] + 1 : marks[2]], words[marks[2] + 1 :]
+        assert bytes_of([*first, *last, *second], spelled) in text
+
+
+def bytes_of(words, spelled):
+    """As the vocabulary has them, and by no decoder."""
+    if "ByteLevel" in spelled:
+        return bytes(byte_characters().index(one) for word in words for one in word)
+    pieces = (bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
+    return b"".join(pieces).replace("▁".encode(), b" ")
+
+
+@pytest.mark.parametrize("spelled", [made.byte_level(), made.byte_level(nfc=True)], ids=["gigatoken", "tokenizers"])
+@given(text=TEXTS, seed=st.integers(0, 99))
+def test_the_text_of_a_row_is_what_the_tokenizer_makes_its_ids_of(spelled, text, seed):
+    definition = with_fim(spelled)
+    require_spelled_fim(definition)
+    tokenizer, text = tokenizer_for(definition), text.encode()
+    starts = tokenizer.encode(text, with_starts=True).starts
+    whole = Tokenizer.from_str(definition.json.decode())
+    for one in infiller(40, tokenizer, fim_ids(definition), is_told=True).infill(text, starts, Dice(seed)):
+        assert whole.encode(one.text.decode()).ids == one.ids.tolist()
+        assert tokenizer.decode(one.ids) == one.text
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+def test_sentinels_that_a_text_does_not_spell_are_refused_with_texts(flag):
+    with pytest.raises(ConfigError, match=r"--with-text does not go with --variants fim .*does not find its tokens"):
+        require_spelled_fim(with_fim(made.byte_level(), **{flag: True}))
+    with pytest.raises(ConfigError, match="puts a blank before each part"):
+        require_spelled_fim(with_fim(made.sentence_piece_bpe()))
 
 
 def test_a_long_module_is_shown_whole_and_in_both_orders():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import pairwise
 
 import pytest
 
@@ -85,6 +86,31 @@ def sentinels_in_another_order(planted):
     row["input_ids"] = [swap.get(one, one) for one in row["input_ids"]]
 
 
+def one_id_of_a_fill_in_the_middle(planted):
+    row = first(planted, variant="fim")
+    at = next(at for at, one in enumerate(row["input_ids"]) if one < 50_265 and at > 2)
+    row["input_ids"][at] = row["labels"][at] = 1437  # a blank
+
+
+def parts_in_another_order(planted):
+    """Prefix and suffix changed places: the sentinels are as they were."""
+    row = next(
+        row
+        for row in planted.rows["train"]
+        if row["variant"] == "fim" and 2 < row["input_ids"].index(50_267) < row["input_ids"].index(50_266) - 1
+    )
+    ids = row["input_ids"]
+    suffix, middle = ids.index(50_267), ids.index(50_266)
+    row["input_ids"] = row["labels"] = [*ids[:2], *ids[suffix + 1 : middle], 50_267, *ids[2:suffix], *ids[middle:]]
+
+
+def a_piece_of_another_place(planted):
+    rows = [row for row in planted.rows["train"] if row["variant"] == "fim"]
+    one, other = next((one, two) for one, two in pairwise(rows) if one["path"] == two["path"])
+    for name in ("input_ids", "labels"):
+        one[name], other[name] = other[name], one[name]
+
+
 def a_kind_that_files_does_not_know(planted):
     row = first(planted, variant="rename")
     row_of(planted, row, "rename")["kind"] = "comments"
@@ -109,6 +135,9 @@ def a_variant_that_is_only_told(planted):
         labels_that_are_not_the_ids,
         a_sentinel_less,
         sentinels_in_another_order,
+        one_id_of_a_fill_in_the_middle,
+        parts_in_another_order,
+        a_piece_of_another_place,
         a_kind_that_files_does_not_know,
         a_variant_that_is_only_told,
     ],

@@ -1,5 +1,6 @@
 """Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -8,12 +9,15 @@ import sys
 from collections import Counter
 
 import pytest
+from tokenizers import Tokenizer
 
 from builds import everything, files_table, make, refusal, run
 from chat_server import PARENT, ChatServer, fails, says
 from codebert_with import FIM, codebert_with
+from conftest import write_tree
 from gristmill import (
     Config,
+    ConfigError,
     DuplicatesConfig,
     OutputConfig,
     RewriteConfig,
@@ -22,6 +26,7 @@ from gristmill import (
     SplitConfig,
     TokenizerConfig,
     VariantsConfig,
+    WindowConfig,
     build,
     check,
     open_dataset,
@@ -29,7 +34,7 @@ from gristmill import (
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.rebuilding import against_clean
 from made_code import made_module
-from tokenizers_made_here import unigram, word_piece
+from tokenizers_made_here import sentence_piece_bpe, unigram, word_piece
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
 
@@ -325,6 +330,91 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
     row = files_table(tmp_path / "out")["heapq.py"]
     assert [one["missing"] for one in row["variants"]] == ["file_was_cut", "file_was_cut"]
     assert check(tmp_path / "out", [str(source)]).ok
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["marked as special", "not marked"])
+def told(request, source, tmp_path_factory):
+    """Fill in the middle with texts, of a source that spells the tokens for it."""
+    folder = tmp_path_factory.mktemp("told")
+    shutil.copytree(source, folder / "project")
+    code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
+    (folder / "project/sentinels.py").write_text(code)
+    chosen = codebert_with(FIM, folder / "with-fim", is_marked=request.param)
+    settings = {"tokenizer": chosen, "split": SplitConfig(shares="100/0/0")}
+    for name, with_text in (("out", True), ("bare", False)):
+        rates = VariantsConfig(rates={"fim": 1.0})
+        make(folder / "project", folder / name, variants=rates, output=OutputConfig(with_text=with_text), **settings)
+    return folder
+
+
+def test_the_text_of_fill_in_the_middle_encodes_to_its_ids(told):
+    assert check(told / "out", [str(told / "project")]).ok
+    whole = Tokenizer.from_file(str(told / "with-fim/tokenizer.json"))
+    rows = [row for row in rows_of(told / "out") if row["variant"] == "fim"]
+    assert len(rows) > 50
+    for row in rows:
+        assert whole.encode(row["text"]).ids == row["input_ids"]
+
+
+def replanted(folder, change):
+    """With the first row of fill in the middle changed, and its digest mended -> failed checks."""
+    lines = (folder / "train.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    change(next(row for row in rows if row["variant"] == "fim"))
+    content = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows).encode()
+    (folder / "train.jsonl").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["train.jsonl"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return {one.name for one in check(folder).checks if one.status == "failed"}
+
+
+def test_the_plain_text_in_a_row_of_fill_in_the_middle_is_found(told, tmp_path):
+    def to_plain(row):
+        row["text"] = re.sub("<fim_(prefix|suffix|middle)>", "", row["text"])
+
+    folder = shutil.copytree(told / "out", tmp_path / "planted")
+    assert replanted(folder, lambda row: None) == set()
+    assert replanted(folder, to_plain) == {"schema"}
+
+
+def test_a_file_that_spells_sentinels_stays_in_and_is_text(told):
+    for name in ("out", "bare"):
+        assert check(told / name, [str(told / "project")]).ok
+        row = files_table(told / name)["sentinels.py"]
+        assert row["status"] == "kept"
+        # Its text would be read as sentinels by whoever tokenizes it again; its ids are not.
+        assert [one["missing"] for one in row["variants"]] == (["control_token"] if name == "out" else [None])
+
+
+def test_fill_in_the_middle_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
+    tree = json.loads(sentence_piece_bpe())
+    first, flags = len(tree["model"]["vocab"]), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] += [
+        {"id": first + at, "content": name, "special": True, **flags} for at, name in enumerate(FIM)
+    ]
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree)})
+    settings = {"tokenizer": TokenizerConfig(name=str(tmp_path / "tokenizer"))}
+    settings |= {"variants": VariantsConfig(rates={"fim": 1.0}), "window": WindowConfig(length=256, overlap=0)}
+    make(source, tmp_path / "out", **settings)
+    assert check(tmp_path / "out", [str(source)]).ok
+    spell = {index: token for token, index in tree["model"]["vocab"].items()}
+    rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "fim"]
+    assert len(rows) > 50
+    for row in rows:
+        ids = row["input_ids"]
+        suffix, middle = ids.index(first + 2), ids.index(first + 1)
+        parts = [*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]]
+        words = (spell[index] for index in parts)
+        text = b"".join(bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
+        assert text.replace("▁".encode(), b" ") in (source / row["path"]).read_bytes()
+    with pytest.raises(ConfigError, match="--with-text does not go with --variants fim"):
+        make(source, tmp_path / "out", output=OutputConfig(with_text=True), **settings)
+
+    def put_blank(row):
+        row["input_ids"].insert(row["input_ids"].index(first + 2) + 1, tree["model"]["vocab"]["▁"])
+
+    assert "variants" in replanted(tmp_path / "out", put_blank)
 
 
 def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):

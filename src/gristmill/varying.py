@@ -26,7 +26,7 @@ from gristmill.steps.make_variants import Chosen, text_of
 from gristmill.steps.variants import WITHOUT_GRAMMAR, choose, real_variants, tasks_for
 from gristmill.steps.vary import vary
 from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.sentinels import fim_ids, mask_id
+from gristmill.tokenizing.sentinels import fim_ids, mask_id, require_spelled_fim
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,8 @@ def require_means(config: Config, definition: Definition) -> None:
         mask_id(definition)
     if VariantKind.FIM in kinds:
         fim_ids(definition)
+        if config.output.with_text:
+            require_spelled_fim(definition)
     if VariantKind.REWRITE in kinds:
         _endpoint(config)
 

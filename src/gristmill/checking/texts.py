@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gristmill.checking.files import Rows
+from gristmill.checking.infilled import wrong_pieces
 from gristmill.checking.linefeeds import wrong_line_feeds
 from gristmill.checking.result import Faults, Verdict, Verdicts
 from gristmill.checking.runs import FIRST_LINE, START, Run, Stretch
@@ -18,6 +19,7 @@ from gristmill.checking.tokens import Ids
 from gristmill.filestable import VariantRow
 from gristmill.layout import FILES
 from gristmill.naming import counted
+from gristmill.records import VariantKind
 from gristmill.runners.local import LocalRunner
 
 TOKENS_PER_TASK = 1 << 18
@@ -25,6 +27,8 @@ TOKENS_PER_TASK = 1 << 18
 
 class TextRules(NamedTuple):
     spelling: Spelling
+    sentinels: tuple[int, ...]
+    """Of fill in the middle; none where there is nothing to put together again, or to do it with."""
     looks_for_secrets: bool
     emails: bool
     notebooks: str
@@ -40,6 +44,8 @@ class TextTask(NamedTuple):
     """In the source, if that is to be compared."""
     variant: VariantRow | None = None
     """What files.jsonl tells of it, if it is one."""
+    of_file: Run | None = None
+    """Of fill in the middle: the file's own windows."""
 
 
 class TextFindings(NamedTuple):
@@ -57,18 +63,21 @@ class Texts(NamedTuple):
 
     @property
     def num_tasks(self) -> int:
-        """Files, and those of their variants that are texts."""
+        """Files, and their variants, but for noise."""
         variants = (placed for runs in self.rows.variants.values() for placed in runs)
-        return len(self.rows.by_file) + sum(not placed.run.key.is_by_windows for placed in variants)
+        return len(self.rows.by_file) + sum(placed.run.key.variant != VariantKind.NOISE for placed in variants)
 
     def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
         secrets = self.settings.secrets
         why_no_secrets = self._why_no_secrets()
-        rules = TextRules(self.settings.spelling, why_no_secrets is None, secrets.emails, self.settings.notebooks)
+        spelling, notebooks = self.settings.spelling, self.settings.notebooks
+        own_ids = dict(self.settings.rules.own_ids) if spelling.tokenizer_key is not None else {}
+        sentinels = own_ids.get(VariantKind.FIM, ())
+        rules = TextRules(spelling, sentinels, why_no_secrets is None, secrets.emails, notebooks)
         if secrets.action != "keep":
             self._check_names(secrets.emails, faults)
         num_at_cuts = num_compared = 0
-        if rules.spelling.is_close or self.folders:
+        if rules.spelling.is_close or self.folders or sentinels:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):
@@ -123,8 +132,10 @@ class Texts(NamedTuple):
                 batch.append(TextTask(run, file, self.table.kept.get(key), location))
                 size += sum(len(stretch.ids) for stretch in run.stretches)
             for run, file, _ in self.rows.variants.get(key, ()):
-                if not run.key.is_by_windows:
-                    batch.append(TextTask(run, file, None, None, self._variant_row(key, run.key.variant)))
+                if run.key.variant != VariantKind.NOISE:
+                    row = self._variant_row(key, run.key.variant)
+                    of_file = runs[0].run if run.key.variant == VariantKind.FIM else None
+                    batch.append(TextTask(run, file, None, None, row, of_file))
                     size += sum(len(stretch.ids) for stretch in run.stretches)
             if size >= TOKENS_PER_TASK:
                 yield batch
@@ -137,13 +148,24 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     faults = Faults()
     num_at_cuts = 0
     for task in tasks:
-        if rules.spelling.is_close:
+        if task.run.key.variant == VariantKind.FIM:
+            _check_infilled(task, rules, faults)
+        elif rules.spelling.is_close:
             num_at_cuts += _check_spelled(task, rules, faults)
         if task.kept is not None and task.location is not None:
             found = differences(task.kept, task.run, task.location, rules.spelling, notebooks=rules.notebooks)
             for what in found:
                 faults.add("source", what, file=task.file, path=task.run.key.name)
     return TextFindings(num_at_cuts, faults)
+
+
+def _check_infilled(task: TextTask, rules: TextRules, faults: Faults) -> None:
+    if not rules.sentinels:
+        return
+    prefix, middle, suffix = rules.sentinels
+    for row, what in wrong_pieces(task.run, task.of_file, rules.spelling, (prefix, middle, suffix)):
+        faults.add("variants", what, file=task.file, row=row, path=task.run.key.name)
+        return  # one a file is enough
 
 
 def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:

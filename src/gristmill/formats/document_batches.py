@@ -79,7 +79,7 @@ def _variant_seeds(rows: DocumentRows) -> npt.NDArray[np.int64]:
 
 def _texts(rows: DocumentRows) -> list[str]:
     assert rows.text is not None
-    starts, ends = text_ranges(rows.text, rows.told_windows)
+    starts, ends = text_ranges(rows.text, rows.text_windows)
     utf8 = rows.text.utf8
     return [utf8[start:end].decode("utf-8") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 

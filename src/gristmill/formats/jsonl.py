@@ -71,8 +71,13 @@ class DocumentRows(NamedTuple):
 
     @property
     def told_windows(self) -> Windows:
-        """Whose start, lines and text the rows tell."""
+        """Whose start and lines the rows tell."""
         return self.windows if self.places is None else self.places
+
+    @property
+    def text_windows(self) -> Windows:
+        """Whose text the rows have: of noise the clean one, of fill in the middle what its ids spell."""
+        return self.told_windows if self.labels is not None else self.windows
 
 
 class _Constants(NamedTuple):
@@ -162,7 +167,7 @@ class RowFormat(NamedTuple):
             num_pads = self.length - self.num_ids(windows)
             sizes += num_pads * len(self._pads(1)) + len(self._mask(self.length))
         if self.with_text and rows.text is not None:
-            starts, ends = text_ranges(rows.text, told)
+            starts, ends = text_ranges(rows.text, rows.text_windows)
             escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
             sizes += escaped[ends] - escaped[starts] + len(_text_column(b""))
         if self.with_labels:
@@ -221,7 +226,7 @@ class RowFormat(NamedTuple):
         if self.pad_id is not None:
             extras = [self._mask(count) for count in self.num_ids(rows.windows).tolist()]
         if self.with_text and rows.text is not None:
-            starts, ends = text_ranges(rows.text, rows.told_windows)
+            starts, ends = text_ranges(rows.text, rows.text_windows)
             texts = [rows.text.utf8[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             extras = [extra + _text_column(text) for extra, text in zip(extras, texts, strict=True)]
         if self.with_repeat:

@@ -121,6 +121,6 @@ def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> 
         at += clean_ids.nbytes
     if at == len(content):
         return Block(ids, newline_tokens, None, clean_ids)
-    num_starts = 1 + (document.num_tokens if variant is None or variant.is_text else variant.num_file_tokens)
+    num_starts = 1 + (document.num_tokens if clean_ids is None else len(clean_ids))
     starts = np.frombuffer(content, np.int64, num_starts, at)
     return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts), clean_ids)

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.cleaning.secrets import find_secrets
+from gristmill.formats.jsonl import DocumentText
 from gristmill.plainfile import read_plain
 from gristmill.records import PreparedDocument, Range, Variant, VariantKind, WhyNoVariant
 from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.vary_comments import vary_comments
 from gristmill.shaping.variants.grammars import Parsed, parse
-from gristmill.shaping.variants.infilling import Infiller
+from gristmill.shaping.variants.infilling import Infiller, Sentinel
 from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
 from gristmill.shaping.variants.noising import Noise
 from gristmill.shaping.variants.renaming.rename import rename
@@ -24,7 +25,9 @@ from gristmill.shaping.variants.treeshape import is_hard_to_query
 from gristmill.shaping.windows import WindowShape, cut
 from gristmill.steps.blocks import Block
 from gristmill.steps.context import Context
+from gristmill.tokenizing.definition import AddedToken, Definition
 from gristmill.tokenizing.sentinels import fim_ids, mask_id
+from gristmill.tokenizing.tokenizer import tokenizer_for
 
 BY_GRAMMAR: dict[VariantKind, Callable[[Parsed, Dice], bytes | None]] = {
     VariantKind.RENAME: rename,
@@ -143,26 +146,44 @@ def _noise(source: _Source, seed: int) -> Made | WhyNoVariant:
 
 
 def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
-    tokenizer = source.context.tokenizer
-    prefix, middle, suffix = fim_ids(tokenizer.definition)
+    context, tokenizer = source.context, source.context.tokenizer
+    definition = tokenizer.definition
+    with_text = context.config.output.with_text
+    if with_text and any(token.content.encode() in source.text for token in _found_in_texts(definition)):
+        return WhyNoVariant.CONTROL_TOKEN  # to whoever tokenizes the row's text, that is no text
+    goes_on = definition.continuing
+    parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
+    spelled = {token.id: token.content.encode() for token in definition.added_tokens}
+    sentinels = [Sentinel(index, spelled.get(index, b"")) for index in fim_ids(definition)]
     infiller = Infiller(
-        encode=lambda part: tokenizer.encode(part).ids,
-        decode=tokenizer.decode,
-        prefix=prefix,
-        middle=middle,
-        suffix=suffix,
-        num_content=source.context.window_shape.num_content,
+        lambda part: parts.encode(part).ids,
+        parts.decode,
+        *sentinels,
+        num_content=context.window_shape.num_content,
+        is_told=with_text,
     )
     starts = tokenizer.encode(source.text, with_starts=True).starts
     assert starts is not None, "they were asked for"
     made = infiller.infill(source.text, starts, Dice(seed))
-    return WhyNoVariant.TEXT_NOT_GIVEN_BACK if made is None else _by_themselves(source, VariantKind.FIM, seed, made)
+    if made is None:
+        return WhyNoVariant.TEXT_NOT_GIVEN_BACK
+    texts = [one.text for one in made] if with_text else None
+    return _by_themselves(source, VariantKind.FIM, seed, [(one.ids, one.place) for one in made], texts)
+
+
+def _found_in_texts(definition: Definition) -> list[AddedToken]:
+    """Tokens that are none in ours, and are in what other programs make of a text."""
+    return [token for token in definition.added_tokens if token.special or token.id in definition.control_ids]
 
 
 def _by_themselves(
-    source: _Source, kind: VariantKind, seed: int, pieces: Sequence[tuple[npt.NDArray[Any], Range]]
+    source: _Source,
+    kind: VariantKind,
+    seed: int,
+    pieces: Sequence[tuple[npt.NDArray[Any], Range]],
+    texts: Sequence[bytes] | None = None,
 ) -> Made | WhyNoVariant:
-    """Windows, and where in the file's tokens each is from."""
+    """Windows, where in the file's tokens each is from, and what each spells; None: the file's own text there."""
     if not pieces:
         return WhyNoVariant.NOTHING_TO_VARY
     block = source.block
@@ -170,4 +191,13 @@ def _by_themselves(
     edges = np.cumsum([0, *(len(own) for own, _ in pieces)]).tolist()
     variant = Variant(kind, seed, tuple(edges), tuple(place for _, place in pieces), len(block.ids))
     clean = block.ids if kind is VariantKind.NOISE else None
-    return Made(Block(ids, block.newline_tokens, block.text, clean), variant, kind.encode() + ids.tobytes())
+    text = block.text if kind is VariantKind.NOISE else _text_of_rows(texts, edges)
+    return Made(Block(ids, block.newline_tokens, text, clean), variant, kind.encode() + ids.tobytes())
+
+
+def _text_of_rows(texts: Sequence[bytes] | None, edges: Sequence[int]) -> DocumentText | None:
+    """A row's tokens all begin where its text does: no window begins within a row."""
+    if texts is None:
+        return None
+    ends = np.cumsum([0, *map(len, texts)])
+    return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], np.diff(edges)), ends[-1]))

@@ -235,6 +235,27 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return {**model, "vocab": {renamed(token, index): index for token, index in vocab.items()}}
         return {**model, "vocab": [[renamed(token, index), score] for index, (token, score) in enumerate(vocab)]}
 
+    @cached_property
+    def continuing(self) -> "Definition":
+        """The same tokenizer for a text that goes on after other tokens: without a blank before it, or taken off it.
+
+        The definition itself where nothing puts a blank there. With the others, a file that is cut into parts would
+        get a blank at each cut: `get` and `_version` would become `get` and ` _version`.
+        """
+        tree = self._decode(self.json, dict[str, Any])
+        changed = {name: _without_blank(tree.get(name)) for name in ("normalizer", "pre_tokenizer")}
+        if (tree.get("decoder") or {}).get("type") != "ByteLevel":  # which takes nothing off, whatever its settings
+            changed["decoder"] = _without_blank(tree.get("decoder"))
+        if all(step == tree.get(name) for name, step in changed.items()):
+            return self
+        return msgspec.structs.replace(self, json=msgspec.json.encode({**tree, **changed}))
+
+    @cached_property
+    def puts_blank_before_text(self) -> bool:
+        """Encodes a part of a text as if a blank stood before it."""
+        own, goes_on = self.file, self.continuing.file
+        return (own.normalizer, own.pre_tokenizer) != (goes_on.normalizer, goes_on.pre_tokenizer)
+
     def check(self) -> None:
         """A damaged tokenizer says so before a build begins, whatever is wrong with it."""
         try:
@@ -271,6 +292,21 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error}. Fetch it again.") from None
+
+
+def _without_blank(step: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A step of a normalizer, pre-tokenizer or decoder that leaves the beginning of a text as it is; None: no step."""
+    kind = step.get("type") if step is not None else None
+    if step is None or kind == "Prepend" or (kind == "Strip" and step.get("start") and step.get("content") == " "):
+        return None
+    if kind == "Sequence":
+        name = next(name for name in ("normalizers", "pretokenizers", "decoders") if name in step)
+        inner = [_without_blank(one) for one in step[name]]
+        return {**step, name: [one for one in inner if one is not None]}
+    if kind == "Metaspace":
+        settings = {"add_prefix_space": False, "prepend_scheme": "never"}
+        return {**step, **{name: value for name, value in settings.items() if name in step or name == "prepend_scheme"}}
+    return {**step, "add_prefix_space": False} if kind == "ByteLevel" and step.get("add_prefix_space") else step
 
 
 def _template(processor: dict[str, Any] | None, name: str) -> Template:

@@ -42,6 +42,22 @@ def repo_ids(definition: Definition) -> RepoIds:
     )
 
 
+def require_spelled_fim(definition: Definition) -> None:
+    """Raise ConfigError if no text gives the ids of a fill-in-the-middle row when the tokenizer encodes it."""
+    spelled = {token.id: token for token in definition.added_tokens}
+    tokens = [spelled.get(index) for index in fim_ids(definition)]
+    why = None
+    if definition.puts_blank_before_text:
+        why = "it puts a blank before each part of a text"
+    elif any(token is None or token.lstrip or token.rstrip or token.single_word for token in tokens):
+        why = "it does not find its tokens for fill-in-the-middle wherever a text spells them"
+    if why is not None:
+        raise ConfigError(
+            f"--with-text does not go with --variants fim and the tokenizer {definition.name!r}: {why}, so no text "
+            "gives the ids of such a row. Leave out one of them."
+        )
+
+
 def fim_ids(definition: Definition) -> FimIds:
     for names in FIM_NAMES:
         found = [index for index in map(definition.id_of, names) if index is not None]

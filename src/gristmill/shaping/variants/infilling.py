@@ -4,7 +4,7 @@
     SPM   <prefix> <suffix> c <middle> a b        one in two (Bavarian et al. 2022)
 
 The cuts are between characters, not tokens: so are those of an editor's cursor. Each piece is as long as a window
-takes, so that no window is without one of its sentinels.
+takes, so that no window is without one of its sentinels. Decoded, the parts are the piece, byte for byte.
 """
 
 from collections.abc import Callable
@@ -30,16 +30,28 @@ class Infilled(NamedTuple):
     ids: Ids
     place: Range
     """Of the file's tokens."""
+    text: bytes
+    """What the tokenizer makes these ids of: the parts in this order, sentinels spelled out."""
+
+
+class Sentinel(NamedTuple):
+    index: int
+    spelled: bytes
 
 
 class Infiller(NamedTuple):
+    """`encode` and `decode` take a part as one that goes on after other tokens: no blank is put before it."""
+
     encode: Callable[[bytes], Ids]
     decode: Callable[[Ids], bytes]
-    prefix: int
-    middle: int
-    suffix: int
+    prefix: Sentinel
+    middle: Sentinel
+    suffix: Sentinel
     num_content: int
     """Tokens that a window takes."""
+    is_told: bool = False
+    """Rows have a text, and the tokenizer makes their ids of it: what it would join across the cut between prefix and
+    middle comes as PSM, where a sentinel stands between the two."""
 
     def infill(self, text: bytes, starts: Indices, dice: Dice) -> list[Infilled] | None:
         """The whole file, piece by piece; None where the tokenizer does not give a part of it back as it was.
@@ -50,29 +62,41 @@ class Infiller(NamedTuple):
         start, num_tokens = 0, len(starts) - 1
         while num_tokens - start >= MIN_PIECE_TOKENS:
             end = min(start + self.num_content - NUM_SENTINELS - ROOM, num_tokens)
-            ids: Ids | None = None
             while end - start >= MIN_PIECE_TOKENS:
-                ids = self._infilled(whole_characters(text, int(starts[start]), int(starts[end])), dice)
-                if ids is None:
+                parts = self._parts(whole_characters(text, int(starts[start]), int(starts[end])), dice)
+                if parts is None:
                     return None
+                ids = np.concatenate([part.ids for part in parts])
                 if len(ids) <= self.num_content:
-                    made.append(Infilled(ids, (start, end)))
+                    made.append(Infilled(ids, (start, end), b"".join(part.text for part in parts)))
                     break
                 end -= len(ids) - self.num_content
             start = max(end, start + 1)
         return made
 
-    def _infilled(self, piece: bytes, dice: Dice) -> Ids | None:
+    def _parts(self, piece: bytes, dice: Dice) -> "list[_Part] | None":
+        """In the order of the row, sentinels among them."""
         characters = piece.decode()
         first, last = sorted((dice.below(len(characters) + 1), dice.below(len(characters) + 1)))
-        parts = [part.encode() for part in (characters[:first], characters[first:last], characters[last:])]
-        encoded = [self.encode(part) if part else np.zeros(0, np.uint32) for part in parts]
-        if any(self.decode(ids) != part for ids, part in zip(encoded, parts, strict=True) if part):
+        texts = [part.encode() for part in (characters[:first], characters[first:last], characters[last:])]
+        parts = [_Part(self.encode(text) if text else np.zeros(0, np.uint32), text) for text in texts]
+        if any(self.decode(part.ids) != part.text for part in parts if part.text):
             return None
-        prefix, middle, suffix = encoded
-        if dice.below(2):
-            return np.concatenate(([self.prefix, self.suffix], suffix, [self.middle], prefix, middle))
-        return np.concatenate(([self.prefix], prefix, [self.suffix], suffix, [self.middle], middle))
+        before, between, behind = parts
+        sentinels = (_Part(np.array([one.index], np.uint32), one.spelled) for one in self[2:5])
+        prefix, middle, suffix = sentinels
+        if dice.below(2) and not (self.is_told and self._are_joined(before, between)):
+            return [prefix, suffix, behind, middle, before, between]
+        return [prefix, before, suffix, behind, middle, between]
+
+    def _are_joined(self, before: "_Part", between: "_Part") -> bool:
+        together = self.encode(before.text + between.text) if before.text + between.text else before.ids
+        return not np.array_equal(together, np.concatenate((before.ids, between.ids)))
+
+
+class _Part(NamedTuple):
+    ids: Ids
+    text: bytes
 
 
 def whole_characters(text: bytes, start: int, end: int) -> bytes:
