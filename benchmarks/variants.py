@@ -21,7 +21,7 @@ from gristmill.intake.languages import language_of
 from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.commenting.vary_comments import vary_comments
 from gristmill.shaping.variants.grammars import GRAMMARS, Parsed, parse
-from gristmill.shaping.variants.infilling import Infiller
+from gristmill.shaping.variants.infilling import Infiller, Sentinel
 from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
 from gristmill.shaping.variants.noising import Noise
 from gristmill.shaping.variants.renaming.rename import rename
@@ -129,7 +129,8 @@ def by_tokens() -> None:
             for start in range(0, len(own), 254):
                 noise.corrupt(own[start : start + 510], Dice(number))
 
-    infiller = Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, 50_265, 50_266, 50_267, 510)
+    prefix, middle, suffix = (Sentinel(index, b"") for index in (50_265, 50_266, 50_267))
+    infiller = Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, prefix, middle, suffix, 510)
 
     def fill_in() -> None:
         for number, text in enumerate(texts):

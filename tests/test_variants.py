@@ -32,6 +32,7 @@ from gristmill import (
     open_dataset,
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.layout import CARDS
 from gristmill.rebuilding import against_clean
 from made_code import made_module
 from tokenizers_made_here import sentence_piece_bpe, unigram, word_piece
@@ -366,6 +367,8 @@ def replanted(folder, change):
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["train.jsonl"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (folder / "manifest.json").write_text(json.dumps(manifest))
+    for name in CARDS:  # told by the manifest that was
+        (folder / name).unlink(missing_ok=True)
     return {one.name for one in check(folder).checks if one.status == "failed"}
 
 

@@ -21,7 +21,7 @@ from gristmill.records import Split
 STREAMS = {"npy": (".npy", ".ends.npy"), "bin": (".bin", ".ends.npy"), "megatron": (".bin", ".idx")}
 """How the names of the stream and of its index end."""
 INDEX_HEAD = struct.Struct("<9sQBQQ")
-INDEX_TYPES = {8: np.dtype("<u2"), 4: np.dtype("<i4")}
+INDEX_TYPES: dict[int, np.dtype[Any]] = {8: np.dtype("<u2"), 4: np.dtype("<i4")}
 
 Numbers = npt.NDArray[np.int64]
 

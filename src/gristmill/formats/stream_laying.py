@@ -50,8 +50,8 @@ class StreamLaying:
     def __init__(self, schema: Schema, kind: npt.DTypeLike) -> None:
         """`kind`: what ids are in the stream."""
         self._schema, self._kind = schema, np.dtype(kind)
-        has_end = schema.end_id is not None and not schema.is_packed
-        self._end = bytes_of([schema.end_id], self._kind) if has_end else b""
+        end_ids = [] if schema.end_id is None or schema.is_packed else [schema.end_id]
+        self._end = bytes_of(end_ids, self._kind)
         self._num_bytes = 0
         self._last: _Window | None = None
 

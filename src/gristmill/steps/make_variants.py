@@ -154,11 +154,13 @@ def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
     goes_on = definition.continuing
     parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
     spelled = {token.id: token.content.encode() for token in definition.added_tokens}
-    sentinels = [Sentinel(index, spelled.get(index, b"")) for index in fim_ids(definition)]
+    prefix, middle, suffix = (Sentinel(index, spelled.get(index, b"")) for index in fim_ids(definition))
     infiller = Infiller(
-        lambda part: parts.encode(part).ids,
-        parts.decode,
-        *sentinels,
+        encode=lambda part: parts.encode(part).ids,
+        decode=parts.decode,
+        prefix=prefix,
+        middle=middle,
+        suffix=suffix,
         num_content=context.window_shape.num_content,
         is_told=with_text,
     )

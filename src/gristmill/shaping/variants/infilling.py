@@ -35,7 +35,7 @@ class Infilled(NamedTuple):
 
 
 class Sentinel(NamedTuple):
-    index: int
+    id: int
     spelled: bytes
 
 
@@ -83,7 +83,7 @@ class Infiller(NamedTuple):
         if any(self.decode(part.ids) != part.text for part in parts if part.text):
             return None
         before, between, behind = parts
-        sentinels = (_Part(np.array([one.index], np.uint32), one.spelled) for one in self[2:5])
+        sentinels = (_Part(np.array([one.id], np.uint32), one.spelled) for one in self[2:5])
         prefix, middle, suffix = sentinels
         if dice.below(2) and not (self.is_told and self._are_joined(before, between)):
             return [prefix, suffix, behind, middle, before, between]
