@@ -53,8 +53,8 @@ COLUMN_TEXTS = {
     "weight": "with `--weights-only`: how often the row should be drawn; 1 on average, unless --max-epochs forbids",
     "variant": "with `--variants`: which kind, or empty for the file itself; `path` and `repo` are the file's",
     "variant_seed": "with it and the file's text the same variant comes out again; 0 for the file itself",
-    "text": "with `--with-text`: the window's text, of `fim` with its sentinels; a character that two windows would share is "
-    "whole in the first",
+    "text": "with `--with-text`: the window's text, of `fim` with its sentinels; a character that two windows would "
+    "share is whole in the first",
 }
 PACKED_TEXTS = {
     "input_ids": "the windows' ids one after the other, each with its special tokens; or a repository's, cut anywhere",
