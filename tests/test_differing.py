@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gristmill
-from gristmill import Config, DatasetError, OutputConfig, SplitConfig, VariantsConfig, WindowConfig, cli
+from gristmill import Config, DatasetError, OutputConfig, SamplingConfig, SplitConfig, VariantsConfig, WindowConfig, cli
 from gristmill.differing.result import FileKind, Step
 from gristmill.differing.tables import Row, kinds_of, paired, read_rows
 from gristmill.records import Split, VariantKind
@@ -159,6 +159,18 @@ def test_padding_edits_every_row(source, old, tmp_path):
     difference = gristmill.diff(old, make(source, tmp_path / "new", output=OutputConfig(pad=True)))
     assert difference.step is Step.MAJOR
     assert "output.pad" in difference.why
+
+
+def test_other_weights_are_other_rows(source, tmp_path):
+    """Though ids and places are the same."""
+    weighted = [
+        make(source, tmp_path / str(weight), sampling=SamplingConfig(weights={"f00.py": weight}, weights_only=True))
+        for weight in (2.0, 3.0)
+    ]
+    difference = gristmill.diff(*weighted)
+    assert difference.content_sha256[0] == difference.content_sha256[1]
+    assert (difference.step, difference.is_same) == (Step.MAJOR, False)
+    assert "sampling.weights" in difference.why
 
 
 def rewritten(dataset, to, **values):

@@ -32,6 +32,7 @@ from gristmill import (
 from gristmill.checking.check import check
 from gristmill.commands.parsing import parse_settings, parser_for
 from gristmill.configuring import load_config
+from gristmill.exporting import export
 from gristmill.filestable import FileRow, file_rows
 from gristmill.manifest import read_manifest
 from gristmill.records import DropReason, Split
@@ -284,6 +285,14 @@ def test_a_certificate_is_told_of_the_very_dataset_only(dataset, facts, tmp_path
     said["checks"] = [one | {"facts": {"test": "much"}} for one in said["checks"]]
     (other / "check.json").write_text(json.dumps(said))
     assert gather(other).certificate.leaks == []
+
+
+def test_a_certificate_holds_for_the_same_rows_in_another_format(tmp_path, sources):
+    """jsonl becomes the format that is read, and its files are of another size."""
+    other = make(sources, tmp_path / "other", output=OutputConfig(formats=["bin"]))
+    check(other, workers=1)
+    export(other, "jsonl", workers=1)
+    assert gather(other).certificate.is_ok
 
 
 def test_the_same_dataset_gives_the_same_facts(dataset, facts):

@@ -20,12 +20,25 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from builds import command
-from gristmill import Config, ConfigError, DatasetError, InputError, OutputError, WindowConfig, build, open_dataset
+from gristmill import (
+    Config,
+    ConfigError,
+    DatasetError,
+    InputError,
+    OutputConfig,
+    OutputError,
+    SamplingConfig,
+    WindowConfig,
+    build,
+    export,
+    open_dataset,
+)
 from gristmill.config import TokenizerConfig
 from gristmill.errors import TrainingError
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.sections import SamplingConfig, VariantsConfig
 from gristmill.training.budget import Budget
+from gristmill.training.describing import digest_of
 from gristmill.training.feeds import Feeds, Scored
 from gristmill.training.metrics import read_metrics
 from gristmill.training.models import Needs, make_model
@@ -126,6 +139,55 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(small, tmp_path):
     models = [AutoModelForMaskedLM.from_pretrained(tmp_path / name / "model") for name in ("whole", "stopped")]
     for one, other in zip(*(model.state_dict().values() for model in models), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_training_goes_on_after_an_export_and_not_on_other_rows(small, tmp_path):
+    dataset = shutil.copytree(small, tmp_path / "dataset")
+    config = TrainConfig(objective="causal", tokens=3_000, batch_size=16, eval_every=2, save_every=2)
+
+    def crash(line):
+        if line.split()[1:2] == ["4"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(dataset, tmp_path / "run", config, tell=crash)
+    export(dataset, "bin", workers=1)
+    told = []
+    train(dataset, tmp_path / "run", config, resume=True, tell=told.append)
+    assert "going on after step 2" in told
+    lines = (dataset / "train.jsonl").read_bytes().splitlines(keepends=True)
+    (dataset / "train.jsonl").write_bytes(b"".join([*lines[1:], lines[0]]))
+    with pytest.raises(ConfigError, match="was begun on other rows than those of"):
+        train(dataset, tmp_path / "run", config, resume=True)
+
+
+def test_a_dataset_is_known_by_all_that_a_training_reads(small, tmp_path):
+    """Weights and labels too, which the manifest's digest of the content leaves out; and in any format."""
+    source = {
+        "sources": [str(small.parent / "code")],
+        "tokenizer": TokenizerConfig(name=str(small.parent / "tokenizer.json")),
+        "window": WindowConfig(length=48, overlap=16),
+        "variants": VariantsConfig(rates={"noise": 0.5}),
+    }
+    for name, weight, formats, compress in (
+        ("plain", 2.0, ["jsonl"], "none"),
+        ("other weight", 3.0, ["jsonl"], "none"),
+        ("compressed", 2.0, ["jsonl", "bin"], "zstd"),
+        ("another format", 2.0, ["bin"], "none"),
+    ):
+        sampling = SamplingConfig(weights={"json/*": weight}, weights_only=True)
+        output = OutputConfig(formats=formats, compress=compress)
+        build(Config(**source, out=str(tmp_path / name), sampling=sampling, output=output))
+    datasets = [open_dataset(path) for path in sorted(tmp_path.iterdir()) if (path / "manifest.json").is_file()]
+    assert len({dataset.manifest.content_sha256 for dataset in datasets}) == 1
+    digests = {dataset.folder.name: digest_of(dataset) for dataset in datasets}
+    assert digests["plain"] == digests["compressed"] == digests["another format"] != digests["other weight"]
+    path = tmp_path / "plain/train.jsonl"
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    noisy = next(row for row in rows if row["variant"] == "noise")
+    noisy["labels"][3] += 1
+    path.write_bytes(b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows))
+    assert digest_of(open_dataset(tmp_path / "plain")) not in digests.values()
 
 
 def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):

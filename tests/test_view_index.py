@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from builds import run
-from gristmill import Config, WindowConfig, build
+from conftest import without_privileges
+from gristmill import Config, WindowConfig, build, export
 from gristmill.errors import OutputError
 from gristmill.viewing import rows, windows
 from gristmill.viewing.keeping import Keeping, forget, view_folder
@@ -135,6 +136,12 @@ def test_touched_files_get_another(folder):
     first = look(folder)
     os.utime(folder / "train.jsonl", ns=(1, 1))
     assert set(look(folder)) != set(first)
+
+
+def test_a_format_that_is_not_read_changes_nothing(folder):
+    first = look(folder)
+    export(folder, "bin", workers=1)
+    assert look(folder) == first
 
 
 @pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "no sums", "sums of others", "a pipe"])

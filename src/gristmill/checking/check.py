@@ -103,6 +103,7 @@ def check(
     report = Report(
         ok=not faults.counts.total(),
         fingerprint=manifest.fingerprint,
+        content_sha256=manifest.content_sha256,
         gristmill=gristmill.__version__,
         checks=[result_of(name, verdicts[name], faults) for name in CHECKS],
         bytes=num_bytes,

@@ -71,6 +71,8 @@ class Report(msgspec.Struct, kw_only=True):
     """No check failed."""
     fingerprint: str
     """Of the dataset, as its manifest has it."""
+    content_sha256: str
+    """Of its rows in any format, as its manifest has it."""
     gristmill: str
     """The version that checked."""
     checks: list[CheckResult]

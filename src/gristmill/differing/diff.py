@@ -25,6 +25,8 @@ EXAMPLES = 10
 ROW_SETTINGS = ("window.", "variants.", "rewrite.", "sampling.seed")
 """With another one of these, rows of the same text may be others."""
 PADDING = "output.pad"
+WEIGHTS = ("sampling.preset", "sampling.weights")
+"""With --weights-only, rows of the same ids have another weight by these; content_sha256 does not show that."""
 LOSSES = (FileKind.REMOVED, FileKind.DROPPED, FileKind.CHANGED, FileKind.MOVED, FileKind.RESHAPED)
 GAINS = (FileKind.ADDED, FileKind.TAKEN_IN)
 
@@ -79,7 +81,10 @@ def step_between(
         return Step.MAJOR, f"files: {_counts(losses)}"
     if lost_columns:
         return Step.MAJOR, f"columns that are gone: {', '.join(lost_columns)}"
-    if shaping := [one.name for one in values if one.name == PADDING or (_shapes_rows(one) and not is_same_content)]:
+    edits = (PADDING, *(WEIGHTS if "weight" in new.columns else ()))
+    if shaping := [
+        one.name for one in values if one.name.startswith(edits) or (_shapes_rows(one) and not is_same_content)
+    ]:
         return Step.MAJOR, f"rows of the same files are others: {', '.join(shaping)}"
     if gains:
         return Step.MINOR, f"files: {_counts(gains)}; all others are as they were"

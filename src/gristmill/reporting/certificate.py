@@ -25,8 +25,7 @@ def certificate_in(folder: Path, manifest: Manifest) -> Certificate | None:
         report = msgspec.json.decode(read_plain(path) if path.is_file() else b"", type=Report)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.format == manifest.formats[0])
-    if (report.fingerprint, report.bytes) != (manifest.fingerprint, num_bytes):
+    if (report.fingerprint, report.content_sha256) != (manifest.fingerprint, manifest.content_sha256):
         return None
     return Certificate(
         is_ok=report.ok,

@@ -9,7 +9,8 @@ from transformers import PreTrainedModel
 
 import gristmill
 from gristmill.dataset import Dataset
-from gristmill.manifest import Manifest, require_windows
+from gristmill.feeding.frame import Frame
+from gristmill.manifest import require_windows
 from gristmill.naming import counted, path_text, printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.tokenizing.task_tokens import MASK_NAMES
@@ -34,7 +35,7 @@ def facts_of(dataset: Dataset, config: TrainConfig, device: torch.device, comman
     return RunFacts(
         gristmill=gristmill.__version__,
         dataset=path_text(str(dataset.folder)),
-        dataset_sha256=digest_of(dataset.manifest),
+        dataset_sha256=digest_of(dataset),
         settings=msgspec.to_builtins(config),
         versions={name: version(name) for name in PACKAGES},
         device=device_text(device),
@@ -52,11 +53,20 @@ def changed_versions(place: RunFolder, facts: RunFacts) -> list[str]:
     ]
 
 
-def digest_of(manifest: Manifest) -> str:
-    """Of what was built, not of how the build went."""
-    facts = msgspec.to_builtins(manifest)
-    del facts["run"]
-    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
+def digest_of(dataset: Dataset) -> str:
+    """Digest all that a training reads: the tokenizer, how a window lies, and every row in its order.
+
+    Rows are digested as JSON lines, which are the same in every format. The manifest's content_sha256 leaves out
+    weights, labels, variants and which tokens are fresh.
+    """
+    tokenizer = dataset.manifest.tokenizer
+    frame = [*Frame.of(dataset.manifest), tokenizer.sha256, tokenizer.prefix, tokenizer.suffix]
+    digest = hashlib.sha256(msgspec.json.encode(frame))
+    for split, rows in dataset.items():
+        digest.update(f"\n{split} {len(rows)}\n".encode())
+        for line in rows.lines():
+            digest.update(line)
+    return digest.hexdigest()
 
 
 def shown_facts(

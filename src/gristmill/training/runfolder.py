@@ -42,7 +42,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     gristmill: str
     dataset: str
     dataset_sha256: str
-    """Of its manifest, but for how the build went."""
+    """Of its rows and tokenizer, whatever the format."""
     settings: dict[str, Any]
     versions: dict[str, str]
     device: str
@@ -160,8 +160,8 @@ class RunFolder:
         earlier = self.facts()
         if earlier.dataset_sha256 != facts.dataset_sha256:
             raise ConfigError(
-                f"{str(self.path)!r} was begun on another dataset than {facts.dataset!r}, or on an earlier build of "
-                "it. Train into a new folder."
+                f"{str(self.path)!r} was begun on other rows than those of {facts.dataset!r}: on another dataset, or "
+                "an earlier build of it. Train into a new folder."
             )
         for name in TrainConfig.__struct_fields__:
             then, now = earlier.settings.get(name), facts.settings.get(name)

@@ -45,9 +45,14 @@ class _StoppedError(Exception):
 
 
 def _stamp_of(folder: Path, manifest: Manifest) -> str:
-    """Another dataset, another stamp: also one whose files somebody has touched."""
-    stats = {name: _size_and_time(folder / name) for name in sorted({*manifest.files, FILES})}
-    facts = [FORMAT, manifest.fingerprint, manifest.content_sha256, manifest.formats, stats]
+    """Another dataset, another stamp: also one whose files somebody has touched.
+
+    Only files that the index is made of count: a format that is not read changes nothing.
+    """
+    read = manifest.formats[0]
+    names = {FILES, *(name for name, facts in manifest.files.items() if facts.format == read)}
+    stats = {name: _size_and_time(folder / name) for name in sorted(names)}
+    facts = [FORMAT, manifest.fingerprint, manifest.content_sha256, read, stats]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:20]
 
 
