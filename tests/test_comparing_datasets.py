@@ -1,6 +1,8 @@
 """Whole comparisons on the CPU: equal datasets are told to be equal, worse text is told to be worse."""
 
+import json
 import random
+import re
 import shutil
 import xml.etree.ElementTree as ET
 
@@ -78,6 +80,8 @@ def test_a_dataset_is_no_better_than_itself(datasets, tmp_path):
     assert verdict.text.startswith("no difference can be told between clean and again")
     assert [run.end for run in found.runs_of("clean")] == [run.end for run in found.runs_of("again")]
     assert len({run.end for run in found.runs_of("clean")}) == 2  # the seeds differ
+    (early_stop,) = {json.loads(path.read_text())["settings"]["early_stop"] for path in tmp_path.rglob("run.json")}
+    assert early_stop == 0  # equal budgets
 
 
 def test_half_shuffled_text_is_worse(datasets, tmp_path):
@@ -149,9 +153,22 @@ def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
         compare([clean, clean], out)
     with pytest.raises(ConfigError, match="leave out early_stop"):
         compare([clean, shuffled], out, TrainConfig(early_stop=2))
+    with pytest.raises(ConfigError, match="--min-test-tokens must be at least 1, got 0"):
+        compare([clean, shuffled], out, min_test_tokens=0)
     code, line = refusal(run("compare", clean, shuffled, "--out", out))
     assert (code, "--test DATASET" in line) == (2, True)
     assert not out.exists()
+
+
+def test_a_smaller_test_set_is_taken_with_a_warning(datasets, tmp_path):
+    options = ["--test", datasets / "test", "--min-test-tokens", "1e3", "--tokens", "1e3", "--seeds", "1"]
+    words = ["compare", datasets / "clean", datasets / "shuffled", "--out", tmp_path / "out", *options]
+    done = run(*words, "--objective", "causal", "--batch-size", "16", "--eval-every", "1000")
+    assert done.returncode == 0
+    note = r"the test set has [\d,]+ tokens of \d files, fewer than 100,000: intervals are wide"
+    assert re.search(f"warning: {note}", done.stderr)
+    assert re.search(note, done.stdout)
+    assert re.search(note, (tmp_path / "out/comparison.md").read_text())
 
 
 def test_rows_that_are_not_trained_on_do_not_count(datasets, tmp_path):

@@ -4,6 +4,7 @@ import http.server
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -37,12 +38,13 @@ from gristmill.config import TokenizerConfig
 from gristmill.errors import TrainingError
 from gristmill.feeding.vocabulary import Vocabulary
 from gristmill.sections import SamplingConfig, VariantsConfig
-from gristmill.training.budget import Budget
+from gristmill.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
 from gristmill.training.describing import digest_of
 from gristmill.training.feeds import Feeds, Scored
-from gristmill.training.metrics import read_metrics
+from gristmill.training.metrics import Metric, evaluations_without_gain, read_metrics
 from gristmill.training.models import Needs, make_model
 from gristmill.training.objectives import Objective, all_places, some_places
+from gristmill.training.result import result_text
 from gristmill.training.run import Run
 from gristmill.training.scoring import score
 from gristmill.training.settings import TrainConfig
@@ -89,7 +91,8 @@ def losses(folder, split="validation"):
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
 def test_the_loss_falls(small, tmp_path, objective):
     config = TrainConfig(objective=objective, tokens=60_000, batch_size=16, eval_every=40)
-    result = train(small, tmp_path / "run", config)
+    told = []
+    result = train(small, tmp_path / "run", config, tell=told.append)
     validation, learnt = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
     assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # it knows nothing yet
     assert validation[-1] < validation[0] - 0.8
@@ -98,6 +101,11 @@ def test_the_loss_falls(small, tmp_path, objective):
     assert result.best.loss == min(validation)
     assert result.tokens == pytest.approx(60_000, rel=0.02)
     assert (result.best.bits_per_byte is None) == (objective == "mlm")
+    # How long it will take is told before the first evaluation, though nothing was measured yet.
+    first = next(number for number, line in enumerate(told) if line.split()[1:2] == ["40"])
+    (estimate,) = [line for line in told if " left for " in line]
+    assert told.index(estimate) < first
+    assert re.search(r"about \d+ (s|min) left for \d+ steps: \S+ s a step, \S+ s an evaluation; less if", estimate)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
@@ -245,11 +253,11 @@ def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("early_stop", [None, 1])
+@pytest.mark.parametrize("early_stop", [0, 1])
 def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop, monkeypatch):
     """After the last evaluation, and before what came of it was written."""
     windows = [Scored(np.array(row["input_ids"]), row["fresh"]) for row in open_dataset(small)["test"]]
-    rate = 1e-3 if early_stop is None else 0.5
+    rate = 0.5 if early_stop else 1e-3
     config = TrainConfig(
         objective="causal",
         tokens=4_000,
@@ -266,7 +274,7 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
             train(small, tmp_path / "run", config, frozen=windows)
     result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
-    assert (result.steps, result.stopped_early) == (whole.steps, early_stop is not None)
+    assert (result.steps, result.stop_reason) == (whole.steps, "no_improvement" if early_stop else "budget")
     assert result.frozen == whole.frozen
     assert result.test.loss == whole.test.loss
 
@@ -502,11 +510,73 @@ def test_it_goes_on_from_a_trained_model(small, tmp_path):
 
 
 def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
-    config = TrainConfig(objective="mlm", tokens=200_000, batch_size=16, eval_every=1, early_stop=2, learning_rate=0.5)
+    config = TrainConfig(objective="mlm", tokens=100_000, batch_size=16, eval_every=1, early_stop=4, learning_rate=0.5)
     result = train(small, tmp_path / "run", config)
-    assert result.stopped_early
-    found = losses(tmp_path / "run")
-    assert len(found) == found.index(min(found)) + 3
+    found, budget = losses(tmp_path / "run"), Budget.of(config, *sizes(small))
+    assert budget.warmup_steps + 4 <= result.steps < budget.steps / 2
+    assert min(found[-4:]) > 0.999 * min(found[:-4])
+    assert result.best.loss == min(found)
+    reasons = [line.stop_reason for line in read_metrics(tmp_path / "run") if line.split == "validation"]
+    assert reasons == [None] * (len(found) - 1) + ["no_improvement"]
+    told = result_text(result, "run")
+    assert "stopped  validation no longer improved; --no-early-stop spends the whole budget" in told
+    assert f"at epoch {result.best.epoch:.4g}: the model that is kept" in told
+
+    def crash(line):
+        if line.split()[1:2] == [str(result.steps - 1)]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "again", msgspec.structs.replace(config, save_every=1), tell=crash)
+    assert train(small, tmp_path / "again", config, resume=True).steps == result.steps
+    assert plain(tmp_path / "again") == plain(tmp_path / "run")
+
+
+def evaluations(*values, tokens=None):
+    return [
+        Metric(step=at, epoch=at, tokens=at, seconds=0, split="validation", loss=value)
+        for at, value in zip(tokens or range(len(values)), values, strict=True)
+    ]
+
+
+def test_small_gains_add_up_and_a_warm_up_is_waited_for():
+    assert evaluations_without_gain(evaluations(5, 4, 3), 0) == 0
+    assert evaluations_without_gain(evaluations(5, 3, 4, 3), 0) == 2
+    assert evaluations_without_gain(evaluations(5, 3, 2.999, 2.998, 2.9975), 0) == 3
+    assert evaluations_without_gain(evaluations(5, 3, 2.999, 2.998, 2.996), 0) == 0
+    assert evaluations_without_gain(evaluations(5, 5, 5, 5, 5), 3) == 1
+    assert evaluations_without_gain(evaluations(5, math.nan, math.nan), 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "patience"),
+    [({}, 20), ({"epochs": 20}, 10), ({"epochs": 3}, 10), ({"early_stop": 7}, 7), ({"early_stop": 0}, None)],
+)
+def test_patience_is_a_tenth_of_all_evaluations_and_ten_at_least(settings, patience):
+    assert Budget.of(TrainConfig(batch_size=50, **settings), 100, 10_000).patience == patience
+
+
+def recorded_runs():
+    """Of benchmarks/training: 42 evaluations each, over 100 to 400 epochs."""
+    for path in sorted((Path(__file__).parents[1] / "benchmarks/training").glob("*.json")):
+        yield from json.loads(path.read_text())["runs"]
+
+
+@pytest.mark.parametrize("patience", [LEAST_PATIENCE, math.ceil(PATIENCE_SHARE * 42)])
+def test_by_the_recorded_curves_stopping_early_costs_no_model(patience):
+    """A clean run keeps the model it would have kept; copies and leaks, which improve to the end, go to the end."""
+    num_stopped = 0
+    for run in recorded_runs():
+        tokens, own, _ = zip(*run["curve"], strict=True)
+        lines = evaluations(*own, tokens=tokens)
+        is_over = [evaluations_without_gain(lines[:end], tokens[-1] // 20) >= patience for end in range(1, len(own))]
+        assert (True in is_over) == (run["dataset"] not in {"copies", "src-copies", "leaky"})
+        if True in is_over:
+            shown = own[: is_over.index(True) + 1]
+            assert len(shown) < 0.65 * len(own)
+            assert min(shown) == min(own)
+            num_stopped += 1
+    assert num_stopped == 24
 
 
 def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):

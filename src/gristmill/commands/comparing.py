@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import gristmill
-from gristmill.commands.parsing import add_output_options, parser_for
+from gristmill.commands.parsing import add_output_options, parser_for, whole
 from gristmill.commands.training import add_training_options, config_of, tell_on_stderr
 from gristmill.feeding.extra import require_training
 from gristmill.loading import signals_held
@@ -22,6 +22,12 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", metavar="N", type=int, default=3, help="runs of each dataset (default: 3)")
     parser.add_argument(
         "--test", metavar="DATASET", help="score on this dataset's test split, less what any train split has too"
+    )
+    parser.add_argument(
+        "--min-test-tokens",
+        metavar="N",
+        type=whole,
+        help="take a test set of so few tokens; below 100,000 intervals are wide (default: 100,000)",
     )
     parser.add_argument(
         "--budget",
@@ -47,6 +53,7 @@ def compare(arguments: Sequence[str]) -> int:
         seeds=given.seeds,
         test=given.test,
         budget=given.budget,
+        min_test_tokens=given.min_test_tokens,
         resume=given.resume,
         progress=gristmill.Progress(quiet=is_quiet),
         tell=(lambda _: None) if is_quiet else tell_on_stderr,

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from gristmill.comparing.frozen import AgainstFacts
-from gristmill.training.settings import DEFAULT_EPOCHS, TrainConfig
+from gristmill.training.settings import DEFAULT_EPOCHS, NO_EARLY_STOP, TrainConfig
 
 BudgetKind = Literal["tokens", "epochs"]
 EVALUATIONS = 40
@@ -23,7 +23,9 @@ def tokens_of(config: TrainConfig, trains: Sequence[AgainstFacts], kind: BudgetK
 
 
 def config_of(config: TrainConfig, train: AgainstFacts, tokens: int, seed: int) -> TrainConfig:
-    """Of one run."""
+    """Of one run, which spends its whole budget."""
     steps = max(1, round(tokens * train.windows / train.ids / config.batch_size))
     every = max(1, steps // EVALUATIONS) if config.eval_every is None else config.eval_every
-    return msgspec.structs.replace(config, tokens=tokens, epochs=None, seed=seed, eval_every=every)
+    return msgspec.structs.replace(
+        config, tokens=tokens, epochs=None, seed=seed, eval_every=every, early_stop=NO_EARLY_STOP
+    )

@@ -10,11 +10,12 @@ import numpy as np
 
 from gristmill.comparing.budgets import BudgetKind, config_of, tokens_of
 from gristmill.comparing.folder import ComparisonFolder
-from gristmill.comparing.freezing import MIN_TOKENS, freeze
-from gristmill.comparing.frozen import AgainstFacts, Frozen
+from gristmill.comparing.freezing import freeze
+from gristmill.comparing.frozen import MIN_TOKENS, AgainstFacts, Frozen
 from gristmill.comparing.names import names_of
 from gristmill.comparing.result import Comparison, CurvePoint, DatasetFacts, RunResult, best_by_validation
 from gristmill.comparing.statistics import DatasetScores, Floats, verdicts_of
+from gristmill.comparing.telling import few_tokens
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.vocabulary import Vocabulary
@@ -28,6 +29,7 @@ from gristmill.training.runfolder import RunFacts, RunFolder
 from gristmill.training.settings import TrainConfig
 from gristmill.training.train import train
 from gristmill.training.watching import Tell
+from gristmill.validating import at_least
 
 FEWEST = 2
 BITS = "bits per byte"
@@ -67,10 +69,15 @@ def compare(
     progress: Progress | None = None,
     tell: Tell = lambda _: None,
     command: str = "",
-    min_test_tokens: int = MIN_TOKENS,
+    min_test_tokens: int | None = None,
 ) -> Comparison:
-    """`budget`: all datasets get the same number of tokens, or each the same number of its own epochs."""
+    """`budget`: all datasets get the same number of tokens, or each the same number of its own epochs.
+
+    `min_test_tokens`: refuse a smaller test set; None: 100,000.
+    """
     _require_comparable(folders, config, seeds)
+    min_tokens = MIN_TOKENS if min_test_tokens is None else min_test_tokens
+    at_least(1, "--min-test-tokens", min_tokens)
     datasets = [open_dataset(folder) for folder in folders]
     for dataset in datasets:
         require_windows(dataset.manifest, dataset.folder, "gristmill compare")
@@ -79,8 +86,10 @@ def compare(
     other = None if test is None else open_dataset(test)
     if other is not None:
         require_windows(other.manifest, other.folder, "gristmill compare")
-    frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_test_tokens)
+    frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_tokens)
     place.keep(frozen)
+    for line in few_tokens(frozen.facts):
+        tell(f"warning: {line}")
     tokens = tokens_of(config, frozen.facts.against, budget)
     entrants = list(map(Entrant, range(len(datasets)), names_of(datasets), datasets, frozen.facts.against, tokens))
     done: list[Done] = []
@@ -118,7 +127,7 @@ def _require_comparable(folders: Sequence[Any], config: TrainConfig | None, seed
         raise ConfigError(f"compare takes two datasets or more, got {len(folders)}.")
     if seeds < 1:
         raise ConfigError(f"--seeds must be at least 1, got {seeds}; 3 give an interval.")
-    if config is not None and (config.early_stop is not None or config.seed):
+    if config is not None and (config.early_stop or config.seed):
         raise ConfigError("compare gives every run the same budget and seeds 0, 1, 2 …: leave out early_stop and seed.")
 
 

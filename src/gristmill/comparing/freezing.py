@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gristmill.comparing.frozen import AgainstFacts, Frozen, FrozenFacts, FrozenWindow, digest_of
+from gristmill.comparing.frozen import MIN_TOKENS, AgainstFacts, Frozen, FrozenFacts, FrozenWindow, digest_of
 from gristmill.comparing.held_out import HeldOutFile, files_of_test, held_out_in_all
 from gristmill.comparing.names import names_of
 from gristmill.comparing.spans import FrozenSpans
@@ -25,9 +25,6 @@ from gristmill.naming import counted
 from gristmill.progress import Progress, Step
 from gristmill.records import Range, Split
 from gristmill.shaping.windows import WindowShape, cut, cut_without
-
-MIN_TOKENS = 100_000
-"""Fewer tell datasets apart only by luck."""
 
 
 def freeze(
@@ -132,9 +129,10 @@ def _too_few(facts: FrozenFacts, min_tokens: int, dataset: Dataset) -> str:
     taken = facts.tokens_before - facts.tokens
     where = "that all datasets hold out" if facts.source is None else f"of the test split of {facts.source!r}"
     out = f", {taken:,} are out for what some train split has" if taken else ""
+    fewer = f". Or take these, with wide intervals: --min-test-tokens {facts.tokens}" if facts.tokens else ""
     return (
         f"the frozen test set has {counted(facts.tokens, 'token')} in {counted(facts.files, 'file')}, and "
         f"{min_tokens:,} are needed: of {counted(facts.tokens_before, 'token')} {where}{out}. "
         "Name other code with --test DATASET, made by: "
-        f"gristmill build OTHER-CODE --out held-out --split 0/0/100{option}"
+        f"gristmill build OTHER-CODE --out held-out --split 0/0/100{option}{fewer}"
     )

@@ -17,6 +17,8 @@ from gristmill.plainfile import read_plain
 from gristmill.records import FileKey
 
 WINDOWS, FACTS = "test.jsonl", "test.json"
+MIN_TOKENS = 100_000
+"""Fewer tell datasets apart only by luck, or not at all."""
 
 
 class AgainstFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gristmill.comparing.frozen import FrozenFacts
+from gristmill.comparing.frozen import MIN_TOKENS, FrozenFacts
 from gristmill.comparing.result import Comparison, DatasetFacts, scores_of
 from gristmill.comparing.statistics import CONFIDENCE, Interval, interval_text
 from gristmill.naming import counted, printable
@@ -107,6 +107,7 @@ def _signed(interval: Interval | None) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What the columns and verdicts mean."""
     lines = [f"scores are {comparison.unit} on the frozen test set, lower is better; {_spread(comparison)}"]
+    lines += few_tokens(comparison.frozen)
     if any(run.off_by is not None for run in comparison.runs):
         lines.append("off by: own validation less the frozen score; far below 0, it promises more than there is")
     if comparison.frozen.source is None:
@@ -122,6 +123,14 @@ def notes(comparison: Comparison) -> list[str]:
     elif comparison.verdicts and len(comparison.seeds) > 1:
         lines.append("verdicts hold over seeds, for just these files of the test set")
     return lines
+
+
+def few_tokens(facts: FrozenFacts) -> list[str]:
+    """Say so where the test set is smaller than it should be."""
+    if facts.tokens >= MIN_TOKENS:
+        return []
+    found = f"{facts.tokens:,} tokens of {facts.files:,} files, fewer than {MIN_TOKENS:,}"
+    return [f"the test set has {found}: intervals are wide, and a small difference does not show"]
 
 
 def _spread(comparison: Comparison) -> str:

@@ -6,10 +6,15 @@ Batches go on over the end of an epoch, so that all have the same size but the l
 import math
 from typing import NamedTuple
 
-from gristmill.training.settings import DEFAULT_EPOCHS, TrainConfig
+from gristmill.training.settings import DEFAULT_EPOCHS, NO_EARLY_STOP, TrainConfig
 
 FEW_EPOCHS = 10
 EVALUATIONS_OF_FEW_EPOCHS = 20
+WARMUP_SHARE = 0.05
+"""Of all steps: the learning rate rises."""
+PATIENCE_SHARE = 0.1
+LEAST_PATIENCE = 10
+"""By benchmarks/training: with these, every run there with a clean split keeps the model it kept after 200 epochs."""
 
 
 class Budget(NamedTuple):
@@ -21,6 +26,8 @@ class Budget(NamedTuple):
     """Shown in all."""
     eval_every: int | None
     """Steps; None: each epoch."""
+    patience: int | None = None
+    """Evaluations without a gain on validation after which a training stops; None: it never does."""
 
     @classmethod
     def of(cls, config: TrainConfig, windows: int, ids: int, world_size: int = 1) -> "Budget":
@@ -34,11 +41,18 @@ class Budget(NamedTuple):
         every = config.eval_every
         if every is None and num_windows < FEW_EPOCHS * windows:
             every = max(1, steps // EVALUATIONS_OF_FEW_EPOCHS)
-        return cls(windows, ids, config.batch_size, num_windows, every)
+        budget = cls(windows, ids, config.batch_size, num_windows, every)
+        default = max(LEAST_PATIENCE, math.ceil(PATIENCE_SHARE * budget.num_evaluations))
+        patience = default if config.early_stop is None else config.early_stop
+        return budget._replace(patience=None if patience == NO_EARLY_STOP else patience)
 
     @property
     def steps(self) -> int:
         return math.ceil(self.num_windows / self.batch_size)
+
+    @property
+    def warmup_steps(self) -> int:
+        return math.ceil(WARMUP_SHARE * self.steps)
 
     @property
     def epochs(self) -> float:

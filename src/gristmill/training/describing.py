@@ -15,6 +15,7 @@ from gristmill.naming import counted, path_text, printable
 from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.tokenizing.task_tokens import MASK_NAMES
 from gristmill.training.budget import Budget
+from gristmill.training.metrics import LEAST_GAIN
 from gristmill.training.result import device_text
 from gristmill.training.runfolder import RunFacts, RunFolder
 from gristmill.training.settings import TrainConfig
@@ -79,6 +80,16 @@ def shown_facts(
         ("dataset", f"{printable(str(dataset.folder))}: {counted(windows, 'window')}, {counted(ids, 'id')} an epoch"),
         ("model", f"{printable(config.model)}, {model.num_parameters():,} weights, learns to predict {words}"),
         ("budget", f"{counted(tokens, 'token')}: {epochs}, {counted(budget.steps, 'step')} of {config.batch_size}"),
+        ("stop", _stop_text(budget)),
         ("seed", str(config.seed)),
         ("device", device_text(device)),
     ]
+
+
+def _stop_text(budget: Budget) -> str:
+    if budget.patience is None:
+        return "at the end of the budget"
+    return (
+        f"once {budget.patience:,} evaluations in a row lower the loss on validation by less than {LEAST_GAIN:.1%} in "
+        "all, or at the end of the budget"
+    )

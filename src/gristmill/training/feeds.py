@@ -106,8 +106,8 @@ class Feeds:
             )
         if not len(dataset["validation"]):
             raise DatasetError(
-                f"{str(dataset.folder)!r} has no windows in validation, and nothing could be said of a model. "
-                "Build it from more files, or with a larger share: --split 80/15/5."
+                f"{str(dataset.folder)!r} has no windows in validation: nothing would say which model is best, or when "
+                "to stop. Build it from more files, or with a larger share: --split 80/15/5."
             )
         self.num_ids = self._count_ids()
         if self.num_ids < 1:

@@ -1,5 +1,6 @@
 """metrics.jsonl: a line per measurement, added while the training runs; whoever reads it sees whole lines only."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,9 @@ from gristmill.layout import write_atomically
 from gristmill.plainfile import read_plain
 
 METRICS = "metrics.jsonl"
+LEAST_GAIN = 0.001
+"""Of the loss on validation: less is no improvement."""
+StopReason = Literal["budget", "no_improvement"]
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,6 +31,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bits_per_byte: float | None = None
     learning_rate: float | None = None
     tokens_per_second: float | None = None
+    stop_reason: StopReason | None = None
+    """On the last evaluation: the budget is spent, or validation no longer improves."""
 
 
 class Metrics:
@@ -66,9 +72,24 @@ class Metrics:
         return rates[len(rates) // 2] if rates else 0.0
 
     @property
-    def evaluations_since_best(self) -> int:
+    def stop_reason(self) -> StopReason | None:
+        """Why there is no further evaluation; None: the training goes on."""
         evaluations = self.of("validation")
-        return 0 if self.best is None else len(evaluations) - 1 - evaluations.index(self.best)
+        return evaluations[-1].stop_reason if evaluations else None
+
+
+def evaluations_without_gain(evaluations: Sequence[Metric], warmup_steps: int) -> int:
+    """Count the evaluations since the last that lowered the loss by LEAST_GAIN; none of the warm-up.
+
+    Small gains add up: each loss is held against that of the last gain, not against the one before it.
+    """
+    lowest, count = math.inf, 0
+    for line in evaluations:
+        if line.loss < lowest * (1 - LEAST_GAIN):
+            lowest, count = line.loss, 0
+        elif line.step > warmup_steps:
+            count += 1
+    return count
 
 
 def read_metrics(folder: Path) -> list[Metric]:

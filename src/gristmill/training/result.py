@@ -11,8 +11,15 @@ from gristmill.layout import write_atomically
 from gristmill.naming import counted, printable
 from gristmill.plainfile import read_plain
 from gristmill.training.metrics import Metric
+from gristmill.naming import printable
+from gristmill.training.metrics import Metric, StopReason
 from gristmill.training.runfolder import RESULT
 from gristmill.training.scoring import Score
+
+STOP_TEXTS: dict[StopReason, str] = {
+    "budget": "the budget is spent",
+    "no_improvement": "validation no longer improved; --no-early-stop spends the whole budget",
+}
 
 
 class FrozenScores(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +53,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     last: Metric
     best: Metric
     """By validation: the model that is kept."""
+    stop_reason: StopReason
+    """The budget is spent, or validation no longer improved."""
     test: Metric | None
     """Of that model, once; None: there are no windows in test."""
-    stopped_early: bool
     frozen: FrozenScores | None = None
     """At the end, if there were frozen windows."""
 
@@ -76,12 +84,13 @@ def result_text(result: Result, folder: str) -> str:
     rows = [
         ("model", f"{printable(result.model)}, {result.objective}: {result.parameters:,} weights, on {result.device}")
     ]
-    early = ", stopped early" if result.stopped_early else ""
     trained = f"{counted(result.tokens, 'token')}, {counted(f'{result.epochs:.4g}', 'epoch')}"
-    rows.append(("trained", f"{trained}, {counted(result.steps, 'step')}, seed {result.seed}{early}"))
+    rows.append(("trained", f"{trained}, {counted(result.steps, 'step')}, seed {result.seed}"))
+    rows.append(("stopped", STOP_TEXTS[result.stop_reason]))
     rate = f"{result.tokens_per_second:,.0f} tokens/s while it learnt"
     rows.append(("seconds", f"{result.seconds:,.1f}, evaluations included; {rate}"))
-    rows.append(("best", f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}"))
+    kept = f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: the model that is kept"
+    rows.append(("best", kept))
     if result.last != result.best:
         rows.append(("last", f"{measured_text(result.last)} on validation"))
     if result.test is not None:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from transformers import set_seed
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
@@ -16,7 +17,7 @@ from gristmill.records import Split
 from gristmill.training.budget import Budget
 from gristmill.training.describing import shown_facts
 from gristmill.training.feeds import Feeds, Scored
-from gristmill.training.metrics import Metric, Metrics
+from gristmill.training.metrics import Metric, Metrics, StopReason, evaluations_without_gain
 from gristmill.training.models import SIZES, Needs, learning_rate_of, make_model, save_model
 from gristmill.training.objectives import Objective, logits_bytes_on
 from gristmill.training.result import FrozenScores, Result, device_text, write_result
@@ -82,8 +83,9 @@ class Run:
         trainer = WindowTrainer(
             self._objective,
             arguments_for(self._config, self._budget, rate, self._place.path, self._together),
+            warmup_steps=self._budget.warmup_steps,
             batches=lambda step: self._feeds.batches(self._budget, step),
-            on_step=lambda step: self._heartbeat.beat(f"step {step:,} of {self._budget.steps:,}"),
+            on_step=self._stepped,
             on_loss=self._learnt,
             on_evaluation=self._evaluate,
             on_save=lambda checkpoint: self._place.seal(checkpoint, self._metrics),
@@ -92,7 +94,7 @@ class Run:
         if first is None:
             self._evaluate(0)
         self._watch.start(first or 0)
-        is_over = checkpoint is not None and self._is_enough()
+        is_over = self._metrics.stop_reason is not None
         self._last_step = trainer.put_back(checkpoint) if checkpoint and is_over else trainer.run(checkpoint)
 
     def finish(self) -> Result:
@@ -119,7 +121,7 @@ class Run:
             last=self._metrics.of("validation")[-1],
             best=best,
             test=test,
-            stopped_early=self._last_step < self._budget.steps,
+            stop_reason=self._metrics.stop_reason or "budget",
             frozen=self._frozen_scores,
         )
         self._watch.draw(is_running=False)
@@ -139,15 +141,21 @@ class Run:
     def _learnt(self, step: int, loss: float, learning_rate: float) -> None:
         self._watch.learnt(step, self._together.mean(loss), learning_rate)
 
+    def _stepped(self, step: int) -> None:
+        left = self._watch.stepped(step)
+        self._heartbeat.beat(f"step {step:,} of {self._budget.steps:,}{'' if left is None else f', about {left} left'}")
+
     def _evaluate(self, step: int) -> bool:
-        """-> whether it is time to stop, as nothing gets better."""
+        """-> whether it is time to stop."""
+        started_at = time.perf_counter()
         found = self._score(self._feeds.held_out(Split.VALIDATION))
         if not found.tokens.any():
             raise DatasetError(
                 f"no token of validation in {str(self._dataset.folder)!r} would be scored: it has too few. "
                 "Build it from more files, or with a larger share: --split 80/15/5."
             )
-        lines = [self._watch.measured(step, "validation", found)]
+        line = self._watch.measured(step, "validation", found)
+        lines = [msgspec.structs.replace(line, stop_reason=self._stop_reason(line))]
         if self._frozen is not None:
             frozen = self._score(self._frozen)
             self._frozen_scores = FrozenScores.of(frozen)
@@ -155,13 +163,17 @@ class Run:
         self._watch.evaluated(step, lines)
         if self._keeps_model and self._together.is_first and self._metrics.best is lines[0]:
             self._place.keep_model(lambda folder: save_model(self._model, self._needs, folder))
-        self._watch.go_on(step)
-        return self._is_enough()
+        self._watch.go_on(step, time.perf_counter() - started_at)
+        return lines[0].stop_reason is not None
 
-    def _is_enough(self) -> bool:
-        patience = self._config.early_stop
-        is_enough = patience is not None and self._metrics.evaluations_since_best >= patience
-        return self._together.of_first(is_enough)
+    def _stop_reason(self, line: Metric) -> StopReason | None:
+        """A function of the evaluations alone, which each checkpoint has: a run that goes on stops at the same one."""
+        if line.step >= self._budget.steps:
+            return "budget"
+        patience = self._budget.patience
+        without_gain = evaluations_without_gain([*self._metrics.of("validation"), line], self._budget.warmup_steps)
+        is_over = patience is not None and without_gain >= patience
+        return "no_improvement" if self._together.of_first(is_over) else None
 
     def _test(self, best: Metric) -> Metric | None:
         if not self._place.model.is_dir():

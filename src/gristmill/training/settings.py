@@ -14,6 +14,7 @@ Device = Literal["auto", "cpu", "cuda"]
 DEFAULT_EPOCHS = 200
 LEFT_OUT = (VariantKind.NOISE,)
 """Variants that are not trained on: they are for models that read one text and write another."""
+NO_EARLY_STOP = 0
 MOST_SEEDS = 1 << 32
 MOST_STEPS = 1 << 40
 MOST_WINDOWS = 1 << 20
@@ -44,7 +45,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     eval_windows: int | None = None
     """Score so many windows of validation, evenly spread, instead of all: for a quick look. Test is scored whole."""
     early_stop: int | None = None
-    """Stop once so many evaluations in a row were no better than the best."""
+    """Stop once so many evaluations in a row have lowered the loss on validation by less than 0.1 % in all; 0: never.
+    None: a tenth of all evaluations, 10 at least. Those of the warm-up do not count."""
     save_every: int | None = None
     """Steps between two checkpoints; None: one a minute, at an evaluation."""
     device: Device = "auto"
@@ -68,7 +70,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None:
                 most = MOST_WINDOWS if name == "batch_size" else MOST_STEPS
-                at_least(1, f"--{name.replace('_', '-')}", value, most=most)
+                at_least(0 if name == "early_stop" else 1, f"--{name.replace('_', '-')}", value, most=most)
 
     @property
     def is_compiled(self) -> bool:

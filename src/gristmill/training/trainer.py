@@ -26,7 +26,6 @@ from gristmill.training.runfolder import CHECKPOINTS
 from gristmill.training.settings import TrainConfig
 from gristmill.training.together import Together
 
-WARMUP_SHARE = 0.05
 LAST_RATE_SHARE = 0.1
 WEIGHT_DECAY = 0.1
 STEPS_BETWEEN_LOOKS = 20
@@ -79,6 +78,7 @@ class WindowTrainer(Trainer):
         objective: Objective,
         arguments: Any,
         *,
+        warmup_steps: int,
         batches: Callable[[int], DataLoader[Any]],
         on_step: Callable[[int], None],
         on_loss: Callable[[int, float, float], None],
@@ -89,6 +89,7 @@ class WindowTrainer(Trainer):
         """`batches`: from a step on; `on_evaluation` says whether to stop; `on_save` has the last word."""
         # Several GPUs are used by several processes (torchrun), never by one.
         arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
+        self._warmup_steps = warmup_steps
         super().__init__(model=objective, args=arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)
         self._losses = _Losses()
@@ -97,9 +98,8 @@ class WindowTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Up, and down along a cosine. The Trainer's own begin with a step at rate 0, which is a step for nothing."""
-        warmup = math.ceil(WARMUP_SHARE * num_training_steps)
         given: Any = self.optimizer if optimizer is None else optimizer
-        of_steps = functools.partial(rate_share, warmup=warmup, steps=num_training_steps)
+        of_steps = functools.partial(rate_share, warmup=self._warmup_steps, steps=num_training_steps)
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(given, of_steps)
         self._created_lr_scheduler = True
         return self.lr_scheduler

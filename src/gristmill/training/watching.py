@@ -18,6 +18,8 @@ from gristmill.training.scoring import Score
 
 SECONDS_BETWEEN_REFRESHES = 10
 SECONDS_BETWEEN_BEATS = 10
+TIMED_STEPS, TIMED_SECONDS = 20, 5
+"""Either is enough for a first word on how long it takes."""
 Item = TypeVar("Item")
 MINUTE, HOUR = 60, 3600
 HEADS = ("epoch", "step", "tokens", "train", "validation", "bits/byte", "accuracy", "tokens/s", "left")
@@ -60,17 +62,33 @@ class Watch:
         self._is_writer = is_writer
         self._folder, self._metrics, self._budget, self._facts, self._tell = folder, metrics, budget, facts, tell
         self._seconds_before = max((line.seconds for line in metrics.lines), default=0.0)
-        self._started_at = self._learning_since = self._evaluated_at = time.perf_counter()
-        self._first_step: int | None = None
+        self._started_at = self._evaluated_at = time.perf_counter()
         self._last_step = 0
         self._board = _board(folder, metrics) if is_writer else None
-        self._has_head = False
+        self._has_head = self._has_told_left = False
+        self._stepped_at: float | None = None
+        self._timed_steps, self._step_seconds, self._evaluation_seconds = 0, 0.0, 0.0
         self._drawn_at, self._drawing_seconds = self._started_at, 0.0
 
     def start(self, step: int) -> None:
         """From here on it learns; what came before says nothing of the time that is left."""
-        self._first_step, self._last_step = step, step
-        self._learning_since = self._evaluated_at = time.perf_counter()
+        self._last_step = step
+        self._evaluated_at = time.perf_counter()
+        self._stepped_at = None
+
+    def stepped(self, step: int) -> str | None:
+        """-> the time left, once it can be told. It is told before the first evaluation too, if that takes long."""
+        now = time.perf_counter()
+        if self._stepped_at is not None:  # the first step also warms up and compiles: it says nothing of the others
+            self._timed_steps += 1
+            self._step_seconds += now - self._stepped_at
+        self._stepped_at = now
+        if not self._timed_steps:
+            return None
+        if not self._has_told_left and (self._timed_steps >= TIMED_STEPS or self._step_seconds >= TIMED_SECONDS):
+            self._has_told_left = True
+            self._tell_first_estimate(step)
+        return self._time_left(step)
 
     @property
     def seconds(self) -> float:
@@ -105,9 +123,12 @@ class Watch:
             self.draw(is_running=step < self._budget.steps)
             self._drawn_at, self._drawing_seconds = time.perf_counter(), time.perf_counter() - now
 
-    def go_on(self, step: int) -> None:
+    def go_on(self, step: int, evaluation_seconds: float) -> None:
         """Evaluating and saving are not training: their seconds do not count in tokens/s."""
         self._last_step, self._evaluated_at = step, time.perf_counter()
+        self._evaluation_seconds = evaluation_seconds
+        if self._stepped_at is not None:
+            self._stepped_at = self._evaluated_at
 
     def draw(self, *, is_running: bool) -> None:
         if not self._is_writer:
@@ -145,16 +166,27 @@ class Watch:
         return [("done", done), *left]
 
     def _time_left(self, step: int) -> str:
-        if self._first_step is None or step <= self._first_step:
+        """At the pace so far, each evaluation as long as the last one."""
+        if not self._timed_steps:
             return "-"
-        rate = (time.perf_counter() - self._learning_since) / (step - self._first_step)
-        return time_text(rate * (self._budget.steps - step))
+        left = self._budget.steps - step
+        evaluations = self._budget.num_evaluations * left / self._budget.steps
+        return time_text(left * self._step_seconds / self._timed_steps + evaluations * self._evaluation_seconds)
+
+    def _tell_first_estimate(self, step: int) -> None:
+        pace = f"{self._step_seconds / self._timed_steps:.2g} s a step"
+        scoring = f", {self._evaluation_seconds:.2g} s an evaluation" if self._evaluation_seconds else ""
+        less = "" if self._budget.patience is None else "; less if validation stops improving before"
+        steps = f"{self._budget.steps - step:,} steps"
+        self._tell(f"{'':>8} about {self._time_left(step)} left for {steps}: {pace}{scoring}{less}")
+        self.draw(is_running=True)
 
     def _tell_line(self, step: int) -> None:
         train = next((line for line in reversed(self._metrics.lines) if line.split == "train"), None)
         found = next((line for line in reversed(self._metrics.lines) if line.split == "validation"), None)
         if found is None or not self._is_writer:
             return
+        self._has_told_left = self._has_told_left or self._timed_steps > 0
         if not self._has_head:
             self._has_head = True
             self._tell(
