@@ -34,7 +34,7 @@ def test_options_in_pages_exist(page):
     known |= {"--shard", "--against-clean", "--all"}
     known |= {"--upload", "--private", "--public", "--revision", "--message", *OVERRIDES.values()}
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
-    known |= {"--resume", "--test", "--seeds", "--budget"}
+    known |= {"--resume", "--test", "--seeds", "--budget", "--no-early-stop", "--min-test-tokens"}
     known |= {"--size", "--pattern", "--template"}
     known |= {"--report", "--open", "--port", "--no-browser", "--ids", "--no-colour"}
     of_others = {"--exclude-standard", "--bare", "--measure"}
