@@ -1,9 +1,11 @@
 """Training on the CPU with a tiny model: it learns, goes on where it was stopped, scores rightly, and fails kindly."""
 
 import http.server
+import io
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -20,7 +22,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
-from builds import command
+from builds import command, refusal
 from gristmill import (
     Config,
     ConfigError,
@@ -42,7 +44,7 @@ from gristmill.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
 from gristmill.training.describing import digest_of
 from gristmill.training.feeds import Feeds, Scored
 from gristmill.training.metrics import Metric, evaluations_without_gain, read_metrics
-from gristmill.training.models import Needs, make_model
+from gristmill.training.models import Needs, make_model, put_weights
 from gristmill.training.objectives import Objective, all_places, some_places
 from gristmill.training.result import result_text
 from gristmill.training.run import Run
@@ -704,6 +706,120 @@ def test_rows_with_noise_are_left_out(small, tmp_path, tree):
     feeds = Feeds(dataset, TrainConfig(objective="mlm"), is_fixed_width=False)
     assert feeds.num_windows == len(clean)
     assert feeds.num_ids == sum(len(row["input_ids"]) for row in clean)
+
+
+# Folders of others: nothing in them is run.
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.marker),)
+
+
+def bombs(marker):
+    """As torch writes it, and as pickle does."""
+    stream = io.BytesIO()
+    torch.save({"state": Bomb(marker)}, stream)
+    return [stream.getvalue(), pickle.dumps(Bomb(marker))]
+
+
+def test_a_bomb_goes_off_if_it_is_unpickled(tmp_path):
+    for number, bomb in enumerate(bombs(tmp_path / "marker")):
+        load = [lambda stream: torch.load(stream, weights_only=False), pickle.load][number]
+        load(io.BytesIO(bomb))
+        (tmp_path / "marker").rmdir()
+
+
+@pytest.fixture(scope="module")
+def stopped(small, tmp_path_factory):
+    """A training of 3 steps that was stopped after the second."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+
+    def crash(line):
+        if line.split()[1:2] == ["2"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, folder, STOPPED, tell=crash)
+    return folder
+
+
+STOPPED = TrainConfig(objective="mlm", tokens=2_200, batch_size=16, eval_every=1, save_every=1)
+
+
+def with_parts(stopped, folder, parts):
+    """A copy whose checkpoint has these files, and says that it is whole."""
+    shutil.copytree(stopped, folder)
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    sizes = json.loads((checkpoint / "whole").read_text())
+    for name, content in parts.items():
+        (checkpoint / name).unlink(missing_ok=True)
+        (checkpoint / name).write_bytes(content)
+        sizes[name] = len(content)
+    (checkpoint / "whole").write_text(json.dumps(sizes))
+    return folder
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["torch", "pickle"])
+def test_a_checkpoint_is_never_unpickled(small, tmp_path, stopped, form):
+    bomb = bombs(tmp_path / "marker")[form]
+    for part in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "losses.safetensors", "model.safetensors"):
+        folder = with_parts(stopped, tmp_path / part, {part: bomb})
+        with pytest.raises(DatasetError, match=r"^the checkpoint .*checkpoint-1' cannot be read: [^\n]*Delete it"):
+            train(small, folder, STOPPED, resume=True)
+    unread = ("training_args.bin", "scaler.pt", "pytorch_model.bin", "losses.pt", "optimizer.bin", "rng_state_0.pth")
+    folder = with_parts(stopped, tmp_path / "unread", dict.fromkeys(unread, bomb))
+    assert train(small, folder, STOPPED, resume=True).steps == 3
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_model_is_loaded_as_safetensors_only(small, tmp_path, stopped):
+    needs = Needs(48, open_dataset(small).tokenizer.definition)
+    folder = shutil.copytree(stopped / "model", tmp_path / "model")
+    assert make_model(str(folder), "mlm", needs)
+    (folder / "model.safetensors").unlink()
+    plain_pickle = io.BytesIO()
+    torch.save(make_model("tiny", "mlm", needs).state_dict(), plain_pickle)
+    for weights in (plain_pickle.getvalue(), *bombs(tmp_path / "marker")):
+        (folder / "pytorch_model.bin").write_bytes(weights)
+        with pytest.raises(InputError, match="cannot load the model"):
+            make_model(str(folder), "mlm", needs)
+        with pytest.raises(OSError, match="safetensors"):
+            put_weights(make_model("tiny", "mlm", needs), folder)
+    assert not (tmp_path / "marker").exists()
+
+
+def test_code_beside_a_model_is_not_run(small, tmp_path, stopped):
+    """Nor is anybody asked whether to: the answer here would be yes."""
+    folder = shutil.copytree(stopped / "model", tmp_path / "model")
+    (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'marker')!r})\nclass Evil: pass\n")
+    (folder / "custom_generate").mkdir()
+    shutil.copyfile(folder / "evil.py", folder / "custom_generate/generate.py")
+    settings = json.loads((folder / "config.json").read_text())
+    settings["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForMaskedLM": "evil.Evil"}
+    settings["attn_implementation"] = settings["experts_implementation"] = "evil/kernel"
+    for kind in ("evil", settings["model_type"]):
+        (folder / "config.json").write_text(json.dumps({**settings, "model_type": kind}))
+        words = command("train", small, "--out", tmp_path / kind, "--model", folder, "--objective", "mlm")
+        done = subprocess.run(
+            [*words, "--tokens", "700", "--batch-size", "16", "--quiet"],
+            input="y\ny\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert not (tmp_path / "marker").exists()
+        if kind == "evil":
+            assert refusal(done)[0] == InputError.exit_code
+            assert "contains custom code" in done.stderr
+        else:
+            assert (done.returncode, done.stderr) == (0, "")
 
 
 # What goes wrong, said in one line.

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
-from gristmill.errors import ConfigError, OutputError, TrainingError
+from gristmill.errors import ConfigError, DatasetError, GristmillError, OutputError, TrainingError
 from gristmill.training.settings import TrainConfig
 from gristmill.training.together import local_rank
 
@@ -43,6 +43,21 @@ def explained(config: TrainConfig, folder: Path) -> Iterator[None]:
         if found is None:
             raise
         raise found from None
+
+
+@contextmanager
+def readable(checkpoint: str | Path | None) -> Iterator[None]:
+    """Say so where a part of a checkpoint is damaged, or is something else than tensors and plain values."""
+    try:
+        yield
+    except (GristmillError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - what is wrong in a file may show anywhere in what reads it
+        first = str(error).strip().partition("\n")[0].rstrip(".")
+        raise DatasetError(
+            f"the checkpoint {str(checkpoint)!r} cannot be read: {first}. Delete it: --resume goes on from the one "
+            "before, if there is one."
+        ) from None
 
 
 def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | None:

@@ -19,6 +19,8 @@ from gristmill.training.settings import ObjectiveName
 LARGEST_ROBERTA_PAD = 64
 """RoBERTa counts its positions from the padding id on: with a large one, most would never be used."""
 TRAINED_LEARNING_RATE = 5e-5
+SAFELY: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True}
+"""How weights are loaded, wherever they are from: no pickle, and no code beside them."""
 
 
 class Size(NamedTuple):
@@ -101,9 +103,11 @@ def _trained_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrai
     try:
         if os.path.isdir(where):
             require_plain_files(where)
-        config = AutoConfig.from_pretrained(where)
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
         _require_room(name, config, needs)
-        model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32)
+        # A config.json may name kernels on the Hub for these, which are code.
+        config._attn_implementation = config._experts_implementation = None  # noqa: SLF001
+        model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32, **SAFELY)
     except ConfigError:
         raise
     except Exception as error:  # noqa: BLE001 - a folder may hold anything, and each part has errors of its own
@@ -144,6 +148,14 @@ def _require_room(name: str, config: Any, needs: Needs) -> None:
         raise ConfigError(
             f"the model {name!r} knows {config.vocab_size:,} ids, and the dataset has {needs.definition.vocab_size:,}."
         )
+
+
+def put_weights(model: PreTrainedModel, folder: Path) -> None:
+    """Give the model the weights that `save_pretrained` has written to the folder."""
+    require_plain_files(folder)
+    # By its whole path: `run/model` would be an id on the Hub.
+    kept = type(model).from_pretrained(folder.resolve(), config=model.config, local_files_only=True, **SAFELY)
+    model.load_state_dict(kept.state_dict())
 
 
 def save_model(model: PreTrainedModel, needs: Needs, folder: Path) -> None:

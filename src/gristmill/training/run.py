@@ -12,13 +12,12 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
 from gristmill.naming import counted, path_text
-from gristmill.plainfile import require_plain_files
 from gristmill.records import Split
 from gristmill.training.budget import Budget
 from gristmill.training.describing import shown_facts
 from gristmill.training.feeds import Feeds, Scored
 from gristmill.training.metrics import Metric, Metrics, StopReason, evaluations_without_gain
-from gristmill.training.models import SIZES, Needs, learning_rate_of, make_model, save_model
+from gristmill.training.models import SIZES, Needs, learning_rate_of, make_model, put_weights, save_model
 from gristmill.training.objectives import Objective, logits_bytes_on
 from gristmill.training.result import FrozenScores, Result, device_text, write_result
 from gristmill.training.runfolder import RunFolder
@@ -180,10 +179,7 @@ class Run:
             raise DatasetError(
                 f"{str(self._place.model)!r} is gone, and with it the best model. Train into a new folder."
             )
-        require_plain_files(self._place.model)
-        # By its whole path: `run/model` would be an id on the Hub.
-        kept = type(self._model).from_pretrained(self._place.model.resolve(), local_files_only=True)
-        self._model.load_state_dict(kept.state_dict())
+        put_weights(self._model, self._place.model)
         found = self._score(self._feeds.held_out(Split.TEST))
         if not found.tokens.any():
             return None

@@ -7,20 +7,20 @@ alone; the state of torch's generator, which dropout draws from, lies in the che
 
 import functools
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from gristmill.plainfile import require_plain_files
 from gristmill.training.budget import Budget
-from gristmill.training.faults import not_a_number
+from gristmill.training.faults import not_a_number, readable
+from gristmill.training.models import put_weights
 from gristmill.training.objectives import Objective
 from gristmill.training.runfolder import CHECKPOINTS
 from gristmill.training.settings import TrainConfig
@@ -31,7 +31,7 @@ WEIGHT_DECAY = 0.1
 STEPS_BETWEEN_LOOKS = 20
 """Each look at the loss makes a GPU wait."""
 
-LOSSES = "losses.pt"
+LOSSES = "losses.safetensors"
 """In a checkpoint: what train's next line is the mean of."""
 
 
@@ -151,15 +151,26 @@ class WindowTrainer(Trainer):
     def _save(self, output_dir: str = "", *_: Any, **__: Any) -> None:  # type: ignore[override] # always given
         ours: Any = self._objective.model
         ours.save_pretrained(output_dir)
-        torch.save(self._losses.state(), Path(output_dir) / LOSSES)
+        safetensors.torch.save_file(self._losses.state(), Path(output_dir) / LOSSES)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
-        ours: Any = self._objective.model
-        require_plain_files(resume_from_checkpoint)
-        ours.load_state_dict(
-            type(ours).from_pretrained(os.path.abspath(resume_from_checkpoint), local_files_only=True).state_dict()
-        )
-        self._losses.load(torch.load(Path(resume_from_checkpoint) / LOSSES, weights_only=True))
+        checkpoint = Path(resume_from_checkpoint)
+        with readable(checkpoint):
+            put_weights(self._objective.model, checkpoint)
+            self._losses.load(safetensors.torch.load_file(checkpoint / LOSSES))
+
+    # The Trainer reads these files with torch's `weights_only`, which builds tensors and plain values and runs no code.
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with readable(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with readable(checkpoint):
+            super()._load_rng_state(checkpoint)
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        """Nothing: bf16 needs none, so none of ours was saved."""
 
 
 class _Losses:
@@ -178,11 +189,11 @@ class _Losses:
         self._sum, self._count = 0.0, 0
         return mean
 
-    def state(self) -> dict[str, Any]:
-        return {"sum": torch.as_tensor(self._sum).cpu(), "count": self._count}
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"sum": torch.as_tensor(self._sum).cpu(), "count": torch.tensor(self._count)}
 
-    def load(self, state: dict[str, Any]) -> None:
-        self._sum, self._count = state["sum"], state["count"]
+    def load(self, state: dict[str, torch.Tensor]) -> None:
+        self._sum, self._count = state["sum"], int(state["count"])
 
 
 class _Steps:
