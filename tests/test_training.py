@@ -631,13 +631,14 @@ class HubAnswer(http.server.BaseHTTPRequestHandler):
         self.answer(with_content=True)
 
     def answer(self, *, with_content):
-        parts = self.path.strip("/").split("/", 4)
-        path = self.server.folder / parts[-1]
-        is_there = parts[:3] == ["org", "model", "resolve"] and path.is_file()
+        repo, _, place = self.path.strip("/").partition("/resolve/")
+        revision, _, file = place.partition("/")
+        path = self.server.folder / file
+        is_there = (repo, revision) in {("org/model", "main"), ("gpt2", "c" * 40), ("gpt2", "v1")} and path.is_file()
         content = path.read_bytes() if is_there else b""
         self.send_response(200 if is_there else 404)
         for name, value in {
-            "ETag": f'"{parts[-1]}"',
+            "ETag": f'"{file}"',
             "X-Repo-Commit": "c" * 40,
             "X-Error-Code": "" if is_there else "EntryNotFound",
             "Content-Length": str(len(content)),
@@ -648,10 +649,10 @@ class HubAnswer(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-def test_a_model_comes_from_the_hub(small, tmp_path):
+@pytest.mark.parametrize("name", ["org/model", "gpt2@v1"])
+def test_a_model_comes_from_the_hub(small, tmp_path, stopped, name):
     """By the command line, as Hub addresses are read when its client is imported."""
-    train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=3_000, batch_size=16, eval_every=4))
-    server = ModelHub(tmp_path / "first/model")
+    server = ModelHub(stopped / "model")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment = {
         **os.environ,
@@ -660,13 +661,13 @@ def test_a_model_comes_from_the_hub(small, tmp_path):
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "DISABLE_SAFETENSORS_CONVERSION": "1",
     }
-    words = command("train", small, "--out", tmp_path / "second", "--model", "org/model", "--tokens", "1e3", "--json")
+    words = command("train", small, "--out", tmp_path / "second", "--model", name, "--tokens", "1e3", "--json")
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
     server.shutdown()
     server.server_close()
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["model"] == "org/model"
-    assert losses(tmp_path / "second")[0] == pytest.approx(min(losses(tmp_path / "first")), rel=1e-6)
+    assert json.loads(done.stdout)["model"] == name
+    assert losses(tmp_path / "second")[0] == pytest.approx(losses(stopped)[1], rel=1e-6)
 
 
 def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
@@ -903,14 +904,27 @@ def test_settings_that_cannot_be_are_refused(settings, message):
         TrainConfig(**settings)
 
 
-def test_a_model_nobody_knows_is_refused(small, tmp_path):
-    with pytest.raises(ConfigError, match="there is no model 'huge': name tiny, small, base, a folder, or a Hub id"):
+def test_a_model_nobody_knows_is_refused(small, tmp_path, monkeypatch):
+    with pytest.raises(
+        ConfigError, match=r"there is no model '\./huge': name tiny, small, base, a folder, or a Hub id"
+    ):
+        train(small, tmp_path / "run", TrainConfig(model="./huge"))
+    server = ModelHub(tmp_path)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    missing = (
+        r"the model 'huge' is none of tiny, small, base, no folder here, and: http://127\S+ has no tokenizer 'huge'"
+    )
+    with pytest.raises(InputError, match=missing):
         train(small, tmp_path / "run", TrainConfig(model="huge"))
+    server.shutdown()
+    server.server_close()
 
 
 def test_a_start_that_failed_leaves_the_folder_free(small, tmp_path):
     with pytest.raises(ConfigError, match="there is no model"):
-        train(small, tmp_path / "run", TrainConfig(model="huge"))
+        train(small, tmp_path / "run", TrainConfig(model="./huge"))
     assert not (tmp_path / "run").exists()
 
     def crash(line):

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 from gristmill.errors import ConfigError, InputError, TokenizerError
 from gristmill.naming import counted
 from gristmill.plainfile import require_plain_files
+from gristmill.tokenizing import hub
 from gristmill.tokenizing.definition import Definition
 from gristmill.tokenizing.locating import locate
 from gristmill.training.settings import ObjectiveName
@@ -35,6 +36,9 @@ SIZES = {
     "small": Size(layers=6, width=384, heads=6, learning_rate=6e-4),
     "base": Size(layers=12, width=768, heads=12, learning_rate=2e-4),
 }
+
+
+_KNOWN = ", ".join(SIZES)
 
 
 class Needs(NamedTuple):
@@ -94,20 +98,23 @@ def _masked_config(size: Size, needs: Needs) -> transformers.PretrainedConfig:
 
 def _trained_model(name: str, objective: ObjectiveName, needs: Needs) -> PreTrainedModel:
     place = os.path.expanduser(name)
-    if not os.path.isdir(place) and (os.path.exists(place) or name.count("/") != 1 or name.startswith((".", "~", "/"))):
-        sizes = ", ".join(SIZES)
-        raise ConfigError(f"there is no model {name!r}: name {sizes}, a folder, or a Hub id like 'org/name'.")
+    is_folder = os.path.isdir(place)
+    if not is_folder and (os.path.exists(place) or not hub.is_repo_id(name)):
+        raise ConfigError(
+            f"there is no model {name!r}: name {_KNOWN}, a folder, or a Hub id like 'org/name' or 'gpt2'."
+        )
     _require_same_tokenizer(name, place, needs.definition)
-    where = place if os.path.isdir(place) else name
+    repo, _, revision = name.partition("@")
+    where, at = (place, {}) if is_folder else (repo, {"revision": revision or "main"})
     auto: Any = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     try:
         if os.path.isdir(where):
             require_plain_files(where)
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False, **at)
         _require_room(name, config, needs)
         # A config.json may name kernels on the Hub for these, which are code.
         config._attn_implementation = config._experts_implementation = None  # noqa: SLF001
-        model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32, **SAFELY)
+        model: PreTrainedModel = auto.from_pretrained(where, config=config, dtype=torch.float32, **SAFELY, **at)
     except ConfigError:
         raise
     except Exception as error:  # noqa: BLE001 - a folder may hold anything, and each part has errors of its own
@@ -120,9 +127,9 @@ def _require_same_tokenizer(name: str, place: str, ours: Definition) -> None:
     """Ids mean something to the model only if they are its own tokenizer's."""
     try:
         theirs = locate(place if os.path.isdir(place) else name)
-    except TokenizerError:
+    except TokenizerError as error:
         if not os.path.isdir(place):
-            raise
+            raise InputError(f"the model {name!r} is none of {_KNOWN}, no folder here, and: {error}") from None
         raise ConfigError(
             f"the model {name!r} has no tokenizer beside it, so nobody can say whether the dataset's ids mean anything "
             "to it. Put the tokenizer.json that it was trained with into its folder."

@@ -25,7 +25,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     objective: ObjectiveName | None = None
     """`mlm`: tell what masked tokens were; `causal`: tell the next one. None: mlm if the tokenizer has a mask token."""
     model: str = "tiny"
-    """`tiny`, `small` or `base` (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or Hub id: trained ones."""
+    """`tiny`, `small` or `base` (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or Hub id (`gpt2`,
+    `org/name`, `org/name@revision`): trained ones."""
     epochs: float | None = None
     """Times through train; 200 if nothing is said."""
     tokens: int | None = None
