@@ -12,15 +12,13 @@ import tokenizers_made_here as made
 from gristmill import load_tokenizer
 from gristmill.errors import ConfigError
 from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.infilling import Infiller
-from gristmill.tokenizing.sentinels import FIM_NAMES, fim_ids
-from gristmill.tokenizing.task_tokens import FIM_NAMES
-from made_code import made_module
 from gristmill.shaping.variants.infilling import Infiller, Sentinel
 from gristmill.tokenizing.cuda.merges import byte_characters
 from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.sentinels import fim_ids, require_spelled_fim
+from gristmill.tokenizing.sentinels import FIM_NAMES, fim_ids, require_spelled_fim
+from gristmill.tokenizing.task_tokens import FIM_NAMES
 from gristmill.tokenizing.tokenizer import tokenizer_for
+from made_code import made_module
 
 PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002
 TOKENIZER = load_tokenizer()

@@ -3,6 +3,7 @@
 import datetime as dt
 import ipaddress
 import random
+import re
 import ssl
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 import chat_server as acts
 from chat_server import CHILD, KEY, PARENT, ChatServer, fails, says, sends
 from gristmill.errors import ConfigError, InputError, OutputError
+from gristmill.records import WhyNoVariant
 from gristmill.shaping.variants.grammars import GRAMMARS, parse
 from gristmill.shaping.variants.rewriting.answers import UnusableAnswerError, code_in, in_manner_of, why_refused
 from gristmill.shaping.variants.rewriting.asking import MAX_FAILED_IN_A_ROW, seconds_to_wait
@@ -71,6 +73,39 @@ def test_a_paraphrase_is_one_request_and_keeps_to_the_protocol(tmp_path):
     assert (asked["model"], asked["temperature"], asked["max_tokens"], asked["seed"]) == ("m", 0.5, 99, 5)
     assert PARENT.format(name="a") in asked["messages"][0]["content"]
     assert asked["stream"] is False
+
+
+def long_task(name, num_bytes):
+    text = PARENT.format(name=name)
+    return task(name, text=(text + "# " + "x" * (num_bytes - len(text) - 3) + "\n").encode())
+
+
+def test_an_answer_may_be_twice_as_long_as_its_text(tmp_path):
+    """As far as the context goes; a text that leaves no room for an answer of its own length is not sent."""
+    tasks = [task("a"), long_task("b", 30_000)]
+    with ChatServer() as server:
+        rewritten(server, tasks, tmp_path / "free")
+        assert [asked["max_tokens"] for _, _, asked in server.requests] == [4096, 20_000]
+    with ChatServer() as server:
+        results = rewritten(server, tasks, tmp_path / "small", context_tokens=15_000)
+        assert [asked["max_tokens"] for _, _, asked in server.requests] == [4096]
+    assert results[1][1].why is WhyNoVariant.TEXT_TOO_LONG
+    assert re.fullmatch(r"about 10,\d+ tokens and an answer of 10,000 do not fit into 15,000", results[1][1].reason)
+    with ChatServer() as server:
+        rewritten(server, tasks, tmp_path / "large", context_tokens=24_000)
+        (less,) = [asked["max_tokens"] for _, _, asked in server.requests if asked["max_tokens"] > 4096]
+    assert 13_000 < less < 14_000
+    with ChatServer() as server:
+        rewritten(server, tasks, tmp_path / "set", context_tokens=15_000, max_tokens=500)
+        assert [asked["max_tokens"] for _, _, asked in server.requests] == [500, 500]
+
+
+def test_a_description_that_leaves_no_room_for_the_code_is_not_sent(tmp_path):
+    with ChatServer({"a": [says("A function area_a. " * 400)]}) as server:
+        back = task("a", way="back_translation")
+        ((_, outcome),) = rewritten(server, [back], tmp_path, context_tokens=2000)
+        assert server.num_asked == 1
+    assert outcome.why is WhyNoVariant.TEXT_TOO_LONG
 
 
 def test_a_back_translation_never_shows_the_code_to_the_one_who_writes_it(tmp_path):
@@ -155,7 +190,7 @@ def test_tasks_are_taken_only_a_little_ahead(tmp_path):
 def test_a_language_without_a_grammar_is_not_asked_about(tmp_path):
     with ChatServer() as server:
         results = rewritten(server, [task("a", language="cobol"), task("b", text=b"area_b \xff")], tmp_path)
-    assert [outcome.is_unanswered for _, outcome in results] == [False, False]
+    assert {outcome.why for _, outcome in results} == {WhyNoVariant.ANSWER_REFUSED}
     assert "cobol" in results[0][1].reason
     assert "UTF-8" in results[1][1].reason
     assert server.requests == []
@@ -219,7 +254,7 @@ def test_failures_of_the_server_are_not_kept(tmp_path):
     names = {"down": fails(500), "odd": sends(b"{"), "long": fails(413), "closed": acts.hangs_up}
     with ChatServer({name: [act] for name, act in names.items()}) as server:
         first = rewritten(server, map(task, names), tmp_path)
-        assert all(isinstance(outcome, Failure) and outcome.is_unanswered for _, outcome in first)
+        assert all(isinstance(outcome, Failure) and outcome.why is WhyNoVariant.NO_ANSWER for _, outcome in first)
         assert num_files(tmp_path) == 0
         again = rewritten(server, map(task, names), tmp_path)
     assert all(isinstance(outcome, Rewritten) for _, outcome in again)
@@ -249,7 +284,7 @@ def test_a_cache_that_cannot_be_made_is_told_before_any_request(tmp_path):
 )
 def test_an_answer_of_no_use_is_kept_as_such(tmp_path, act, reason):
     outcome = outcome_of(act, tmp_path)
-    assert not outcome.is_unanswered
+    assert outcome.why is WhyNoVariant.ANSWER_REFUSED
     assert reason in outcome.reason
     assert num_files(tmp_path / "cache") == 1
 
@@ -282,7 +317,7 @@ def test_an_answer_of_no_use_is_kept_as_such(tmp_path, act, reason):
 def test_what_would_be_the_same_again_is_not_tried_again(tmp_path, act, reason):
     with ChatServer({"a": [act]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, num_retries=3)
-    assert outcome.is_unanswered
+    assert outcome.why is WhyNoVariant.NO_ANSWER
     assert reason in outcome.reason
     assert len(server.requests) == 1
     assert KEY not in outcome.reason
@@ -293,7 +328,7 @@ def test_a_body_without_end_is_left_after_a_few_megabytes(tmp_path):
     with ChatServer({"a": [acts.never_ends]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=20)
     assert server.num_sent < 64 << 20  # what the sockets hold included
-    assert outcome == Failure(is_unanswered=True, reason="an answer of more than 8 MiB")
+    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "an answer of more than 8 MiB")
 
 
 # Trying again.
@@ -310,7 +345,7 @@ def test_what_may_pass_is_tried_again(tmp_path, act):
 def test_it_is_tried_no_more_often_than_asked(tmp_path):
     with ChatServer({"a": [fails(500, Retry_After="0")] * 9}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, num_retries=3)
-    assert outcome == Failure(is_unanswered=True, reason="HTTP 500 Internal Server Error")
+    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "HTTP 500 Internal Server Error")
     assert server.num_asked == 4
 
 
@@ -340,7 +375,7 @@ def test_a_slow_server_is_left_at_the_deadline(tmp_path, act):
         started_at = time.monotonic()
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=0.6)
         assert 0.6 <= time.monotonic() - started_at < 3
-    assert outcome == Failure(is_unanswered=True, reason="no whole answer within 0.6 seconds")
+    assert outcome == Failure(WhyNoVariant.NO_ANSWER, "no whole answer within 0.6 seconds")
 
 
 def test_a_slow_answer_within_the_deadline_is_taken(tmp_path):
@@ -425,7 +460,7 @@ def test_texts_that_are_too_long_do_not_end_the_run(tmp_path):
     names = [f"n{number}" for number in range(2 * MAX_FAILED_IN_A_ROW)]
     with ChatServer({name: [fails(400)] for name in names}) as server:
         results = rewritten(server, map(task, names), tmp_path)
-    assert {outcome for _, outcome in results} == {Failure(is_unanswered=True, reason="HTTP 400 Bad Request")}
+    assert {outcome for _, outcome in results} == {Failure(WhyNoVariant.NO_ANSWER, "HTTP 400 Bad Request")}
 
 
 def test_a_run_that_was_given_up_goes_on_from_its_answers(tmp_path):
@@ -529,7 +564,7 @@ def test_an_address_that_cannot_be_asked_is_refused(url, said):
 
 @pytest.mark.parametrize(
     "setting",
-    [{"timeout_seconds": 0}, {"timeout_seconds": float("nan")}, {"timeout_seconds": float("inf")}, {"num_retries": -1}, {"concurrency": 0}, {"max_tokens": 0}, {"temperature": -0.1}, {"temperature": 2.1}, {"model": " "}],
+    [{"timeout_seconds": 0}, {"timeout_seconds": float("nan")}, {"timeout_seconds": float("inf")}, {"num_retries": -1}, {"concurrency": 0}, {"max_tokens": 0}, {"context_tokens": 0}, {"temperature": -0.1}, {"temperature": 2.1}, {"model": " "}],
     ids=str,
 )  # fmt: skip
 def test_a_setting_that_cannot_be_is_refused_by_its_name(setting):

@@ -32,6 +32,8 @@ from gristmill import (
     open_dataset,
 )
 from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.commands.parsing import parse_settings, parser_for
+from gristmill.configuring import load_config
 from gristmill.layout import CARDS
 from gristmill.rebuilding import against_clean
 from made_code import made_module
@@ -435,6 +437,10 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_p
         (["--variants", "rename", "--variant-seed", str(1 << 64)], "at most"),
         (["--max-windows", "9", "--sample-seed", str(-(1 << 70))], "at least"),
         (["--variants", "rewrite"], "--rewrite-endpoint"),
+        (["--variants", "paraphrase"], "--rewrite-endpoint"),
+        (["--variants", "backtranslation"], "Did you mean 'back-translation'"),
+        (["--variants", "paraphrase,back-translation"], "a build takes one of them"),
+        (["--variants", "rewrite", "--rewrite-context", "0"], "rewrite.context_tokens must be at least 1, got 0"),
         (
             ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
             "only redacted",
@@ -576,6 +582,42 @@ def test_an_answer_that_is_of_no_use_is_not_asked_for_again(tmp_path, act):
         assert server.num_asked == 1
     assert manifest.variants["rewrite"].missing == {"answer_refused": 1}
     assert not [warning for warning in manifest.warnings if "asks for these again" in warning]
+
+
+def test_a_text_that_does_not_fit_is_not_sent_and_told(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text(PARENT.format(name="a"))
+    (folder / "b.py").write_text(PARENT.format(name="b") + "# one of many words\n" * 500)
+    with ChatServer() as server:
+        manifest = build(rewriting(folder, tmp_path / "out", server, context_tokens=4000))
+        assert server.num_asked == 1
+    assert manifest.variants["rewrite"].missing == {"text_too_long": 1}
+    assert manifest.settings["rewrite"] == {"model": "small", "way": "paraphrase", "context_tokens": 4000}
+    (told,) = [one["missing"] for one in files_table(tmp_path / "out")["b.py"]["variants"]]
+    assert told == "text_too_long"
+    assert not [warning for warning in manifest.warnings if "asks for these again" in warning]
+    assert check(tmp_path / "out", [str(folder)]).ok
+
+
+@pytest.mark.parametrize(
+    ("words", "way"), [(["paraphrase=0.25"], "paraphrase"), (["rename,back-translation=0.25"], "back_translation")]
+)
+def test_a_rewrite_is_taken_by_the_name_of_its_way(words, way):
+    options = ["src", "--out", "out", *(word for text in words for word in ("--variants", text))]
+    _, values = parse_settings(parser_for("build SOURCE", ""), options, "it")
+    assert values["variants.rates"]["rewrite"] == 0.25
+    assert values["rewrite.way"] == way
+
+
+@pytest.mark.parametrize("name", ["paraphrase", "back-translation"])
+def test_in_a_configuration_the_way_of_a_rewrite_is_a_setting(tmp_path, name):
+    said = rf'there is no variant \'{name}\'\. It is rewrite, with rewrite.way = "{name.replace("-", "_")}"'
+    (tmp_path / "gristmill.toml").write_text(f"[variants.rates]\n{name} = 0.2\n")
+    with pytest.raises(ConfigError, match=said):
+        load_config({"sources": ["src"], "out": "out"}, tmp_path / "gristmill.toml")
+    with pytest.raises(ConfigError, match=said):
+        VariantsConfig(rates={name: 0.2})
 
 
 def test_a_secret_that_a_model_writes_is_kept_nowhere(tmp_path):

@@ -99,7 +99,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}
-        settings["rewrite"] = {name: settings["rewrite"][name] for name in ("model", "way")}  # not where it ran
+        # Not where it ran; and lengths only where they are set, so that all other datasets keep their fingerprint.
+        rewrite = settings["rewrite"]
+        lengths = {name: rewrite[name] for name in ("max_tokens", "context_tokens") if rewrite[name] is not None}
+        settings["rewrite"] = {"model": rewrite["model"], "way": rewrite["way"], **lengths}
         settings["sampling"]["weights"] = [list(pair) for pair in self.sampling.weights.items()]  # their order counts
         del settings["output"]["formats"]  # the same windows, in whichever
         del settings["secrets"]["salt"]  # who knows it could try values

@@ -13,6 +13,7 @@ from gristmill.config import Config, field_of, setting_names
 from gristmill.errors import ConfigError
 from gristmill.naming import is_address
 from gristmill.plainfile import read_plain_text
+from gristmill.sections import refuse_unknown_variants
 from gristmill.validating import is_section, wanted
 
 
@@ -36,6 +37,8 @@ def load_config(values: Mapping[str, Any], toml: Path | None = None, *, out: str
         raise ConfigError("no source was named. Name a folder, a git work tree or a file.")
     if "out" not in tree:
         raise ConfigError("no output folder was named. Try: gristmill build SOURCE --out DIR")
+    variants = tree.get("variants")
+    refuse_unknown_variants(variants.get("rates") if isinstance(variants, dict) else None)
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:

@@ -126,8 +126,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--variants",
             "variants.rates",
             "KIND[=RATE]",
-            "rename, comments, format, rewrite, noise or fim, several with commas; RATE is the share of the files, 0.5 "
-            "unless it is said",
+            "rename, comments, format, rewrite (or by its way: paraphrase, back-translation), noise or fim, several "
+            "with commas; RATE is the share of the files, 0.5 unless it is said",
             repeats=True,
         ),
         Option("--variant-seed", "variants.seed", "N", "decides which files, and what becomes of them", int),
@@ -149,6 +149,22 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         Option("--rewrite-concurrency", "rewrite.concurrency", "N", "requests at once", int),
         Option("--rewrite-timeout", "rewrite.timeout_seconds", "SECONDS", "for the whole of an answer", float),
         Option("--rewrite-retries", "rewrite.retries", "N", "after an error that may pass", int),
+        Option(
+            "--rewrite-max-tokens",
+            "rewrite.max_tokens",
+            "N",
+            "of an answer, at most; a token is counted as three bytes",
+            int,
+            default="twice those of the text, 4,096 at least",
+        ),
+        Option(
+            "--rewrite-context",
+            "rewrite.context_tokens",
+            "N",
+            "tokens that the model takes, question and answer together: a text that does not fit is not sent",
+            int,
+            default="all are sent",
+        ),
     ),
     "splits": (
         Option("--split", "split.shares", "A/B/C", "percent of the tokens for train/validation/test"),

@@ -207,6 +207,7 @@ class WhyNoVariant(StrEnum):
     CONTROL_TOKEN = "control_token"
     NO_ANSWER = "no_answer"
     ANSWER_REFUSED = "answer_refused"
+    TEXT_TOO_LONG = "text_too_long"
     DUPLICATE = "duplicate"
     SHARES_SPAN = "shares_span"
     FAILED = "failed"
@@ -223,6 +224,7 @@ WHY_NO_VARIANT: dict[WhyNoVariant, str] = {
     WhyNoVariant.CONTROL_TOKEN: "the tokenizer makes nothing of it, or a control token",
     WhyNoVariant.NO_ANSWER: "the endpoint did not answer; another build asks again",
     WhyNoVariant.ANSWER_REFUSED: "the answer is no code, the same code, or has more syntax errors",
+    WhyNoVariant.TEXT_TOO_LONG: "it and an answer of its length do not fit into the model's context; it was not sent",
     WhyNoVariant.DUPLICATE: "the same text is in the corpus already",
     WhyNoVariant.SHARES_SPAN: "it shares 50 tokens with a held-out file or a benchmark, and the file does not",
     WhyNoVariant.FAILED: "a worker died or hung over it in each of three attempts; with --skip-failed",

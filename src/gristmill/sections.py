@@ -15,6 +15,8 @@ OVERLAP = 256
 SEEDS = 1 << 63
 MOST_EPOCHS = 1000
 MOST_WEIGHT = 1_000_000
+MOST_TOKENS = 1 << 30
+"""Of a language model's answer, or context."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -330,6 +332,7 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the tokens that are taken out."""
 
     def __post_init__(self) -> None:
+        refuse_unknown_variants(self.rates)
         check_types(self, "variants.")
         at_least(-SEEDS, "variants.seed", self.seed, most=SEEDS - 1)
         for kind, rate in self.rates.items():
@@ -339,6 +342,23 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
         between(1, 100, "variants.noise_span", self.noise_span)
         wanted = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
         msgspec.structs.force_setattr(self, "rates", {kind: wanted[kind] for kind in VariantKind if kind in wanted})
+
+
+REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {
+    "paraphrase": "paraphrase",
+    "back-translation": "back_translation",
+    "back_translation": "back_translation",
+}
+"""Names by which `--variants` takes a `rewrite` of this way."""
+
+
+def refuse_unknown_variants(rates: object) -> None:
+    for kind in rates if isinstance(rates, dict) else ():
+        if kind in list(VariantKind):
+            continue
+        way = REWRITE_WAYS.get(kind) if isinstance(kind, str) else None
+        hint = f"There are {', '.join(VariantKind)}." if way is None else f'It is rewrite, with rewrite.way = "{way}".'
+        raise ConfigError(f"variants.rates: there is no variant {kind!r}. {hint}")
 
 
 class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,9 +376,18 @@ class RewriteConfig(msgspec.Struct, frozen=True, kw_only=True):
     """For the whole of an answer."""
     retries: int = 3
     """After an error that may pass."""
+    max_tokens: int | None = None
+    """Of an answer, at most; default: twice those of the text, 4,096 at least. A token is counted as three bytes."""
+    context_tokens: int | None = None
+    """What the model takes, question and answer together: a text that leaves no room for an answer of its own length is
+    not sent. Default: all are sent."""
 
     def __post_init__(self) -> None:
         check_types(self, "rewrite.")
+        for name in ("max_tokens", "context_tokens"):
+            value = getattr(self, name)
+            if value is not None:
+                at_least(1, f"rewrite.{name}", value, most=MOST_TOKENS)
         at_least(1, "rewrite.concurrency", self.concurrency, most=1024)
         at_least(0, "rewrite.retries", self.retries, most=100)
         between(0.01, 86_400, "rewrite.timeout_seconds", self.timeout_seconds)

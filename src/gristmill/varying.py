@@ -101,7 +101,7 @@ def _without(context: Context, chosen: Chosen, reason: str) -> list[NoVariant]:
 def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
     """With what the language model makes of those that are to be rewritten, in a file each; and its name."""
     answers: dict[int, Path] = {}
-    refused: set[int] = set()
+    missing: dict[int, WhyNoVariant] = {}
     wanted = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
     with progress.phase("rewrite", total=wanted) as step, _rewriter(context) as rewriter:
         for task, outcome in rewriter.rewrite_all(_rewrite_tasks(context, chosen)):
@@ -110,12 +110,13 @@ def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress
                 name = hashlib.sha256(outcome.text).hexdigest()
                 answers[task.key] = context.scratch / f"{name}.answer"
                 write_atomically(answers[task.key], outcome.text)
-            elif not outcome.is_unanswered:
-                refused.add(task.key)
+            else:
+                missing[task.key] = outcome.why
             step.advance(1)
         model = rewriter.model
     answered = [
-        one._replace(answer=answers.get(number), is_refused=number in refused) for number, one in enumerate(chosen)
+        one._replace(answer=answers.get(number), why_no_answer=missing.get(number, WhyNoVariant.NO_ANSWER))
+        for number, one in enumerate(chosen)
     ]
     return answered, model
 
@@ -139,6 +140,8 @@ def _endpoint(config: Config) -> Endpoint:
         timeout_seconds=rewrite.timeout_seconds,
         num_retries=rewrite.retries,
         concurrency=rewrite.concurrency,
+        max_tokens=rewrite.max_tokens,
+        context_tokens=rewrite.context_tokens,
     )
 
 

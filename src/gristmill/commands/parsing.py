@@ -14,6 +14,7 @@ from gristmill.errors import ConfigError
 from gristmill.naming import printable
 from gristmill.options import NOTHING_ELSE, Option, add_options, all_options
 from gristmill.records import VariantKind
+from gristmill.sections import REWRITE_WAYS
 
 if TYPE_CHECKING:
     from gristmill.manifest import Manifest
@@ -69,7 +70,8 @@ def parse_settings(
     values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
     values["sampling.weights"] = weights_of(values["sampling.weights"])
     values["output.formats"] = words_of(values["output.formats"])
-    values["variants.rates"] = rates_of(values["variants.rates"])
+    named = values["variants.rates"]
+    values |= {"variants.rates": rates_of(named), "rewrite.way": way_of(named, values["rewrite.way"])}
     return given, {name: value for name, value in values.items() if value is not None}
 
 
@@ -161,15 +163,24 @@ def words_of(texts: Sequence[str] | None) -> list[str] | None:
     return [word.strip() for text in texts for word in text.split(",")] if texts else None
 
 
+def way_of(texts: Sequence[str] | None, way: str | None) -> str | None:
+    """`paraphrase=0.2` is `rewrite=0.2` with --rewrite-way paraphrase, and back-translation with the other way."""
+    kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
+    ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS} | ({way} if way is not None else set())
+    if len(ways) > 1:
+        raise ConfigError(f"--variants and --rewrite-way name {' and '.join(sorted(ways))}: a build takes one of them.")
+    return next(iter(ways), None)
+
+
 def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
     """`rename,fim=0.9` -> {"rename": 0.5, "fim": 0.9}"""
     rates: dict[str, float] = {}
     for text in ",".join(texts or ()).split(",") if texts else ():
         kind, has_rate, number = text.strip().partition("=")
+        kind = VariantKind.REWRITE if kind in REWRITE_WAYS else kind
         if kind not in list(VariantKind):
-            raise ConfigError(
-                f"--variants {kind!r} is none of {', '.join(VariantKind)}. {nearest(kind, [*map(str, VariantKind)])}"
-            )
+            known = [*map(str, VariantKind), *(way for way in REWRITE_WAYS if "_" not in way)]
+            raise ConfigError(f"--variants {kind!r} is none of {', '.join(VariantKind)}. {nearest(kind, known)}")
         try:
             rates[kind] = float(number) if has_rate else DEFAULT_RATE
         except ValueError:

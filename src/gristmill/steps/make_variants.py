@@ -44,8 +44,8 @@ class Chosen(NamedTuple):
     """Each with its seed."""
     answer: Path | None = None
     """What a language model has made of it."""
-    is_refused: bool = False
-    """It has answered, and that was of no use."""
+    why_no_answer: WhyNoVariant = WhyNoVariant.NO_ANSWER
+    """Where there is none."""
 
 
 class Made(NamedTuple):
@@ -93,7 +93,7 @@ def text_of(context: Context, document: PreparedDocument, block: Block) -> bytes
 def _other_text(kind: VariantKind, parsed: Parsed, seed: int, chosen: Chosen) -> bytes | WhyNoVariant:
     if kind is VariantKind.REWRITE:
         if chosen.answer is None:
-            return WhyNoVariant.ANSWER_REFUSED if chosen.is_refused else WhyNoVariant.NO_ANSWER
+            return chosen.why_no_answer
         text = read_plain(chosen.answer)
         return text if why_refused(parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
     other = BY_GRAMMAR[kind](parsed, Dice(seed))

@@ -48,7 +48,7 @@ def _told(chosen: Chosen) -> tuple[object, ...]:
     """All that its variants are made of."""
     one, answer = chosen.document, chosen.answer
     digest = hashlib.sha256(read_plain(answer)).hexdigest() if answer is not None else None
-    rewritten = digest, chosen.is_refused
+    rewritten = digest, chosen.why_no_answer
     return one.repo, one.path, one.language, one.text_sha256, one.draw, one.weight, chosen.kinds, rewritten
 
 

@@ -10,8 +10,6 @@ from gristmill.errors import DatasetError
 from gristmill.layout import write_atomically
 from gristmill.naming import counted, printable
 from gristmill.plainfile import read_plain
-from gristmill.training.metrics import Metric
-from gristmill.naming import printable
 from gristmill.training.metrics import Metric, StopReason
 from gristmill.training.runfolder import RESULT
 from gristmill.training.scoring import Score

@@ -87,14 +87,14 @@ class Asking:
         )
 
 
-def encoded_request(endpoint: Endpoint, model: str, prompt: str, seed: int) -> bytes:
+def encoded_request(endpoint: Endpoint, model: str, prompt: str, seed: int, max_tokens: int) -> bytes:
     """All that decides the answer, and nothing else: it is the cache's key as well."""
     request = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],
         "temperature": float(endpoint.temperature),
         "seed": seed & 0x7FFFFFFF,  # some servers keep it in 32 bits
-        "max_tokens": endpoint.max_tokens,
+        "max_tokens": max_tokens,
         "stream": False,
     }
     return msgspec.json.encode(request)

@@ -19,6 +19,10 @@ MODELS = "/models"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MOST_AT_ONCE = 1024
 WARMEST = 2.0
+LEAST_ANSWER_TOKENS = 4096
+"""For a short text too: some models think aloud before they answer."""
+BYTES_PER_TOKEN = 3
+"""Which tokenizer a model has is not known; of code most have three to four bytes in a token."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +38,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """For all of a request, from the first byte to the last."""
     num_retries: int = 4
     concurrency: int = 8
-    max_tokens: int = 4096
+    max_tokens: int | None = None
+    """Of an answer, at most; None: twice those of the text, LEAST_ANSWER_TOKENS at least."""
+    context_tokens: int | None = None
+    """What the model takes, question and answer together; None: not known."""
     temperature: float = 0.7
 
     def __post_init__(self) -> None:
@@ -42,7 +49,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         _refuse_outside("timeout_seconds", self.timeout_seconds, 0.01, 86_400)
         _refuse_outside("num_retries", self.num_retries, 0, 100)
         _refuse_outside("concurrency", self.concurrency, 1, MOST_AT_ONCE)
-        _refuse_outside("max_tokens", self.max_tokens, 1, 1 << 30)
+        _refuse_outside("max_tokens", 1 if self.max_tokens is None else self.max_tokens, 1, 1 << 30)
+        _refuse_outside("context_tokens", 1 if self.context_tokens is None else self.context_tokens, 1, 1 << 30)
         _refuse_outside("temperature", self.temperature, 0, WARMEST)
         if not VARIABLE.fullmatch(self.key_variable):  # not shown: it may be the key itself
             raise ConfigError("key_variable of the rewrite endpoint must be the name of an environment variable.")
@@ -53,12 +61,25 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     def base(self) -> str:
         return self.url.rstrip("/").removesuffix(COMPLETIONS).rstrip("/")
 
+    def answer_tokens(self, prompt: str, text: bytes) -> int | None:
+        """How long the answer may get; None: the context has no room for one as long as the text."""
+        as_the_text = tokens_in(text)
+        wanted = max(LEAST_ANSWER_TOKENS, 2 * as_the_text) if self.max_tokens is None else self.max_tokens
+        if self.context_tokens is None:
+            return wanted
+        room = self.context_tokens - tokens_in(prompt.encode())
+        return min(wanted, room) if room >= max(1, min(wanted, as_the_text)) else None
+
     def headers(self) -> dict[str, str]:
         key = os.environ.get(self.key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):  # http.client would show it in its error
             raise ConfigError(f"the key in ${self.key_variable} has characters that no HTTP header takes. Set it anew.")
         content = {"Accept": "application/json", "Content-Type": "application/json", "Connection": "close"}
         return {**content, "Authorization": f"Bearer {key}"} if key else content
+
+
+def tokens_in(text: bytes) -> int:
+    return math.ceil(len(text) / BYTES_PER_TOKEN)
 
 
 def _refuse_odd_address(url: str) -> None:

@@ -22,11 +22,12 @@ from typing import Literal, NamedTuple, Self
 import msgspec
 
 from gristmill.errors import OutputError
+from gristmill.records import WhyNoVariant
 from gristmill.shaping.variants.grammars import is_parsable, parse
 from gristmill.shaping.variants.rewriting.answercache import AnswerCache
 from gristmill.shaping.variants.rewriting.answers import UnusableAnswerError, code_in, in_manner_of, usable_text
 from gristmill.shaping.variants.rewriting.asking import Asking, encoded_request
-from gristmill.shaping.variants.rewriting.endpoint import Endpoint
+from gristmill.shaping.variants.rewriting.endpoint import Endpoint, tokens_in
 from gristmill.shaping.variants.rewriting.exchanging import NoAnswerError
 from gristmill.shaping.variants.rewriting.prompts import description_prompt, implementation_prompt, paraphrase_prompt
 from gristmill.shaping.variants.rewriting.signatures import signatures_of
@@ -53,13 +54,17 @@ class Rewritten(NamedTuple):
 
 
 class Failure(NamedTuple):
-    is_unanswered: bool
-    """The endpoint gave no answer, and another run asks again; otherwise its answer is of no use, and stays so."""
+    why: Literal[WhyNoVariant.NO_ANSWER, WhyNoVariant.ANSWER_REFUSED, WhyNoVariant.TEXT_TOO_LONG]
+    """No answer: another run asks again. All else stays so."""
     reason: str
     """One line, without anything of the text or the key."""
 
 
 Outcome = Rewritten | Failure
+
+
+class _TooLongError(Exception):
+    """It is not sent."""
 
 
 def _as_it_is(text: str, _language: str) -> str:
@@ -128,9 +133,11 @@ class Rewriter:
         try:
             code = code_in(self._answered(task, text, signatures))
         except NoAnswerError as error:
-            return Failure(is_unanswered=True, reason=error.reason)
+            return Failure(WhyNoVariant.NO_ANSWER, error.reason)
         except UnusableAnswerError as error:
-            return Failure(is_unanswered=False, reason=str(error))
+            return Failure(WhyNoVariant.ANSWER_REFUSED, str(error))
+        except _TooLongError as error:
+            return Failure(WhyNoVariant.TEXT_TOO_LONG, str(error))
         return Rewritten(in_manner_of(task.text, code))
 
     def _answered(self, task: RewriteTask, text: str, signatures: list[str]) -> str:
@@ -140,7 +147,11 @@ class Rewriter:
         return self._answer(implementation_prompt(description, signatures, task.language), task)
 
     def _answer(self, prompt: str, task: RewriteTask) -> str:
-        request = encoded_request(self._endpoint, self.model, prompt, task.seed)
+        max_tokens = self._endpoint.answer_tokens(prompt, task.text)
+        if max_tokens is None:
+            both = f"about {tokens_in(prompt.encode()):,} tokens and an answer of {tokens_in(task.text):,}"
+            raise _TooLongError(f"{both} do not fit into {self._endpoint.context_tokens:,}")
+        request = encoded_request(self._endpoint, self.model, prompt, task.seed, max_tokens)
         reply = self._cache.load(request)
         if reply is None:
             reply = self._asking.ask(request)
@@ -155,5 +166,5 @@ def _finished(task: RewriteTask, future: Future[Outcome]) -> tuple[RewriteTask, 
 
 def _known(reason: str) -> Future[Outcome]:
     future: Future[Outcome] = Future()
-    future.set_result(Failure(is_unanswered=False, reason=reason))
+    future.set_result(Failure(WhyNoVariant.ANSWER_REFUSED, reason))
     return future
