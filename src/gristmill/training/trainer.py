@@ -155,8 +155,9 @@ class WindowTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         checkpoint = Path(resume_from_checkpoint)
+        ours: Any = self._objective.model
         with readable(checkpoint):
-            put_weights(self._objective.model, checkpoint)
+            put_weights(ours, checkpoint)
             self._losses.load(safetensors.torch.load_file(checkpoint / LOSSES))
 
     # The Trainer reads these files with torch's `weights_only`, which builds tensors and plain values and runs no code.
