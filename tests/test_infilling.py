@@ -15,7 +15,7 @@ from gristmill.shaping.chance import Dice
 from gristmill.shaping.variants.infilling import Infiller, Sentinel
 from gristmill.tokenizing.cuda.merges import byte_characters
 from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.sentinels import FIM_NAMES, fim_ids, require_spelled_fim
+from gristmill.tokenizing.sentinels import fim_ids, require_spelled_fim
 from gristmill.tokenizing.task_tokens import FIM_NAMES
 from gristmill.tokenizing.tokenizer import tokenizer_for
 from made_code import made_module

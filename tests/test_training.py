@@ -39,7 +39,7 @@ from gristmill import (
 from gristmill.config import TokenizerConfig
 from gristmill.errors import TrainingError
 from gristmill.feeding.vocabulary import Vocabulary
-from gristmill.sections import SamplingConfig, VariantsConfig
+from gristmill.sections import VariantsConfig
 from gristmill.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
 from gristmill.training.describing import digest_of
 from gristmill.training.feeds import Feeds, Scored

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from builds import run
-from conftest import without_privileges
 from gristmill import Config, WindowConfig, build, export
 from gristmill.errors import OutputError
 from gristmill.viewing import rows, windows

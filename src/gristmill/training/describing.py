@@ -12,7 +12,6 @@ from gristmill.dataset import Dataset
 from gristmill.feeding.frame import Frame
 from gristmill.manifest import require_windows
 from gristmill.naming import counted, path_text, printable
-from gristmill.tokenizing.sentinels import MASK_NAMES
 from gristmill.tokenizing.task_tokens import MASK_NAMES
 from gristmill.training.budget import Budget
 from gristmill.training.metrics import LEAST_GAIN
