@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from builds import everything, files_table, make, refusal, run
-from gristmill import ConfigError, OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset, plan
-from gristmill.config import Config
+from gristmill import ConfigError, OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset
 from gristmill.configuring import load_config
 from gristmill.naming import counted
 from gristmill.sections import VariantsConfig, WindowConfig
@@ -246,16 +245,6 @@ def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
     assert "small/** has" in done.stderr
     summary = json.loads(run("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
     assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
-
-
-def test_a_plan_reckons_with_the_size_that_is_asked_for(source, natural):
-    everywhere = {split: len(rows) for split, rows in open_dataset(natural).items()}
-    some = plan(Config(sources=[str(source)], out="unused", sampling=SamplingConfig(max_windows=30)))
-    assert (some.taken.windows, some.taken.why) == (30, ["--max-windows 30"])
-    assert some.at(256).windows == sum(everywhere.values())
-    many = plan(Config(sources=[str(source)], out="unused", sampling=SamplingConfig(target_windows=10**6)))
-    assert many.taken.train_windows == 4 * everywhere["train"]
-    assert plan(Config(sources=[str(source)], out="unused")).taken is None
 
 
 def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):

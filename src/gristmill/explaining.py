@@ -109,7 +109,7 @@ def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | Non
             listed = ", ".join(row.name for row in found[:NAMES_LISTED])
             raise InputError(f"{name!r} may be one of {counted(len(found), 'file')}: {listed}. Give more of its path.")
         if found and line is not None and not 1 <= line <= (found[0].lines or line):
-            raise InputError(f"{found[0].name} has {counted(found[0].lines, 'line')}: there is no line {line}.")
+            raise InputError(f"{found[0].name} has {counted(found[0].lines or 0, 'line')}: there is no line {line}.")
         if found:
             return found[0], line
     near = difflib.get_close_matches(choices[-1][0], [row.path for row in table.values()], n=1)

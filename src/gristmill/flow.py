@@ -208,6 +208,12 @@ def _has_large_rows(task: Task) -> bool:
 
 def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
     """Step 2: who is in, where, with what cut out; and who is not, and why."""
+    judged = settle(context, intake, parts, runner, progress)
+    return show(context, judged, intake.benchmarks, runner, progress)
+
+
+def settle(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
+    """The first half of step 2: files, splits and cuts, with every window shown once."""
     config = context.config
     with progress.phase("decide"):
         documents, renamed = _load(context, parts)
@@ -215,22 +221,28 @@ def judge(context: Context, intake: Intake, parts: Sequence[str], runner: Runner
         _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
         decision = decide(context, documents, runner.map)
     with progress.phase("compare", unit="tasks") as step:
-        map_tasks = step.counting(runner.map)
-        decision, decontamination = decontaminate(context, decision, intake.benchmarks, map_tasks)
-        drawing = draw(context, decision.kept, map_tasks)
-    decision = msgspec.structs.replace(decision, drops=[*not_allowed, *decision.drops])
+        decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
+    drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
+    decision = msgspec.structs.replace(decision, drops=drops)
+    _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
+    scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
+    return Judged(parts, decision, decontamination, scan_drops, renamed, None)
+
+
+def show(
+    context: Context, judged: Judged, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
+) -> Judged:
+    """The second half of step 2: how often each window is shown, and the variants beside the files."""
+    config, decision = context.config, judged.decision
+    with progress.phase("compare", unit="tasks") as step:
+        drawing = draw(context, decision.kept, step.counting(runner.map))
     if drawing is not None:
         decision = msgspec.structs.replace(decision, kept=drawing.documents)
     if config.variants.rates:
         from gristmill.varying import with_variants  # noqa: PLC0415 - many builds do without, and it has much to load
 
-        decision = with_variants(context, decision, intake.benchmarks, runner, progress)
-    drops = [without_secrets(drop, config.secrets) for drop in decision.drops]
-    decision = msgspec.structs.replace(decision, drops=drops)
-    _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
-    scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
-    sampling = sampling_facts(drawing, decision, config.sampling)
-    return Judged(parts, decision, decontamination, scan_drops, renamed, sampling)
+        decision = with_variants(context, decision, benchmarks, runner, progress)
+    return judged._replace(decision=decision, sampling=sampling_facts(drawing, decision, config.sampling))
 
 
 def _load(context: Context, parts: Iterable[str]) -> tuple[list[PreparedDocument], list[Drop]]:

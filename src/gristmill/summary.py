@@ -59,8 +59,8 @@ def summary_text(manifest: Manifest, out: str) -> str:
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
     lines = [
         _splits_table(manifest),
-        *_sampling_lines(manifest.sampling, manifest.settings["sampling"]),
-        *_variant_lines(manifest.variants),
+        *sampling_lines(manifest.sampling, manifest.settings["sampling"]),
+        *variant_lines(manifest.variants),
         f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept; {counted(emitted, 'id')} in the rows, special tokens and padding included",
@@ -126,7 +126,7 @@ def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
 
 
-def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> list[str]:
+def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> list[str]:
     if facts is None:
         return []
     if not facts.groups:
@@ -150,7 +150,7 @@ def _sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) ->
     return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
 
 
-def _variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
+def variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
     """Those that are not there, each with its reason, like dropped files."""
     if not facts:
         return []

@@ -47,6 +47,6 @@ def plan(arguments: Sequence[str]) -> int:
     if given.json:
         print(plan_json(made, command))
     elif not given.quiet:
-        print(plan_text(made, command))
+        print(plan_text(made, command, config.sampling))
     print_notes(made.warnings, quiet=given.quiet)
     return 0

@@ -151,7 +151,7 @@ class PathFilter:
 
     def may_be_translation(self, path: str) -> bool:
         """True for a name that Qt's translations share with TypeScript, unless a pattern takes the file anyway."""
-        return self._use_table and path.lower().endswith(QT_SUFFIX) and self._user_verdict(path) is None
+        return self._use_table and path.lower().endswith(QT_SUFFIX) and self._user_pattern(path) is None
 
     def _judge_parent(self, folder: str, *, is_tracked: bool) -> Verdict | None:
         by_user = self._user_pattern(folder + "/")

@@ -1,13 +1,15 @@
 """Prepared documents -> what their rows take, for several overlaps at once.
 
-Windows, ids and JSON bytes are counted exactly, for every document and overlap. Of some documents the rows are made
-and compressed, as JSON and as Parquet. How these grow to all of them goes by what the bare ids take when compressed,
-which costs little, and for what overlap adds by the windows that it adds (benchmarks/plan.md says how near that comes).
+Windows, ids and JSON bytes are counted exactly, for every document and overlap, each window once; what is drawn of them
+is another at every overlap, and decided by the steps of a build. Of some documents the rows are made and compressed, as
+JSON and as Parquet. How these grow to all of them goes by what the bare ids take when compressed, which costs little,
+and for what overlap adds by the windows that it adds (benchmarks/plan.md says how near that comes).
 """
 
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.jsonlines import PIECE_BYTES
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import compress_rows, table_of
+from gristmill.progress import MapFunction
 from gristmill.records import PreparedDocument
 from gristmill.shaping.neighbours import neighbours
 from gristmill.shaping.windows import Windows, WindowShape
@@ -36,18 +39,40 @@ MANY_SAMPLES = 3
 RUN_BYTES = 64 << 10
 """Of rows: long enough to show that neighbours are alike, and short enough to come from everywhere."""
 PACKING_LEVEL = 1
+COUNTED_TOKENS = 1 << 18
+"""Of the documents that one task counts."""
 TOKENS_OF_A_FILE = 100
 """What a file costs, however small."""
 
 Counts = npt.NDArray[np.int64]
-"""By document, by overlap: windows, content tokens in them, how many of these are fresh, ids, bytes of JSON rows."""
-WINDOWS, CONTENT, FRESH, IDS, BYTES = range(5)
+"""By document, by overlap: windows, content tokens in them, how many of these are fresh, ids, bytes of JSON rows, and
+tokens of a tail that was dropped."""
+WINDOWS, CONTENT, FRESH, IDS, BYTES, TAIL = range(6)
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents to count the windows of, at every overlap."""
+class Natural(NamedTuple):
+    """Every document that may have a window at some overlap, in path order, with each window shown once."""
 
     documents: list[PreparedDocument]
+    counts: Counts
+    packed_bytes: int
+    """Their bare ids (and text, where it is wanted), compressed."""
+
+    def at(self, column: int) -> list[PreparedDocument]:
+        """The documents as a build with that overlap measures them."""
+        counted = zip(self.documents, self.counts[:, column].tolist(), strict=True)
+        return [
+            msgspec.structs.replace(
+                document,
+                num_windows=one[WINDOWS],
+                num_emitted_tokens=one[IDS],
+                num_shown_tokens=one[CONTENT],
+                num_tail_tokens_dropped=one[TAIL],
+                num_cut_tokens=document.num_tokens - one[FRESH] - one[TAIL],
+                num_row_bytes=one[BYTES],
+            )
+            for document, one in counted
+        ]
 
 
 class PieceCounts(NamedTuple):
@@ -61,7 +86,7 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
     overlap: int
     files: list[list[PreparedDocument]]
-    """Each list as one file."""
+    """As they are shown at that overlap, each list as one file."""
 
 
 class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,25 +105,33 @@ class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Documents whose rows are made as Parquet, at every overlap, in one process: the library is slow to import."""
 
-    files: list[list[PreparedDocument]]
+    overlaps: list[Rows]
 
 
-def measure(context: Context, overlaps: Sequence[int], task: Piece | Rows | Columns) -> Any:
-    """PieceCounts, RowsTried, or by overlap the bytes of Parquet."""
-    if isinstance(task, Piece):
-        return count(context, overlaps, task.documents)
+def try_out(context: Context, task: Rows | Columns) -> Any:
+    """RowsTried, or by overlap the bytes of Parquet."""
     if isinstance(task, Rows):
         return try_rows(context, task)
-    return [try_parquet(context, overlap, task.files) for overlap in overlaps]
+    return [try_parquet(context, one.overlap, one.files) for one in task.overlaps]
 
 
 def shape_at(context: Context, overlap: int) -> WindowShape:
     return context.window_shape._replace(overlap=overlap)
 
 
+def count_all(
+    context: Context, overlaps: Sequence[int], documents: list[PreparedDocument], map_tasks: MapFunction
+) -> Natural:
+    """Whatever each has at the configured overlap: with another one a window may be left, or none."""
+    runs = neighbours(documents, lambda one: one.num_tokens + TOKENS_OF_A_FILE, COUNTED_TOKENS)
+    pieces = list(map_tasks(partial(count, context, overlaps), runs))
+    counts = np.concatenate([piece.counts for piece in pieces])
+    return Natural(documents, counts, sum(piece.packed_bytes for piece in pieces))
+
+
 def count(context: Context, overlaps: Sequence[int], documents: Sequence[PreparedDocument]) -> PieceCounts:
     shapes = [shape_at(context, overlap) for overlap in overlaps]
-    counts = np.zeros((len(documents), len(overlaps), 5), np.int64)
+    counts = np.zeros((len(documents), len(overlaps), TAIL + 1), np.int64)
     blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
     packed_bytes = 0
     for number, (document, block) in enumerate(blocks):
@@ -109,8 +142,9 @@ def count(context: Context, overlaps: Sequence[int], documents: Sequence[Prepare
 
 def _counts(row_format: RowFormat, ways: Sequence[DocumentRows]) -> Counts:
     """Of one document's rows, cut in several ways, all in one go."""
-    counts = np.zeros((len(ways), 5), np.int64)
+    counts = np.zeros((len(ways), TAIL + 1), np.int64)
     counts[:, WINDOWS] = [len(rows.windows) for rows in ways]
+    counts[:, TAIL] = [rows.windows.num_tail_tokens_dropped for rows in ways]
     used = np.flatnonzero(counts[:, WINDOWS])
     if not len(used):
         return counts
@@ -126,7 +160,7 @@ def _counts(row_format: RowFormat, ways: Sequence[DocumentRows]) -> Counts:
         )
     )
     first_rows = np.cumsum(counts[used, WINDOWS]) - counts[used, WINDOWS]
-    counts[used, CONTENT:] = np.add.reduceat(per_row, first_rows, axis=1).T
+    counts[used, CONTENT:TAIL] = np.add.reduceat(per_row, first_rows, axis=1).T
     return counts
 
 

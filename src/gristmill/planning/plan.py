@@ -1,7 +1,8 @@
 """plan(): what would a build give, before building.
 
-Files are read, cleaned, tokenized, compared and split by the very steps of a build, into a folder that is thrown away;
-then the windows of every overlap are counted instead of written.
+Files are read, cleaned, tokenized, compared and split by the very steps of a build, into a folder that is thrown away.
+Then, for each overlap, the steps of a build decide what is left of each file, how often its windows are shown and which
+variants there are; what they decide is counted instead of written.
 """
 
 import errno
@@ -16,23 +17,37 @@ import numpy as np
 
 from gristmill.config import Config
 from gristmill.errors import ConfigError, InputError, OutputError
-from gristmill.flow import Intake, benchmarks_of, in_order, judge, local_sources, part_drops, prepare_all, take_in
-from gristmill.planning.answering import Counted, Gathered, answer
+from gristmill.flow import (
+    Intake,
+    benchmarks_of,
+    in_order,
+    local_sources,
+    part_drops,
+    prepare_all,
+    settle,
+    show,
+    take_in,
+)
+from gristmill.intake.benchmarks import Benchmark
+from gristmill.pipeline import load
+from gristmill.planning.answering import Build, Counted, Gathered, answer, build_at
 from gristmill.planning.budget import Wanted
-from gristmill.planning.overlaps import Columns, Piece, Rows, measure, some_of
+from gristmill.planning.overlaps import WINDOWS, Columns, Natural, Rows, count_all, some_of, try_out
 from gristmill.planning.result import Plan
 from gristmill.planning.sampling import Drawn, draw, evened
-from gristmill.progress import MapFunction, Progress
-from gristmill.records import Split
+from gristmill.progress import Progress
+from gristmill.records import DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
-from gristmill.sections import RewriteConfig, SamplingConfig, VariantsConfig
+from gristmill.sections import SamplingConfig
+from gristmill.steps.clean import without_secrets
 from gristmill.steps.context import Context
-from gristmill.steps.decide import Decision, lay_out
+from gristmill.steps.decide import Decision
+from gristmill.steps.decontaminate import without_cut_away
 from gristmill.steps.finish import Judged
+from gristmill.steps.keys import prepare_key
 from gristmill.steps.prepare import batches
 from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
-from gristmill.tokenizing.locating import locate
 from gristmill.workspace import Workspace, temporary_folder
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
@@ -40,31 +55,18 @@ OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), F
 
 
 def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None = None) -> Plan:
-    """Source trees in, answers out. Nothing is written but what is deleted again.
-
-    All windows are counted, whatever is drawn of them later: draws are another at every overlap.
-    """
-    if config.window.pack != "none":
-        raise ConfigError(
-            f"plan counts windows of one file each, and --pack {config.window.pack} fills rows with several. Leave it "
-            "out: a packed dataset has about as many rows as the ids at overlap 0 fill."
-        )
-    asked_for, config = config, _natural(config)
+    """Source trees in, answers out. Nothing is written but what is deleted again."""
+    _refuse(config)
     wanted, progress = wanted or Wanted(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
-    benchmarks = benchmarks_of(asked_for)
+    benchmarks = benchmarks_of(config)
     work = Workspace(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     try:
         with temporary_folder("gristmill-plan-") as folder, ExitStack() as running:
             with progress.phase("load"):
-                definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
-                if asked_for.variants.rates:
-                    from gristmill.varying import require_means  # noqa: PLC0415 - many plans do without
-
-                    require_means(asked_for, definition)
-                context = Context.of(config, definition, folder)
+                context = load(config, folder)[1]
                 overlaps = _overlaps(context)
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
@@ -74,22 +76,31 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                 found = intake.found._replace(files=list(drawn.files))
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
                 drawn_intake, is_sample = intake._replace(found=found), not drawn.is_all
-                judged = _judged(context, drawn_intake, runner, progress, server=server, is_sample=is_sample)
-                dropped = [*judged.renamed, *part_drops(context, judged.parts), *judged.decision.drops]
-                with progress.phase("measure", unit="tasks") as step:
-                    counted = _count(context, judged.decision, overlaps, drawn, step.counting(runner.map))
+                judged = _settled(context, drawn_intake, runner, progress, server=server, is_sample=is_sample)
+                dropped = [*judged.renamed, *part_drops(context, judged.parts)]
+                previous = judged.decision.previous
+                gathered = Gathered(config, drawn, found, dropped, previous, progress.seconds, runner.workers)
+                counted = _counted(context, gathered, judged, overlaps, benchmarks, runner=runner, progress=progress)
     except OSError as error:
         raise _as_ours(error) from error
-    gathered = Gathered(asked_for, drawn, judged, dropped, found, counted, progress.seconds, runner.workers)
-    return answer(gathered, wanted, seconds=time.perf_counter() - started)
+    return answer(gathered, counted, wanted, seconds=time.perf_counter() - started)
 
 
-def _natural(config: Config) -> Config:
-    sampling, variants, rewrite = SamplingConfig(), VariantsConfig(), RewriteConfig()
-    return msgspec.structs.replace(config, sampling=sampling, variants=variants, rewrite=rewrite)
+def _refuse(config: Config) -> None:
+    """Options that change what a build gives, in a way that only the build can say."""
+    if config.window.pack != "none":
+        raise ConfigError(
+            f"plan counts windows of one file each, and --pack {config.window.pack} fills rows with several. Leave it "
+            "out: a packed dataset has about as many rows as the ids at overlap 0 fill."
+        )
+    if VariantKind.REWRITE in config.variants.rates:
+        raise ConfigError(
+            "plan asks no language model, so what --variants rewrite adds is known only to a build. Leave it out: it "
+            "adds at most as many windows to train as its files have."
+        )
 
 
-def _judged(
+def _settled(
     context: Context,
     intake: Intake,
     runner: Runner,
@@ -101,7 +112,7 @@ def _judged(
     try:
         tasks = batches(intake.found.files, context.config.run)
         parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
-        return judge(context, intake, parts, runner, progress)
+        return settle(context, intake, parts, runner, progress)
     except InputError as error:
         if not is_sample:
             raise
@@ -115,30 +126,87 @@ def _overlaps(context: Context) -> list[int]:
     return sorted({overlap for overlap in overlaps if overlap < shape.num_content} | {shape.overlap})
 
 
-def _count(context: Context, decision: Decision, overlaps: list[int], drawn: Drawn, map_tasks: MapFunction) -> Counted:
-    """Also what was cut away whole: with another overlap a window of it might be left."""
+def _counted(
+    context: Context,
+    gathered: Gathered,
+    judged: Judged,
+    overlaps: list[int],
+    benchmarks: list[Benchmark],
+    *,
+    runner: Runner,
+    progress: Progress,
+) -> Counted:
+    """For each overlap what a build with it decides, and what its rows take."""
+    drawn, decision = gathered.drawn, judged.decision
     documents = sorted((*decision.kept, *decision.cut_away), key=lambda document: document.key)
-    laid_out = list(lay_out(documents, context.config.output))
-    in_order = [document for piece in laid_out for document in piece.documents]
-    even = evened(in_order, drawn)
+    even = evened(documents, drawn)
     some = some_of([[one for one in even if one.split is split] for split in Split])
-    # What takes longest first, so that no worker waits for another in the end.
-    tasks = [
-        Columns(files=some),
-        *(Rows(overlap=overlap, files=some) for overlap in reversed(overlaps)),
-        *(Piece(documents=piece.documents) for piece in laid_out),
-    ]
-    columns, *measured = map_tasks(partial(measure, context, overlaps), tasks)
-    tried, pieces = measured[: len(overlaps)], measured[len(overlaps) :]
+    builds: list[Build] = []
+    tasks: list[Rows] = []
+    with progress.phase("measure", unit="tasks") as step:
+        map_tasks = step.counting(runner.map)
+        natural = count_all(context, overlaps, documents, map_tasks)
+        started = time.perf_counter()
+        for column, overlap in enumerate(overlaps):
+            at_overlap = _context_at(context, overlap, _scaled(context.config, natural, column, drawn))
+            shown = _shown(at_overlap, judged, natural.at(column), benchmarks, runner)
+            builds.append(build_at(gathered, at_overlap, shown, natural, column))
+            tasks.append(Rows(overlap=overlap, files=_shown_of(some, shown.decision)))
+        seconds_to_show = (time.perf_counter() - started) / len(overlaps)
+        # What takes longest first, so that no worker waits for another in the end.
+        columns, *tried = map_tasks(partial(try_out, context), [Columns(overlaps=tasks), *reversed(tasks)])
     return Counted(
-        overlaps=overlaps,
-        documents=in_order,
-        counts=np.concatenate([piece.counts for piece in pieces]),
-        packed_bytes=sum(piece.packed_bytes for piece in pieces),
-        splits=[document.in_split for document in in_order],
-        tried=tried[::-1],
-        parquet_bytes=columns,
+        natural=natural, builds=builds, tried=tried[::-1], parquet_bytes=columns, seconds_to_show=seconds_to_show
     )
+
+
+def _shown_of(some: list[list[PreparedDocument]], decision: Decision) -> list[list[PreparedDocument]]:
+    """These documents as they are shown, each with its variants behind it."""
+    shown: dict[FileKey, list[PreparedDocument]] = {}
+    for document in decision.shown():
+        shown.setdefault(document.key, []).append(document)
+    files = [[one for document in documents for one in shown.get(document.key, ())] for documents in some]
+    return [[one for one in documents if one.num_windows] for documents in files]
+
+
+def _context_at(context: Context, overlap: int, sampling: SamplingConfig) -> Context:
+    window = msgspec.structs.replace(context.config.window, overlap=overlap)
+    config = msgspec.structs.replace(context.config, window=window, sampling=sampling)
+    key = prepare_key(config, context.tokenizer_key, keeps_text=context.keeps_text)
+    return msgspec.structs.replace(context, config=config, prepare_key=key)
+
+
+def _scaled(config: Config, natural: Natural, column: int, drawn: Drawn) -> SamplingConfig:
+    """The sizes asked for, as a sample's share of them: they are meant for all files."""
+    sampling = config.sampling
+    if drawn.is_all or (sampling.max_windows is None and sampling.target_windows is None):
+        return sampling
+    windows = natural.counts[:, column, WINDOWS]
+    whole = float(windows @ np.array([drawn.bytes_weight(document.size) for document in natural.documents]))
+    name, share = "max_windows", 1.0
+    if sampling.target_windows is not None:
+        name, share = "target_windows", config.split.fractions()[Split.TRAIN]
+        windows = windows[[document.in_split is Split.TRAIN for document in natural.documents]]
+    size = round(getattr(sampling, name) * int(windows.sum()) / max(1.0, share * whole))
+    return msgspec.structs.replace(sampling, **{name: max(1, size)})
+
+
+def _shown(
+    context: Context,
+    judged: Judged,
+    documents: list[PreparedDocument],
+    benchmarks: list[Benchmark],
+    runner: Runner,
+) -> Judged:
+    """The decision of a build with this overlap, which the cuts and splits do not depend on."""
+    how, against = judged.decontamination.how, judged.decontamination.against
+    drops = [drop for drop in judged.decision.drops if drop.reason is not DropReason.CONTAMINATED]
+    before = msgspec.structs.replace(judged.decision, kept=documents, drops=drops)
+    decision, decontamination = without_cut_away(before, documents, how, against)
+    drops = [without_secrets(drop, context.config.secrets) for drop in decision.drops]
+    decision = msgspec.structs.replace(decision, drops=drops)
+    judged = judged._replace(decision=decision, decontamination=decontamination)
+    return show(context, judged, benchmarks, runner, Progress()) if decision.kept else judged
 
 
 def _as_ours(error: OSError) -> OutputError:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gristmill.manifest import PreviousSplits
-from gristmill.records import DropReason, Split
+from gristmill.manifest import PreviousSplits, SamplingFacts, VariantFacts
+from gristmill.records import DropReason, Split, VariantKind
 
 
 class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +18,8 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     train_tokens: int
     redundancy: float
     """How often each source token is shown: content tokens in all windows per distinct one."""
+    is_cut_short: bool
+    """--max-windows or --target-windows leaves windows of train out."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
     parquet_bytes: int | None
@@ -82,18 +84,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     and reasons is rougher; compressed sizes come out too large, as files that are alike often lie side by side."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all windows, what a build with these settings takes, at the overlap that is picked."""
-
-    windows: int
-    train_windows: int
-    """Repeats included."""
-    why: list[str]
-    """The options that say so."""
-    variants: list[str]
-    """Kinds that come on top, for so many of the files in train."""
-
-
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
     overlap: int
     compress: bool
@@ -101,6 +91,8 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of files, tokens, splits and variants holds at the overlap that is picked."""
+
     sources: list[str]
     found: int
     kept: int
@@ -121,8 +113,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for a sample, which is too small to be dealt out as the whole would be."""
     previous_splits: PreviousSplits | None
     """What an earlier build in the output folder decides."""
-    taken: Taken | None
-    """None: every window once."""
+    sampling: SamplingFacts | None
+    """What came of weights and sizes, as a build says it; None: every window once, or a sample."""
+    variants: dict[VariantKind, VariantFacts]
+    """Of each kind asked for; empty for a sample."""
     passes: list[Passes]
     pick: Pick
     sample: Sample | None

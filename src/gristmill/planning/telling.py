@@ -8,7 +8,8 @@ from gristmill.naming import counted, printable
 from gristmill.planning.budget import FEW_PASSES
 from gristmill.planning.result import Plan, Portion
 from gristmill.records import DROP_REASONS
-from gristmill.summary import previous_lines, size_text, table_text
+from gristmill.sections import SamplingConfig
+from gristmill.summary import previous_lines, sampling_lines, size_text, table_text, variant_lines
 
 PORTIONS_SHOWN = 8
 WHOLE_FROM = 10
@@ -18,13 +19,16 @@ def plan_json(plan: Plan, command: str) -> str:
     return msgspec.json.encode({**msgspec.to_builtins(plan), "command": command}).decode()
 
 
-def plan_text(plan: Plan, command: str) -> str:
+def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) -> str:
+    """`sampling`: what was asked for."""
+    settings = msgspec.to_builtins(sampling or SamplingConfig())
     return "\n".join(
         (
             _overlaps(plan),
             *_sample_lines(plan),
-            *_taken_lines(plan),
             *_split_lines(plan),
+            *sampling_lines(plan.sampling, settings),
+            *variant_lines(plan.variants),
             _portions("language", plan.languages),
             _portions("folder", plan.folders),
             *_file_lines(plan),
@@ -85,19 +89,6 @@ def _sample_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _taken_lines(plan: Plan) -> list[str]:
-    taken = plan.taken
-    if taken is None:
-        return []
-    lines = []
-    if taken.why:
-        told = f"{counted(taken.windows, 'window')}, {taken.train_windows:,} of them in train"
-        lines.append(f"of all these a build takes {told}, at overlap {plan.pick.overlap} ({', '.join(taken.why)})")
-    if taken.variants:
-        lines.append(f"variants come on top, for that share of the files in train: {', '.join(taken.variants)}")
-    return [*lines, ""]
-
-
 def _split_lines(plan: Plan) -> list[str]:
     if not plan.splits:
         return []
@@ -140,10 +131,9 @@ def _file_lines(plan: Plan) -> list[str]:
 
 def _training_lines(plan: Plan) -> list[str]:
     picked, budget = plan.at(plan.pick.overlap), plan.budget
-    windows = picked.train_windows if plan.taken is None else plan.taken.train_windows
-    if not windows or not picked.train_windows:
+    windows, ids = picked.train_windows, picked.train_tokens
+    if not windows:
         return ["train    nothing: no file is in train"]
-    ids = round(picked.train_tokens * windows / picked.train_windows)
     steps = f"{counted(math.ceil(windows / plan.batch_size), 'step')} of {plan.batch_size:,}"
     lines = [
         f"train    one epoch at overlap {picked.overlap}: {counted(windows, 'window')}, {counted(ids, 'id')}, {steps}"
@@ -155,10 +145,10 @@ def _training_lines(plan: Plan) -> list[str]:
     if budget is None or picked.epochs_for_budget is None:
         return lines
     told = counted(budget.tokens, "id")
-    if budget.epochs is not None:
+    if budget.epochs is not None and budget.sequences is not None and budget.length is not None:
         epochs_asked = counted(f"{budget.epochs:g}", "epoch")
         told = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {counted(budget.length, 'id')} = {told}"
-    epochs = picked.epochs_for_budget * picked.train_windows / windows
+    epochs = picked.epochs_for_budget
     num_steps = math.ceil(epochs * windows / plan.batch_size)
     return [
         *lines,

@@ -48,14 +48,19 @@ def decontaminate(
             key = train[number].key
             if shared.cuts:
                 cuts[key] = _merged((*cuts.get(key, ()), *shared.cuts))
-    kept, cut_away = _apply(context, decision, cuts, map_tasks)
-    drops = [_drop(document) for document in cut_away]
     against = _benchmark_facts(benchmarks, texts, (shared.cuts for shared in found.values()))
+    return without_cut_away(decision, _with_cuts(context, decision, cuts, map_tasks), how, against)
+
+
+def without_cut_away(
+    decision: Decision, documents: Sequence[PreparedDocument], how: str, against: list[BenchmarkFacts]
+) -> tuple[Decision, Decontamination]:
+    """`documents`: those that the decision keeps, cut and measured. Those without a window left are dropped."""
+    kept = [document for document in documents if document.num_windows]
+    cut_away = [document for document in documents if not document.num_windows]
+    drops = [*decision.drops, *map(_drop, cut_away)]
     facts = _facts(decision, kept, how, against)
-    return (
-        msgspec.structs.replace(decision, kept=kept, drops=[*decision.drops, *drops], cut_away=cut_away),
-        facts,
-    )
+    return msgspec.structs.replace(decision, kept=kept, drops=drops, cut_away=cut_away), facts
 
 
 def _compare_splits(
@@ -124,10 +129,10 @@ def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
     return tuple(merged)
 
 
-def _apply(
+def _with_cuts(
     context: Context, decision: Decision, cuts: Mapping[FileKey, tuple[Cut, ...]], map_tasks: MapFunction
-) -> tuple[list[PreparedDocument], list[PreparedDocument]]:
-    """Documents with their cuts and new sizes, and those of which nothing is left."""
+) -> list[PreparedDocument]:
+    """Documents with their cuts and new sizes."""
     drops_windows = context.config.split.decontaminate == "drop"
     changed = [
         msgspec.structs.replace(
@@ -139,9 +144,7 @@ def _apply(
         if document.key in cuts
     ]
     again = {document.key: document for document in measure_again(context, changed, map_tasks, name=CUT)}
-    documents = [again.get(before.key, before) for before in decision.kept]
-    kept = [document for document in documents if document.num_windows]
-    return kept, [document for document in documents if not document.num_windows]
+    return [again.get(before.key, before) for before in decision.kept]
 
 
 def _drop(document: PreparedDocument) -> Drop:
