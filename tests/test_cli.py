@@ -52,7 +52,7 @@ def test_every_option_of_the_command_is_in_its_help():
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in shown
     assert "(default: 512)" in shown
-    assert "(default: 256; 0 with --pack)" in shown
+    assert "(default: half of --window; 0 with --pack)" in shown
 
 
 def test_a_build_ends_with_a_table(repo, tmp_path):
@@ -155,6 +155,19 @@ def test_settings_from_a_file(repo, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "overlap"),
+    [("--window 256", 128), ("--window 101", 50), ("--window 5", 2), ("--window 4 --overlap 1", 1), ("--window 3 --overlap 0", 0)],
+)  # fmt: skip
+def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, overlap):
+    assert run("build", repo, "--out", tmp_path / "out", *options.split()).returncode == 0
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["settings"]["window"]["overlap"] == overlap
+    assert gristmill.check(tmp_path / "out").ok
+    planned = json.loads(run("plan", repo, "--out", tmp_path / "none", *options.split(), "--json").stdout)
+    windows = sum(len(rows) for rows in gristmill.open_dataset(tmp_path / "out").values())
+    assert {one["overlap"]: one["windows"] for one in planned["overlaps"]}[overlap] == windows
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["build"], 2, "no source was named"),
@@ -166,6 +179,13 @@ def test_settings_from_a_file(repo, tmp_path):
             ["build", "REPO", "--out", "OUT", "--overlap", "512"],
             2,
             "window.overlap must be smaller than window.length - 2",
+        ),
+        (["build", "REPO", "--out", "OUT", "--window", "4"], 2, "got 2. Try --overlap 1."),
+        (["build", "REPO", "--out", "OUT", "--window", "3"], 2, "got 1. Try --overlap 0."),
+        (
+            ["build", "REPO", "--out", "OUT", "--window", "2"],
+            2,
+            "larger than the 2 special tokens in each window, got 2",
         ),
         (["build", "REPO", "--out", "OUT", "--split", "85/10/10"], 2, "add up to 100"),
         (["build", "REPO", "--out", "OUT", "--workers", "many"], 2, "--workers takes 'auto' or a number"),

@@ -23,6 +23,27 @@ def test_defaults_are_what_people_asked_for():
     assert config.tokenizer.name == "codebert"
 
 
+@pytest.mark.parametrize(
+    ("window", "overlap"),
+    [
+        ({"length": 256}, 128),
+        ({"length": 1024}, 512),
+        ({"length": 7}, 3),
+        ({"length": 1}, 0),
+        ({"length": 256, "pack": "best-fit"}, 0),
+        ({"length": 256, "overlap": 200}, 200),
+    ],
+)
+def test_windows_overlap_by_half_unless_it_is_said_or_rows_are_packed(tmp_path, window, overlap):
+    assert WindowConfig(**window).overlap == overlap
+    assert (
+        load_config({**MINIMAL, **{f"window.{name}": value for name, value in window.items()}}).window.overlap
+        == overlap
+    )
+    lines = "".join(f"{name} = {value!r}\n" for name, value in window.items())
+    assert load_config(MINIMAL, toml(tmp_path, f"[window]\n{lines}")).window.overlap == overlap
+
+
 def test_command_line_outranks_the_file(tmp_path):
     path = toml(tmp_path, "[window]\noverlap = 128\nlength = 256\n")
     config = load_config({**MINIMAL, "window.overlap": 0}, path)

@@ -127,7 +127,7 @@ def setting_names() -> list[str]:
 
 
 def default_of(setting: str) -> Any:
-    """`window.overlap` -> 256"""
+    """`window.length` -> 512"""
     return field_of(setting).default
 
 

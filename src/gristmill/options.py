@@ -50,7 +50,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "N",
             "content tokens that neighbouring windows share",
             int,
-            default="256; 0 with --pack",
+            default="half of --window; 0 with --pack",
         ),
         Option(
             "--tail",

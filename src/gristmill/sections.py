@@ -11,7 +11,6 @@ from gristmill.records import FORMATS, LONGEST_WINDOW, Split, VariantKind
 from gristmill.validating import at_least, between, check_types, text_list
 
 MIB = 1 << 20
-OVERLAP = 256
 SEEDS = 1 << 63
 MOST_EPOCHS = 1000
 MOST_WEIGHT = 1_000_000
@@ -34,7 +33,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 512
     """Ids in a window, special tokens included."""
     overlap: int | None = None
-    """Content tokens that two neighbouring windows of a file share; default: 256, or 0 with `pack`."""
+    """Content tokens that two neighbouring windows of a file share; default: half of `length`; 0 with `pack`."""
     tail: Literal["keep", "shift", "drop"] = "keep"
     """A file's last window: keep it short, shift it back to full length, or drop it if it brings too little."""
     min_fresh: int = 32
@@ -47,7 +46,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_types(self, "window.")
         at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
         if self.overlap is None:
-            msgspec.structs.force_setattr(self, "overlap", OVERLAP if self.pack == "none" else 0)
+            msgspec.structs.force_setattr(self, "overlap", self.length // 2 if self.pack == "none" else 0)
         at_least(0, "window.overlap", self.num_shared)
         at_least(1, "window.min_fresh", self.min_fresh)
         if self.pack != "none" and self.tail != "keep":
