@@ -84,6 +84,29 @@ def test_quiet_is_quiet(repo, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_quiet_leaves_out_progress_and_notes_but_not_the_answer(repo, tmp_path):
+    dataset, other = tmp_path / "out", tmp_path / "other"
+    gristmill.build(gristmill.Config(sources=[str(repo)], out=str(dataset)))
+    gristmill.build(gristmill.Config(sources=[str(repo / "m1.py")], out=str(other)))
+    for words, said in (
+        (("plan", repo / "m1.py"), "gristmill build "),
+        (("plan", repo / "m1.py", "--json"), '"command":'),
+        (("show", dataset), "m"),
+        (("explain", dataset, "m1.py"), "m1.py"),
+        (("explain", dataset, "m1.py", "--json"), "m1.py"),
+        (("diff", dataset, other), "repo/m0.py"),
+        (("tokenizer", "show", repo), "codebert"),
+    ):
+        done = run(*words, "--quiet")
+        assert said in done.stdout, words
+        assert done.stderr == "", words
+    assert run("check", dataset, "--quiet").stdout == ""
+    (dataset / "train.jsonl").write_text("{}\n")
+    failed = run("check", dataset, "--quiet")
+    assert failed.returncode == 1
+    assert "train.jsonl" in failed.stdout
+
+
 def test_notes_go_to_the_error_stream(tmp_path):
     done = run("build", write_tree(tmp_path / "repo", {"a.py": "x"}), "--out", tmp_path / "out")
     assert done.returncode == 0

@@ -414,7 +414,8 @@ def test_without_the_library_the_extra_is_named(push, monkeypatch):
     assert "pip install 'gristmill[hub]'" in err
 
 
-def test_quiet_says_nothing_and_json_is_json(hub, push):
+def test_quiet_says_nothing_of_what_went_and_json_is_json(hub, push):
+    assert push("--quiet")[1] == push()[1] != ""
     assert push("--quiet", "--upload") == (0, "", "")
     told = json.loads(push("--json", "--upload")[1])
     assert (told["ok"], told["is_unchanged"], told["commit"], told["repo_id"]) == (True, True, None, ID)

@@ -125,11 +125,12 @@ def test_ids_stand_behind_their_tokens(plain, capsys):
     assert "⟨50118⟩↵" in out
 
 
-def test_json_is_the_look_and_quiet_is_quiet(plain, capsys):
+def test_json_is_the_look_and_quiet_shows_it_too(plain, capsys):
     out = shown(capsys, plain, "--row", "3", "--json")
     assert msgspec.json.decode(out, type=RowLook) == look_at(open_dataset(plain), "train", 3)
     assert json.loads(out)["row"] == 3
-    assert shown(capsys, plain, "-q") == ""
+    assert shown(capsys, plain, "-q") == shown(capsys, plain)
+    assert shown(capsys, plain, "--row", "3", "--json", "-q") == out
 
 
 def test_windows_that_share_a_row_have_a_head_each(packed, capsys):

@@ -45,7 +45,7 @@ def check(arguments: Sequence[str]) -> int:
     report = gristmill.check(given.folder, given.source, progress=progress, workers=workers)
     if given.json:
         print(report_json(report))
-    elif not given.quiet:
+    elif not (given.quiet and report.ok):  # a check that fails is an error
         print(report_text(report))
     if not report.written:
         print(f"gristmill: note: check.json could not be written into {printable(given.folder)}.", file=sys.stderr)
@@ -60,7 +60,7 @@ def _against_clean(given: argparse.Namespace) -> int:
     found = against_clean(given.folder, gristmill.Progress(quiet=given.quiet or given.json))
     if given.json:
         print(json.dumps({"ok": not found, "differences": found}))
-    elif not given.quiet:
+    elif found or not given.quiet:
         for one in found:
             print(printable(one))
         print(f"{'differs from' if found else 'the same, byte for byte, as'} a build from scratch: {given.folder}")

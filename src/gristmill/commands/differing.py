@@ -18,14 +18,11 @@ def diff(arguments: Sequence[str]) -> int:
     parser.add_argument("before", metavar="OLD", help="a dataset that gristmill build has made")
     parser.add_argument("after", metavar="NEW", help="another one")
     parser.add_argument("--all", action="store_true", help="name every file, not only the first 10 of each kind")
-    add_output_options(parser, "the difference")
+    add_output_options(parser, "the difference", is_answer=True)
     given = parser.parse_args(arguments)
     with signals_held("gristmill.differing.diff"):
         from gristmill.differing.diff import EXAMPLES, diff  # noqa: PLC0415 - --help does without
         from gristmill.differing.telling import difference_json, difference_text  # noqa: PLC0415
     difference = diff(given.before, given.after, examples=None if given.all else EXAMPLES)
-    if given.json:
-        print(difference_json(difference))
-    elif not given.quiet:
-        print(difference_text(difference))
+    print(difference_json(difference) if given.json else difference_text(difference))
     return 0 if difference.is_same else DIFFERS

@@ -20,7 +20,7 @@ def explain(arguments: Sequence[str]) -> int:
         "path", metavar="PATH[:LINE]", nargs="?", help="a file by its path, the end of it, or repo/path"
     )
     parser.add_argument("--row", metavar="SPLIT:N", help="a row by its number, counted from 0, like test:123")
-    add_output_options(parser, "the explanation")
+    add_output_options(parser, "the explanation", is_answer=True)
     given = parser.parse_intermixed_args(arguments)
     if (given.path is None) == (given.row is None):
         raise ConfigError("explain takes a PATH or a --row. Try 'gristmill explain --help'.")
@@ -34,6 +34,5 @@ def explain(arguments: Sequence[str]) -> int:
         if number is None:
             raise ConfigError(f"--row takes a split and a number, like test:123, got {given.row!r}.")
         explained = explain_row(given.folder, split, number)
-    if not given.quiet:
-        print(explanation_json(explained) if given.json else explanation_text(explained))
+    print(explanation_json(explained) if given.json else explanation_text(explained))
     return 0

@@ -51,7 +51,12 @@ def parser_for(usage: str, text: str) -> Parser:
 
 
 def parse_settings(
-    parser: "Parser", arguments: Sequence[str], what: str, instead: Mapping[str, Option] = NOTHING_ELSE
+    parser: "Parser",
+    arguments: Sequence[str],
+    what: str,
+    instead: Mapping[str, Option] = NOTHING_ELSE,
+    *,
+    is_answer: bool = False,
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     """What `build` and `plan` take: all that was given, and by name those settings that were."""
     parser.add_argument(
@@ -64,7 +69,7 @@ def parse_settings(
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
     )
-    add_output_options(parser, what)
+    add_output_options(parser, what, is_answer=is_answer)
     given = parse_intermixed(parser, arguments)
     values = {option.setting: getattr(given, option.setting) for option in all_options()}
     values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
@@ -89,8 +94,10 @@ def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Nam
     return given
 
 
-def add_output_options(parser: "Parser", what: str) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+def add_output_options(parser: "Parser", what: str, *, is_answer: bool = False) -> None:
+    """`is_answer`: what is printed is all that the command makes, so --quiet leaves out only what is beside it."""
+    quiet = f"print {what}, without progress and notes" if is_answer else "print nothing but errors"
+    parser.add_argument("-q", "--quiet", action="store_true", help=quiet)
     parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
 
 

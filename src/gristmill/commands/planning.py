@@ -31,7 +31,7 @@ def plan(arguments: Sequence[str]) -> int:
             "--sample", metavar="N", type=int, help="read only about N files, and say how far off that may be"
         ),
     ]
-    given, values = parse_settings(parser, arguments, "the plan")
+    given, values = parse_settings(parser, arguments, "the plan", is_answer=True)
     out = planned_out(values.get("sources", ()))
     config = load_config(values, given.config, out=out)
     with signals_held("gristmill.planning.plan"):
@@ -44,9 +44,6 @@ def plan(arguments: Sequence[str]) -> int:
     if config.out == out:
         picked["out"] = out
     command = build_line(values | picked, given.config)
-    if given.json:
-        print(plan_json(made, command))
-    elif not given.quiet:
-        print(plan_text(made, command, config.sampling))
+    print(plan_json(made, command) if given.json else plan_text(made, command, config.sampling))
     print_notes(made.warnings, quiet=given.quiet)
     return 0

@@ -55,6 +55,6 @@ def push(arguments: Sequence[str]) -> int:
     )
     if given.json:
         print(push_json(pushed))
-    elif not given.quiet:
+    elif not (given.quiet and given.upload and pushed.ok):  # what would go is an answer, and a refusal an error
         print(push_text(pushed, upload=given.upload))
     return 0 if pushed.ok else ANSWER_IS_NO

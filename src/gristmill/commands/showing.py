@@ -25,7 +25,7 @@ def show(arguments: Sequence[str]) -> int:
     parser.add_argument("--split", choices=[*map(str, Split)], help="which rows are counted; default: train")
     parser.add_argument("--ids", action="store_true", help="with the id of each token behind it")
     parser.add_argument("--no-colour", "--no-color", action="store_true", help="signs between tokens, and no colours")
-    add_output_options(parser, "the row")
+    add_output_options(parser, "the row", is_answer=True)
     given = parser.parse_intermixed_args(arguments)
     split, number = _row(given.row, given.split)
     with signals_held("gristmill.looking.terminal"):
@@ -36,8 +36,6 @@ def show(arguments: Sequence[str]) -> int:
         from gristmill.looking.row import look_at  # noqa: PLC0415
         from gristmill.looking.terminal import row_text  # noqa: PLC0415
     look = look_at(open_dataset(given.folder), split, number)
-    if given.quiet:
-        return 0
     if given.json:
         print(msgspec.json.encode(look).decode())
         return 0

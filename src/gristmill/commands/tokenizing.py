@@ -130,17 +130,14 @@ def show(arguments: Sequence[str]) -> int:
         "trained here. For example: gristmill tokenizer show my-repo --tokenizer codebert --tokenizer my-tokenizer",
     )
     instead = {"out": COUNTED_FOR, "tokenizer.name": COMPARED}
-    given, values = parse_settings(parser, arguments, "the table", instead)
+    given, values = parse_settings(parser, arguments, "the table", instead, is_answer=True)
     names = values.pop("tokenizer.name", ())
     config = load_config(values, given.config, out=planned_out(values.get("sources", ())))
     with signals_held("gristmill.vocabulary.show"):
         from gristmill.vocabulary.telling import table_json, tokenizers_text  # noqa: PLC0415 - --help does without
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     table = gristmill.compare_tokenizers(config, names, progress=progress)
-    if given.json:
-        print(table_json(table))
-    elif not given.quiet:
-        print(tokenizers_text(table))
+    print(table_json(table) if given.json else tokenizers_text(table))
     print_notes(table.warnings, quiet=given.quiet)
     return 0
 

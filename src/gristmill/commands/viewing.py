@@ -21,7 +21,7 @@ def view(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="DIR", help="a finished dataset")
     parser.add_argument("--port", metavar="N", type=whole, default=0, help="the port to listen on (default: any free)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    add_output_options(parser, "the address")
+    add_output_options(parser, "the address", is_answer=True)
     given = parser.parse_args(arguments)
     if not 0 <= given.port <= LARGEST_PORT:
         raise ConfigError(f"--port is a number from 0 to {LARGEST_PORT}, got {given.port}.")
@@ -32,7 +32,7 @@ def view(arguments: Sequence[str]) -> int:
     def tell(viewing: Viewing) -> None:
         if given.json:
             print(json.dumps({"address": viewing.address}), flush=True)
-        elif not given.quiet:
+        else:
             print(f"viewing  {viewing.address}\n         Ctrl-C ends it", flush=True)
         if viewing.note is not None and not given.quiet:
             print(f"gristmill: note: {printable(viewing.note)}", file=sys.stderr, flush=True)
