@@ -18,6 +18,7 @@ import gristmill
 from builds import refusal, running, said
 from conftest import write_tree
 from gristmill import RulesConfig, TablesConfig, cli
+from gristmill.commands.parsing import Parser, whole
 from gristmill.options import all_options
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
@@ -213,9 +214,23 @@ def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, 
         (["build", "REPO", "--out", "OUT", "--split", "85/10/10"], 2, "add up to 100"),
         (["build", "REPO", "--out", "OUT", "--workers", "many"], 2, "--workers takes 'auto' or a number"),
         (["build", "REPO", "--out", "OUT", "--workers", "0"], 2, "run.workers must be at least 1"),
-        (["build", "REPO", "--out", "OUT", "--window", "x"], 2, "--window"),
-        (["build", "REPO", "--out", "OUT", "--tail", "x"], 2, "--tail"),
-        (["build", "REPO", "--out", "OUT", "--nope"], 2, "there is no option"),
+        (
+            ["build", "REPO", "--out", "OUT", "--window", "x"],
+            2,
+            "--window takes a whole number, like 20000 or 2e4, got 'x'.",
+        ),
+        (["build", "REPO", "--out", "OUT", "--max-windows", "5k"], 2, "got '5k'. Try 5000."),
+        (["build", "REPO", "--out", "OUT", "--tail", "x"], 2, "--tail cannot be 'x'. It takes keep, shift, drop."),
+        (["build", "REPO", "--out", "OUT", "--device", "gpu"], 2, "--device cannot be 'gpu'. It takes cpu, cuda."),
+        (["build", "REPO", "--out", "OUT", "--nope"], 2, "there is no option '--nope'. Try 'gristmill build --help'."),
+        (["build", "REPO", "--out", "OUT", "--max-window=5"], 2, "'--max-window=5'. Did you mean '--max-windows'?"),
+        (["build", "REPO", "--out"], 2, "--out needs a value: --out DIR"),
+        (["build", "REPO", "--quiet=yes"], 2, "--quiet takes no value, got 'yes'."),
+        (["check"], 2, "check needs DIR. Usage: gristmill check DIR"),
+        (["diff", "OUT"], 2, "diff needs NEW. Usage: gristmill diff OLD NEW"),
+        (["train", "OUT"], 2, "train needs --out. Usage: gristmill train DIR --out RUN"),
+        (["check", "OUT", "more"], 2, "check has no use for 'more'. Usage: gristmill check DIR"),
+        (["push", "OUT", "a/b", "--public", "--private"], 2, "--private and --public contradict each other"),
         (["build", "REPO", "--out", "OUT", "--language", "pyton"], 2, "Did you mean 'python'"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "none.json"], 3, "there is no tokenizer"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "REPO/m0.py"], 3, "damaged"),
@@ -227,7 +242,10 @@ def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, 
         (["build", "REPO", "--out", "OUT", "--include", "[[:alpha:]"], 2, "--include '[[:alpha:]'"),
         (["build", "REPO", "--out", "OUT", "--weight", "[[:foo:]]=2"], 2, "--weight '[[:foo:]]'"),
         (["plan", "REPO", "--exclude", "a\\"], 2, "--exclude"),
-        (["nonsense"], 2, "there is no command"),
+        (["build", "REPO", "--out", "OUT", "--language", "cobol"], 2, "there is no language 'cobol'. Known: "),
+        (["nonsense"], 2, "there is no command 'nonsense'. Try 'gristmill --help'."),
+        (["biuld"], 2, "there is no command 'biuld'. Did you mean 'build'?"),
+        (["--verison"], 2, "there is no option '--verison'. Did you mean '--version'?"),
     ],
 )
 def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, words):
@@ -246,6 +264,30 @@ def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, words):
     assert words in line
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.work").exists()
+
+
+def test_a_bad_value_of_any_option_is_said_in_our_words(capsys, monkeypatch):
+    """Numbers and choices of every command, as their parsers have them."""
+    parsers = []
+    monkeypatch.setattr(Parser, "print_help", lambda self: parsers.append(self))  # noqa: PLW0108 - binds self
+    for name in (*cli.COMMANDS, "tokenizer train", "tokenizer show"):
+        assert cli.run([*name.split(), "--help"]) == 0
+    tried = 0
+    for parser in parsers:
+        command = parser.prog.split()[1:]
+        given = ["DIR", "--out", "x"] if command == ["train"] else ["A"]
+        for action in parser._actions:
+            if not action.option_strings or not (action.choices or action.type in {int, float, whole}):
+                continue
+            flag = action.option_strings[-1] if action.option_strings[0].count("-") == 1 else action.option_strings[0]
+            assert cli.run([*command, *given, flag, "5k"]) == 2
+            said = capsys.readouterr().err
+            kind = "cannot be '5k'. It takes " if action.choices else "takes a "
+            assert said.startswith(f"gristmill: {flag} {kind}"), said
+            assert "'5k'" in said
+            assert said.count("\n") == 1
+            tried += 1
+    assert tried > 50
 
 
 def test_a_fault_of_ours_says_so(repo, tmp_path, monkeypatch, capsys):

@@ -221,13 +221,13 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
         (["--weight", "language:pyton=2"], "Did you mean 'python'"),
         (["--weight", "kind:tests=2"], "there is no 'kind'"),
         (["--weight", "code:test=2"], "code:tests"),
-        (["--weights", "all"], "choose from"),
+        (["--weights", "all"], "--weights cannot be 'all'. It takes code."),
         (["--weights-only"], "--weights-only needs weights"),
         (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws nothing"),
         (["--max-windows", "0"], "at least 1"),
         (["--max-windows", "5", "--target-windows", "5"], "use one of them"),
         (["--max-epochs", "0"], "at least 1"),
-        (["--max-epochs", "1.5"], "invalid int value"),
+        (["--max-epochs", "1.5"], "--max-epochs takes a whole number"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):

@@ -158,13 +158,21 @@ def test_variants_are_named_and_lines_are_numbered_where_there_are_any(varied, c
         (("--row", "99"), 3, "train has 13 rows, counted from 0: there is no row 99."),
         (("--split", "test"), 3, "test has no rows: there is no row 0."),
         (("--row", "tset:1"), 3, "there is no split 'tset': there are train, validation, test."),
-        (("--row", "1.5"), 2, "--row takes a number, or a split and a number, like test:12, got '1.5'."),
+        (("--row", "1.5"), 2, "a row is a number, or a split and a number, like test:12, got '1.5'."),
         (("--row", "test:1", "--split", "train"), 2, "name two splits"),
+        (("3", "--row", "4"), 2, "'3' and --row 4 both name a row."),
+        (("three",), 2, "a row is a number, or a split and a number, like test:12, got 'three'."),
+        (("3", "4"), 2, "show has no use for '4'. Usage: gristmill show DIR [N | SPLIT:N] [options]"),
     ],
 )
 def test_what_is_not_there_is_refused_in_one_line(plain, capsys, words, code, said):
     assert cli.run(["show", str(plain), *words]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["3", "train:3"])
+def test_a_row_is_named_with_its_number_alone(plain, capsys, place):
+    assert shown(capsys, plain, place) == shown(capsys, plain, "--row", "3") != shown(capsys, plain)
 
 
 def test_as_a_command_where_the_stream_takes_ascii_only(plain, monkeypatch):

@@ -17,8 +17,9 @@ from contextlib import suppress
 import gristmill
 from gristmill.errors import ConfigError, GristmillError, OutputError
 from gristmill.loading import signals_held
-from gristmill.naming import printable
+from gristmill.naming import did_you_mean, printable
 
+ADVICE = "Try 'gristmill --help'."
 INTERRUPTED = 130
 OUR_FAULT = 70
 
@@ -57,7 +58,7 @@ def _top(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         return command(arguments[0])(arguments[1:])
     with signals_held("gristmill.commands.parsing"):
-        from gristmill.commands.parsing import Parser, nearest  # noqa: PLC0415 - what every command needs, and they first
+        from gristmill.commands.parsing import Parser  # noqa: PLC0415 - what every command needs, and they first
     parser = Parser(
         prog="gristmill",
         usage="gristmill COMMAND ...",
@@ -67,6 +68,7 @@ def _top(arguments: Sequence[str]) -> int:
         + "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
         + "\n\n'gristmill COMMAND --help' tells more.",
         add_help=False,
+        allow_abbrev=False,
     )
     parser.add_argument("-h", "--help", action="help", help="show this and exit")
     parser.add_argument(
@@ -76,7 +78,7 @@ def _top(arguments: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return ConfigError.exit_code
     if not arguments[0].startswith("-"):
-        raise ConfigError(f"there is no command {arguments[0]!r}. {nearest(arguments[0], COMMANDS)}")
+        raise ConfigError(f"there is no command {arguments[0]!r}. {did_you_mean(arguments[0], COMMANDS, ADVICE)}")
     parser.parse_args(arguments)
     return 0
 

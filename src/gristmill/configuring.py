@@ -1,6 +1,5 @@
 """Options and a TOML file -> a Config; an unknown name is refused with the nearest one that exists."""
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ import msgspec
 
 from gristmill.config import Config, field_of, setting_names
 from gristmill.errors import ConfigError
-from gristmill.naming import is_address
+from gristmill.naming import is_address, nearest
 from gristmill.plainfile import read_plain_text
 from gristmill.sections import refuse_unknown_variants
 from gristmill.validating import is_section, wanted
@@ -81,10 +80,10 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 def _did_you_mean(name: str, prefix: str) -> str:
     """The nearest setting of the same section, else one of the same name anywhere."""
     known = [*setting_names(), *(field.name for field in msgspec.structs.fields(Config))]
-    near = difflib.get_close_matches(prefix + name, known, n=1, cutoff=0.7)
-    near = near or [dotted for dotted in known if dotted.rpartition(".")[2] == name]
+    near = nearest(prefix + name, known)
+    near = near or next((dotted for dotted in known if dotted.rpartition(".")[2] == name), None)
     if near:
-        return f"Did you mean {near[0]!r}?"
+        return f"Did you mean {near!r}?"
     siblings = sorted(dotted for dotted in known if dotted.startswith(prefix)) if prefix else known
     return f"Known here: {', '.join(siblings)}."
 

@@ -3,7 +3,6 @@
 explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123)
 """
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from gristmill.errors import ConfigError, DatasetError, InputError
 from gristmill.filestable import FileRow, VariantRow, file_rows
 from gristmill.layout import FILES
 from gristmill.manifest import Manifest, require_record
-from gristmill.naming import counted, path_text, printable
+from gristmill.naming import counted, did_you_mean, path_text, printable
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Cut, FileKey, Redaction, Split
 from gristmill.sections import RulesConfig
 
@@ -112,8 +111,8 @@ def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | Non
             raise InputError(f"{found[0].name} has {counted(found[0].lines or 0, 'line')}: there is no line {line}.")
         if found:
             return found[0], line
-    near = difflib.get_close_matches(choices[-1][0], [row.path for row in table.values()], n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else "What a .gitignore hides is not found either."
+    paths = (row.path for row in table.values())
+    hint = did_you_mean(choices[-1][0], paths, "What a .gitignore hides is not found either.")
     raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
 
 

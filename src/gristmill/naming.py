@@ -1,4 +1,4 @@
-r"""How names and counts are written. First of all, the one escape for path names that are not UTF-8.
+r"""How names and counts are written: the one escape for path names that are not UTF-8, and suggestions for unknown names.
 
 Each byte that is not UTF-8 becomes `\xNN`, and so that this can be undone, each backslash `\\`. Every other name, with
 spaces, newlines or terminal escapes in it, is itself.
@@ -7,10 +7,15 @@ spaces, newlines or terminal escapes in it, is itself.
     src/odd\\name.py    a name with a backslash in it
 """
 
+import difflib
 import os
 import re
 import shlex
+from collections.abc import Iterable
 
+SHORTEST_NEAR = 3
+"""Of a shorter name, any other of its length is near."""
+MOST_CHANGED = 0.25
 UNPRINTED = frozenset({*range(0x20), *range(0x7F, 0x100), *b"'\\"})
 
 
@@ -67,3 +72,37 @@ def shell_word(word: str) -> str:
 def printable(text: str) -> str:
     """For a terminal: nothing in a file's name may move the cursor or change a colour."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: spelt alike, or the only one that begins so. None where none is near.
+
+    Alike: at most one character in four is another one, missing, added, or swapped with its neighbour.
+    """
+    names = {name.lower(): str(name) for name in known}
+    wanted = word.lower()
+    longer = [name for name in names if name.startswith(wanted)]
+    if len(longer) == 1 and len(wanted) >= SHORTEST_NEAR:
+        return names[longer[0]]
+    alike = difflib.get_close_matches(wanted, names, n=5)
+    distances = {name: _distance(wanted, name) for name in alike}
+    near = [name for name in alike if distances[name] <= max(len(wanted), len(name)) * MOST_CHANGED]
+    return names[min(near, key=distances.__getitem__)] if near and len(wanted) >= SHORTEST_NEAR else None
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    near = nearest(word, known)
+    return f"Did you mean {near!r}?" if near is not None else otherwise
+
+
+def _distance(one: str, other: str) -> int:
+    """Characters to exchange, leave out, put in or swap with their neighbour (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, char in enumerate(one):
+        earlier, before, row = before, row, [i + 1]
+        for j, its in enumerate(other):
+            row.append(min(before[j] + (char != its), before[j + 1] + 1, row[j] + 1))
+            if i and j and (char, one[i - 1]) == (other[j - 1], its):
+                row[-1] = min(row[-1], earlier[j - 1] + 1)
+    return row[-1]

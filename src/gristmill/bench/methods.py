@@ -1,6 +1,5 @@
 """The table of methods: what each is, what it needs, how it is started, and where its phases come from."""
 
-import difflib
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import msgspec
 from gristmill.bench.job import PHASES_FILE
 from gristmill.bench.results import PHASES, REBUILD
 from gristmill.errors import ConfigError
-from gristmill.naming import printable
+from gristmill.naming import did_you_mean, printable
 from gristmill.sections import rule_names
 from gristmill.tokenizing.cuda.requiring import require_cuda
 
@@ -135,8 +134,7 @@ def chosen(names: Sequence[str], device: str = "cpu") -> list[Method]:
     known = [method.name for method in METHODS]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            advice = did_you_mean(name, known, f"Known: {', '.join(known)}.")
             raise ConfigError(f"there is no method {name!r}. {advice}")
     if names:
         return [method for method in METHODS if method.name in names]

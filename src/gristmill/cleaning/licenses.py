@@ -7,7 +7,6 @@ What is near wins, also when it is not understood: an unknown licence in `vendor
 the top.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -17,6 +16,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from gristmill.cleaning.license_texts import APPENDIXES, TERMS, digests_of
 from gristmill.errors import ConfigError
+from gristmill.naming import did_you_mean
 
 NOASSERTION = "NOASSERTION"
 HEADER = "header"
@@ -285,9 +285,9 @@ def _listed_id(item: str) -> str:
 
 
 def _advice(item: str) -> str:
-    known = {spdx.lower(): spdx for spdx in (*TERMS, NOASSERTION)}
-    longer = [name for name in known if name.startswith(item.lower())]
-    near = longer or difflib.get_close_matches(item.lower(), known, n=1)
-    if not near:
-        return "They are listed at https://spdx.org/licenses/, like MIT or Apache-2.0."
-    return f"Try {' or '.join(known[name] for name in near)}."
+    known = (*TERMS, NOASSERTION)
+    bare = "".join(filter(str.isalnum, item.lower()))
+    longer = [spdx for spdx in known if bare and "".join(filter(str.isalnum, spdx.lower())).startswith(bare)]
+    if longer:
+        return f"Try {' or '.join(longer)}."
+    return did_you_mean(item, known, "They are listed at https://spdx.org/licenses/, like MIT or Apache-2.0.")

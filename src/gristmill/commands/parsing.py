@@ -1,9 +1,9 @@
 """What the commands have in common: parsers that complain in one line, and the options that several of them take."""
 
 import argparse
-import difflib
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from gristmill.errors import ConfigError
-from gristmill.naming import printable
+from gristmill.naming import did_you_mean, printable
 from gristmill.options import NOTHING_ELSE, Option, add_options, all_options
 from gristmill.records import VariantKind
 from gristmill.sections import REWRITE_WAYS
@@ -25,15 +25,60 @@ DEFAULT_RATE = 0.5
 """Of a variant that is only named."""
 
 
+TIMES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+"""What people write behind a number, and mean."""
+
+
 class Parser(argparse.ArgumentParser):
-    """Complains as everything else does: one line, with the way out."""
+    """Complains as everything else does: one line that says what is wrong, what was given, and what to do."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.register("type", int, whole)
+        self.register("type", float, number)
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix("unrecognized arguments: ").split()
-        if message.startswith("unrecognized") and unknown[0].startswith("-"):
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            raise ConfigError(f"there is no option {unknown[0]!r}. {nearest(unknown[0], flags)}")
-        raise ConfigError(f"{message[0].lower()}{message[1:]}. Try '{self.prog} --help'.")
+        raise ConfigError(self._in_our_words(message))
+
+    def _in_our_words(self, message: str) -> str:
+        kind, _, rest = message.partition(": ")
+        if kind == "unrecognized arguments":
+            word = rest.split(" ", 1)[0]
+            if word.startswith("-"):
+                flags = [flag for action in self._actions for flag in action.option_strings]
+                return f"there is no option {word!r}. {did_you_mean(word.partition('=')[0], flags, self._advice)}"
+            return f"{self._command} has no use for {word!r}. Usage: {self.usage}"
+        if kind == "the following arguments are required":
+            return f"{self._command} needs {rest.replace(', ', ' and ')}. Usage: {self.usage}"
+        if kind.startswith("argument "):
+            return self._about_argument(kind.removeprefix("argument "), rest)
+        return f"{message[0].lower()}{message[1:]}. {self._advice}"
+
+    def _about_argument(self, name: str, what: str) -> str:
+        """`name` as argparse has it: `--quiet` in `-q/--quiet`."""
+        flag = max(name.split("/"), key=len)
+        action = next((one for one in self._actions if flag in (*one.option_strings, one.metavar, one.dest)), None)
+        if what.startswith("expected ") and action is not None:
+            value = action.metavar or action.dest.upper()
+            return f"{flag} needs a value: {flag} {value}, or {flag}={value} where that begins with a dash."
+        if found := re.match(r"invalid choice: (.*) \(choose from", what, re.DOTALL):
+            words = ", ".join(map(str, (action and action.choices) or ()))
+            return f"{flag} cannot be {found[1]}. It takes {words}."
+        if what.startswith("ignored explicit argument "):
+            return f"{flag} takes no value, got {what.removeprefix('ignored explicit argument ')}."
+        if what.startswith("not allowed with argument "):
+            return (
+                f"{flag} and {what.removeprefix('not allowed with argument ')} contradict each other; use one of them."
+            )
+        return f"{flag} {what}"
+
+    @property
+    def _command(self) -> str:
+        return self.prog.removeprefix("gristmill ")
+
+    @property
+    def _advice(self) -> str:
+        return f"Try '{self.prog} --help'."
 
 
 def parser_for(usage: str, text: str) -> Parser:
@@ -122,23 +167,33 @@ def planned_out(sources: Sequence[str]) -> str:
     return f"{name}-dataset" if name else "dataset"
 
 
-def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"Did you mean {near[0]!r}?" if near else "Try --help."
-
-
 def whole(text: str) -> int:
     """`2000000000`, or `2e9`."""
     try:
         return int(text)
     except ValueError:
         try:
-            number = float(text)
+            value = float(text)
         except ValueError:
-            number = math.nan
-        if not number.is_integer():
-            raise argparse.ArgumentTypeError(f"a whole number, like 20000 or 2e4, not {text!r}") from None
-        return int(number)
+            value = math.nan
+        if not value.is_integer():
+            raise argparse.ArgumentTypeError(
+                f"takes a whole number, like 20000 or 2e4, got {text!r}.{_meant(text)}"
+            ) from None
+        return int(value)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a number, like 0.5 or 20, got {text!r}.{_meant(text)}") from None
+
+
+def _meant(text: str) -> str:
+    """`5k` -> 5000"""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([kmgb])", text.strip(), re.IGNORECASE | re.ASCII)
+    return f" Try {float(found[1]) * TIMES[found[2].lower()]:.0f}." if found else ""
 
 
 def worker_count(text: str | None) -> int | Literal["auto"] | None:
@@ -187,7 +242,8 @@ def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
         kind = VariantKind.REWRITE if kind in REWRITE_WAYS else kind
         if kind not in list(VariantKind):
             known = [*map(str, VariantKind), *(way for way in REWRITE_WAYS if "_" not in way)]
-            raise ConfigError(f"--variants {kind!r} is none of {', '.join(VariantKind)}. {nearest(kind, known)}")
+            hint = did_you_mean(kind, known, "Try --variants rename.")
+            raise ConfigError(f"--variants {kind!r} is none of {', '.join(VariantKind)}. {hint}")
         try:
             rates[kind] = float(number) if has_rate else DEFAULT_RATE
         except ValueError:

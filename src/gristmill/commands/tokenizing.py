@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gristmill
-from gristmill.commands.parsing import nearest, parse_settings, parser_for, planned_out, print_notes, whole
+from gristmill.commands.parsing import parse_settings, parser_for, planned_out, print_notes, whole
 from gristmill.configuring import load_config
 from gristmill.errors import ConfigError
 from gristmill.loading import signals_held
+from gristmill.naming import did_you_mean
 from gristmill.options import Option, build_line
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def tokenizer(arguments: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return ConfigError.exit_code
     if not arguments[0].startswith("-"):
-        raise ConfigError(f"there is no command 'tokenizer {arguments[0]}'. {nearest(arguments[0], COMMANDS)}")
+        hint = did_you_mean(arguments[0], COMMANDS, "Try 'gristmill tokenizer --help'.")
+        raise ConfigError(f"there is no command 'tokenizer {arguments[0]}'. {hint}")
     parser.parse_args(arguments)
     return 0
 

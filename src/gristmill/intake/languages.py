@@ -1,6 +1,5 @@
 """A file's language from its name, else from its first line. Names are those of the `identify` table."""
 
-import difflib
 import io
 import re
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from functools import cache
 from identify import extensions, identify, interpreters
 
 from gristmill.errors import ConfigError
+from gristmill.naming import did_you_mean
 
 UNKNOWN = "text"
 
@@ -66,6 +66,6 @@ def known_languages() -> frozenset[str]:
 def check_languages(names: Sequence[str]) -> None:
     for name in names:
         if name not in known_languages():
-            near = difflib.get_close_matches(name.lower(), known_languages(), n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(sorted(known_languages()))}."
+            known = sorted(known_languages())
+            hint = did_you_mean(name, known, f"Known: {', '.join(known)}.")
             raise ConfigError(f"there is no language {name!r}. {hint}")
