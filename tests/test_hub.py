@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import tokenizers_made_here as made
-from gristmill import load_tokenizer
-from gristmill.errors import TokenizerError
+from conftest import write_tree
+from gristmill import Config, TokenizerConfig, build, load_tokenizer, plan
+from gristmill.errors import HubError, TokenizerError
 
 COMMITS = {"main": "a" * 40, "v2": "b" * 40}
 
@@ -164,3 +165,49 @@ def test_offline_forbids_fetching(hub, tmp_path, monkeypatch):
     with pytest.raises(TokenizerError, match="HF_HUB_OFFLINE forbids"):
         load_tokenizer("org/name", cache_dir=str(tmp_path))
     assert hub.requests == []
+
+
+@pytest.mark.parametrize("offline", ["no network", "HF_HUB_OFFLINE"])
+def test_codeberts_name_on_the_hub_means_the_bundled_one_where_the_hub_cannot_be_asked(
+    hub, tmp_path, monkeypatch, offline
+):
+    if offline == "no network":
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    else:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    source = write_tree(tmp_path / "code", {"a.py": "x = 1\n" * 99})
+    made = {
+        name: build(
+            Config(
+                sources=[str(source)], out=str(tmp_path / name.replace("/", "-")), tokenizer=TokenizerConfig(name=name)
+            )
+        )
+        for name in ("codebert", "microsoft/codebert-base")
+    }
+    ours, theirs = made.values()
+    assert theirs.content_sha256 == ours.content_sha256
+    assert theirs.tokenizer == ours.tokenizer
+    assert (theirs.tokenizer.name, theirs.tokenizer.revision) == ("codebert", None)
+    (note,) = set(theirs.warnings) - set(ours.warnings)
+    assert note.startswith("microsoft/codebert-base could not be fetched: 'codebert', the same vocabulary")
+    config = Config(
+        sources=[str(source)], out=str(tmp_path / "none"), tokenizer=TokenizerConfig(name="microsoft/codebert-base")
+    )
+    assert note in plan(config).warnings
+    for named in ("microsoft/codebert-base@main", "org/name"):
+        with pytest.raises(HubError, match=r"forbids fetching|failed"):
+            load_tokenizer(named)
+
+
+def test_codeberts_name_on_the_hub_is_asked_for_where_the_hub_can_be(hub):
+    with pytest.raises(TokenizerError, match="has no tokenizer 'microsoft/codebert-base' at revision 'main'"):
+        load_tokenizer("microsoft/codebert-base")
+    assert any("microsoft/codebert-base" in path for path in hub.requests)
+
+
+@pytest.mark.parametrize("name", ["codebrt", "CodeBERT", "codeber"])
+def test_a_name_that_is_nearly_codebert_is_asked_about(hub, monkeypatch, name):
+    for endpoint in (hub.address, "http://127.0.0.1:9"):
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        with pytest.raises(TokenizerError, match="Did you mean 'codebert', which is in the package"):
+            load_tokenizer(name)

@@ -355,7 +355,10 @@ def test_the_command_tells_the_build_that_goes_with_it(source, tmp_path, monkeyp
         (["train", "x"], "no place for the tokenizer was named"),
         (["train", "--out", "t"], "no source was named"),
         (["train", "x", "--out", "t", "--sise", "9"], "Did you mean '--size'?"),
-        (["train", "x", "--out", "t", "--pattern", "gpt9"], "--pattern cannot be 'gpt9'. It takes cl100k, qwen2, gpt2."),
+        (
+            ["train", "x", "--out", "t", "--pattern", "gpt9"],
+            "--pattern cannot be 'gpt9'. It takes cl100k, qwen2, gpt2.",
+        ),
         (["show", "x", "--tokenizer", "a", "--tokenizer", "a"], "'a' is named twice"),
     ],
 )

@@ -7,6 +7,7 @@
     ├── InputError                3  a source or tokenizer that cannot be read
     │   ├── NothingToBuildError   3  of all that was found, nothing is left
     │   └── TokenizerError        3
+    │       ├── HubError          3  a tokenizer that is not here, and the Hub cannot be asked
     │       └── NotOnGpuError     3  a tokenizer that only the CPU encodes exactly
     ├── OutputError               3  a place that cannot be written
     ├── DatasetError              4  not a dataset, or a damaged one
@@ -41,6 +42,10 @@ class NothingToBuildError(InputError):
 
 
 class TokenizerError(InputError):
+    pass
+
+
+class HubError(TokenizerError):
     pass
 
 

@@ -1,4 +1,4 @@
-r"""How names and counts are written: the one escape for path names that are not UTF-8, and suggestions for unknown names.
+r"""How names and counts are written: the escape for path names that are not UTF-8, and suggestions for unknown names.
 
 Each byte that is not UTF-8 becomes `\xNN`, and so that this can be undone, each backslash `\\`. Every other name, with
 spaces, newlines or terminal escapes in it, is itself.

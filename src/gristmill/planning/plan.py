@@ -49,6 +49,8 @@ from gristmill.steps.keys import prepare_key
 from gristmill.steps.prepare import batches
 from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
 from gristmill.workspace import Workspace, temporary_folder
+from gristmill.tokenizing.locating import stand_in_notes
+from gristmill.workspace import Workspace
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Of the window length: 0, 64, 128, 256 and 384 of 512."""
@@ -66,14 +68,15 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     try:
         with temporary_folder("gristmill-plan-") as folder, ExitStack() as running:
             with progress.phase("load"):
-                context = load(config, folder)[1]
+                definition, context = load(config, folder)
                 overlaps = _overlaps(context)
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
                 intake = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
                 drawn = draw(intake.found.files, wanted.sample)
-                found = intake.found._replace(files=list(drawn.files))
+                notes = [*intake.found.warnings, *stand_in_notes(config.tokenizer.name, definition)]
+                found = intake.found._replace(files=list(drawn.files), warnings=notes)
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
                 drawn_intake, is_sample = intake._replace(found=found), not drawn.is_all
                 judged = _settled(context, drawn_intake, runner, progress, server=server, is_sample=is_sample)

@@ -39,6 +39,7 @@ from gristmill.steps.keys import grammar_versions, versions
 from gristmill.steps.parts import PartReader
 from gristmill.steps.shares import sampling_warnings
 from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizing.locating import stand_in_notes
 
 WORTH_A_WARNING = 0.01
 MUCH_CUT = 1 / 3
@@ -267,6 +268,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
+            *stand_in_notes(context.config.tokenizer.name, located),
             *warnings_of(context.config.split, decision, decontamination),
         ],
         run=run,

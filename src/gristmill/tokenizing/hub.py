@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gristmill.errors import TokenizerError
+from gristmill.errors import HubError, TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
 from gristmill.plainfile import read_plain_text
 
@@ -59,9 +59,7 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
     if present is not None:
         return present
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
-        raise TokenizerError(
-            f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids fetching it."
-        )
+        raise HubError(f"{repo}@{revision} is not in the cache {str(cache)!r}, and HF_HUB_OFFLINE forbids fetching it.")
     try:
         return hub_file(repo, file, revision=revision)
     except FileNotFoundError:
@@ -72,7 +70,7 @@ def _fetch(cache: Path, repo: str, revision: str, file: str) -> Path:
             "Set HF_TOKEN to a token that may read it, and accept the model's terms on its page if it has any."
         ) from None
     except (OSError, RuntimeError) as error:
-        raise TokenizerError(
+        raise HubError(
             f"fetching {file} of {repo!r} from {_endpoint()} failed: {_cause(error)}. Run the command again."
         ) from None
 

@@ -1,6 +1,7 @@
 """Where a tokenizer comes from: the package, a file, a folder, or the Hub -> its Definition."""
 
 import os
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,17 @@ from typing import Any
 import msgspec
 import zstandard
 
-from gristmill.errors import TokenizerError
+from gristmill.errors import HubError, TokenizerError
 from gristmill.layout import TOKENIZER, TOKENIZER_CONFIG
-from gristmill.naming import path_text
+from gristmill.naming import nearest, path_text
 from gristmill.plainfile import read_plain, read_plain_text
 from gristmill.tokenizing import hub
 from gristmill.tokenizing.definition import Definition
 
 BUNDLED = "codebert"
 BUNDLED_FILE = "bundled/codebert.json.zst"
+BUNDLED_ON_HUB = "microsoft/codebert-base"
+"""Where the same vocabulary lies on the Hub."""
 CODEBERT_CONFIG: dict[str, Any] = {
     "tokenizer_class": "RobertaTokenizer",
     "model_max_length": 512,
@@ -47,19 +50,41 @@ ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 def locate(name: str, *, cache_dir: str | None = None) -> Definition:
     if name == BUNDLED:
-        packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
-        return Definition(name=name, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))
+        return _bundled()
     path = Path(os.path.expanduser(name))
     if name and os.path.isdir(path):
         return _from_folder(path, name=path_text(path.resolve().name))
     if os.path.isfile(path):
         return _from_folder(path.parent, name=path_text(path.resolve().name), tokenizer_file=path)
     if hub.is_repo_id(name):
-        downloaded = hub.download(name, cache_dir)
-        return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
+        return _from_hub(name, cache_dir)
     raise TokenizerError(
         f"there is no tokenizer {name!r}: name 'codebert', a file, a folder or a Hub id like 'org/name'."
     )
+
+
+def _bundled() -> Definition:
+    packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
+    return Definition(name=BUNDLED, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))
+
+
+def _from_hub(name: str, cache_dir: str | None) -> Definition:
+    """The bundled one for its namesake on the Hub, if that is not in the cache and the Hub cannot be asked."""
+    try:
+        downloaded = hub.download(name, cache_dir)
+    except TokenizerError as error:
+        if name == BUNDLED_ON_HUB and isinstance(error, HubError):
+            return _bundled()
+        if nearest(name, [BUNDLED]) is not None:
+            raise TokenizerError(f"{error} Did you mean {BUNDLED!r}, which is in the package?") from None
+        raise
+    return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
+
+
+def stand_in_notes(asked: str, used: Definition) -> Iterator[str]:
+    """Where another tokenizer was used than the one that was named."""
+    if asked == BUNDLED_ON_HUB and used.name == BUNDLED:
+        yield f"{asked} could not be fetched: {BUNDLED!r}, the same vocabulary, is used from the package."
 
 
 def _from_folder(
