@@ -4,7 +4,6 @@ import json
 import random
 import shlex
 import shutil
-import sysconfig
 import tempfile
 from itertools import chain
 from pathlib import Path
@@ -22,8 +21,6 @@ from gristmill.options import all_options
 from gristmill.planning.budget import Wanted
 from gristmill.planning.result import Plan
 from gristmill.sections import RunConfig, SamplingConfig, ScanConfig, SplitConfig, VariantsConfig, WindowConfig
-
-STDLIB = Path(sysconfig.get_path("stdlib"))
 
 
 def documents_of(seed):
@@ -133,7 +130,7 @@ PLANNED = {
     "--secrets drop --redact-emails --decontaminate-against {benchmark}",
     "splits": "--splits {earlier} --batch-bytes 50000 --batch-files 7 --cache-bytes 0 --skip-failed --task-seconds 99",
     "fresh": "--fresh-splits --tokenizer codebert --cache-dir {folder} --runner local --device cpu --out {folder}/other",
-    "table": "--text-column code --path-column name --repo-column project --license-column terms",
+    "table": "--text-column code --path-column name --repo-column project --license-column terms --max-expansion 50",
     "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m --rewrite-way paraphrase "
     "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1",
 }
@@ -153,11 +150,11 @@ def test_it_is_decided_for_every_option_of_a_build_what_a_plan_makes_of_it():
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory):
-    """Real files, a few hundred windows."""
+def code(tmp_path_factory, corpus):
+    """Files of a few folders, a few hundred windows."""
     root = tmp_path_factory.mktemp("planned") / "code"
     for folder in ("email", "json", "logging"):
-        for path in sorted((STDLIB / folder).glob("*.py"))[:9]:
+        for path in sorted((corpus / folder).glob("*.py"))[:9]:
             (root / folder).mkdir(parents=True, exist_ok=True)
             shutil.copy(path, root / folder / path.name)
     (root / "near.py").write_bytes((root / "json/encoder.py").read_bytes() + b"# and a line more\n")
