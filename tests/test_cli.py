@@ -89,7 +89,7 @@ def test_quiet_leaves_out_progress_and_notes_but_not_the_answer(repo, tmp_path):
     dataset, other = tmp_path / "out", tmp_path / "other"
     gristmill.build(gristmill.Config(sources=[str(repo)], out=str(dataset)))
     gristmill.build(gristmill.Config(sources=[str(repo / "m1.py")], out=str(other)))
-    for words, said in (
+    for words, answer in (
         (("plan", repo / "m1.py"), "gristmill build "),
         (("plan", repo / "m1.py", "--json"), '"command":'),
         (("show", dataset), "m"),
@@ -99,7 +99,7 @@ def test_quiet_leaves_out_progress_and_notes_but_not_the_answer(repo, tmp_path):
         (("tokenizer", "show", repo), "codebert"),
     ):
         done = run(*words, "--quiet")
-        assert said in done.stdout, words
+        assert answer in done.stdout, words
         assert done.stderr == "", words
     assert run("check", dataset, "--quiet").stdout == ""
     (dataset / "train.jsonl").write_text("{}\n")

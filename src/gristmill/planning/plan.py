@@ -48,9 +48,8 @@ from gristmill.steps.finish import Judged
 from gristmill.steps.keys import prepare_key
 from gristmill.steps.prepare import batches
 from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
-from gristmill.workspace import Workspace, temporary_folder
 from gristmill.tokenizing.locating import stand_in_notes
-from gristmill.workspace import Workspace
+from gristmill.workspace import Workspace, temporary_folder
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Of the window length: 0, 64, 128, 256 and 384 of 512."""
