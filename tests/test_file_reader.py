@@ -133,4 +133,4 @@ def test_a_file_fits_if_it_leaves_a_byte(tmp_path):
     assert read_files(memory, paths) == ([3, 0, 4], None)
     assert bytes(memory[:7]) == b"aaacccc"
     assert read_files(memory[:7], paths) == ([3, 0], None)
-    assert read_files(memory, [paths[0], os.fsencode(tmp_path)]) == ([3], "Is a directory")
+    assert read_files(memory, [paths[0], os.fsencode(tmp_path)]) == ([3], "it is not an ordinary file")

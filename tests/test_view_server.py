@@ -8,7 +8,10 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ import gristmill
 from builds import command, refusal, running
 from gristmill.viewing import index
 from gristmill.viewing.guarding import HEADERS
+from gristmill.viewing.server import MAX_CONNECTIONS
 from viewers import built, viewer
 
 PAGES = ("/", "/row/test/0", "/file?repo=repo&path=a", "/dropped", "/?split=test&path=%2A.py")
@@ -154,7 +158,8 @@ def test_an_address_is_never_a_path(asking, address):
      ("/api/windows?path=" + "x" * 9000, 414), ("/api/windows?path=" + "x" * 70000, 414), ("/api/row", 400), ("/api/row?split=train", 400), ("/api/row?split=train&row=99999999", 404),
      ("/api/row?split=test&row=1.5", 400), ("/api/row?split=%2e%2e%2fx&row=1", 400), ("/api/file?repo=repo", 400), ("/api/file?repo=..&path=../../etc/passwd", 404),
      ("/api/file?repo=repo&path=/etc/passwd", 404), ("/api/files?reason=x", 400), ("/api/files?status=x", 400), ("/api/search", 400), ("/api/search?q=", 400), ("/api/search?q=a&case=2", 400),
-     ("/api/search?q=a&after=train", 400), ("/api/search?q=a&after=x:1:1", 400), ("/api/search?q=a&after=train:-1:0", 400)],
+     ("/api/search?q=a&after=train", 400), ("/api/search?q=a&after=x:1:1", 400), ("/api/search?q=a&after=train:-1:0", 400),
+     ("/api/near?q=a", 400), ("/api/near?beside=train:0:0", 400), ("/api/near?q=a&beside=train", 400), ("/api/near?q=a&beside=train:0:0&back=2", 400)],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_a_line(asking, address, status):
     found, _, body = asking.ask(address, **asking.cookie)
@@ -189,6 +194,53 @@ def test_what_is_no_request_ends_the_connection(asking):
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
             assert b"gristmill view" not in answer
     assert asking.found("/api/dataset")["kept"] > 0
+
+
+def answered(connection):
+    """All that comes until the end; nothing where the connection was reset."""
+    try:
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.timeout(60)
+def test_a_flood_of_connections_has_a_fixed_number_of_threads(folder):
+    with viewer(folder) as asking, ExitStack() as held:
+        asking.indexed()
+        before = threading.active_count()
+        flood = [
+            held.enter_context(socket.create_connection(("127.0.0.1", asking.port), timeout=20))
+            for _ in range(MAX_CONNECTIONS + 100)
+        ]
+        refused = [answered(connection) for connection in flood[MAX_CONNECTIONS:]]
+        assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in refused)
+        assert threading.active_count() - before == MAX_CONNECTIONS
+        held.close()
+        while threading.active_count() > before:
+            time.sleep(0.01)
+        assert asking.found("/api/dataset")["kept"] > 0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_a_client_that_falls_silent_is_left(folder, sent):
+    with viewer(folder) as asking:
+        asking.server.seconds_of_silence = 0.3
+        with socket.create_connection(("127.0.0.1", asking.port), timeout=30) as connection:
+            connection.sendall(sent)
+            assert answered(connection).count(b"HTTP/1.1") == sent.count(b"\r\n\r\n")
+
+
+@pytest.mark.timeout(60)
+def test_a_client_that_sends_a_byte_now_and_then_is_left(folder):
+    with viewer(folder) as asking:
+        asking.server.seconds_of_silence = 1
+        with socket.create_connection(("127.0.0.1", asking.port), timeout=30) as connection, suppress(OSError):
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+            while True:  # until the connection is closed
+                connection.sendall(b"x")
+                time.sleep(0.05)
 
 
 @pytest.mark.parametrize("head", ["Content-Length: {size}", "Transfer-Encoding: chunked"])

@@ -593,3 +593,34 @@ def test_a_row_of_the_list_says_no_more_than_it_is_told(chromium, address):
         assert "fresh" not in shared
         assert not re.search("fresh|line", bare)
         assert re.search(r"lines? [\d–]+\s.*\d fresh of \d+ ids", plain, re.DOTALL)
+
+
+def test_after_a_search_the_keys_go_from_hit_to_hit(chromium, address, dataset, texts):
+    hits = [place for place, text in texts.items() if "wheel" in text.lower()]
+    gaps = [number for number, place in enumerate(texts) if place not in hits]
+    assert len(hits) > 3
+    assert gaps, "some row must be skipped"
+    with opened(chromium, address) as seen:
+        page = seen.page
+        page.keyboard.press("/")
+        page.keyboard.type("wheel")
+        page.keyboard.press("Enter")
+        expect(page.locator("h2.told")).to_contain_text("searched")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.dataset.key") == named(hits)[0]
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_be_focused()
+        walk = [*zip("j" * (len(hits) - 1), hits[1:], strict=True), *zip("kk", hits[-2:-4:-1], strict=True)]
+        for key, (split, row) in walk:
+            page.keyboard.press(key)
+            page.wait_for_url(f"**/row/{split}/{row}?q=wheel")
+            expect(page.locator(".facts").first).to_contain_text(f"{split}:{row}, of")
+        page.get_by_role("button", name="Next hit").click()
+        page.wait_for_url("**/row/{}/{}?q=wheel".format(*hits[-2]))
+        settled(page)
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url("**/row/{}/{}?q=wheel".format(*hits[-1]))
+        settled(page)
+        page.keyboard.press("j")
+        expect(page.locator("#announcer")).to_have_text("There is no further hit.")
+        assert seen.is_quiet()

@@ -202,6 +202,31 @@ def test_a_search_that_runs_out_of_time_goes_on_where_it_was(plain, monkeypatch)
     assert len(searched(asking, q="value", path="lib")) == len(expected) > 50
 
 
+@pytest.mark.parametrize("seconds", [0, 0.3])
+def test_from_any_row_the_nearest_hit_is_found(plain, monkeypatch, seconds):
+    folder, asking = plain
+    monkeypatch.setattr(searching, "SECONDS", seconds)
+    fields = {"q": "emit1", "path": "lib"}
+    hits = [hit[:2] for hit in hits_of(folder, {"path": "lib"}, "emit1", is_exact=False)]
+    every = [(split, row) for split in Split for row in range(len(open_dataset(folder)[split]))]
+    rank = {place: number for number, place in enumerate(every)}
+    assert 2 < len(set(hits)) < len(every)
+    for split, row in every[:: len(every) // 9]:
+        own = rank[split, row]
+        before = [place for place in hits if rank[place] < own]
+        behind = [place for place in hits if rank[place] > own]
+        assert nearest(asking, f"{split}:{row}:1", back=0, **fields) == (behind[0] if behind else (None, None))
+        assert nearest(asking, f"{split}:{row}:1", back=1, **fields) == (before[-1] if before else (None, None))
+
+
+def nearest(asking, beside, **fields):
+    while True:
+        found = asking.found("/api/near", beside=beside, **fields)
+        if found["next"] is None:
+            return found["split"], found["row"]
+        beside = found["next"]
+
+
 def test_a_line_of_a_hit_is_that_line_of_the_file(plain, tmp_path):
     folder, asking = plain
     source = folder.parent / "repo"

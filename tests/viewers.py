@@ -84,6 +84,7 @@ class Asking:
         self.port, self.address, self.note = viewing.server.server_port, viewing.address, viewing.note
         self.key = viewing.address.partition("key=")[2]
         self.opened, self.once = viewing.server.opened, viewing.address_for_once
+        self.server = viewing.server
         self.cookie = {"Cookie": self.ask(f"/?key={self.key}")[1]["Set-Cookie"].partition(";")[0]}
 
     def ask(self, address: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:

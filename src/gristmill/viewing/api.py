@@ -16,7 +16,7 @@ from gristmill.viewing.asking import Query, bad_request, not_found
 from gristmill.viewing.file_page import file_page
 from gristmill.viewing.filtering import Filters, Passing, files_of
 from gristmill.viewing.rows import TEXT_IDS, NotIndexedError, text_of
-from gristmill.viewing.searching import Cursor, Found, Scope, Search, search
+from gristmill.viewing.searching import Cursor, Found, Near, Scope, Search, search, search_near
 from gristmill.viewing.viewed import Viewed
 
 ROWS_AT_ONCE, MOST_ROWS = 50, 200
@@ -24,7 +24,7 @@ FILES_AT_ONCE, MOST_FILES = 100, 500
 MAX_TEXT = 200
 FILE_COLUMNS = ("repo", "path", "reason", "detail", "twin", "language", "bytes")
 
-Answer = dict[str, Any] | Found
+Answer = dict[str, Any] | Found | Near
 
 
 def dataset(viewed: Viewed, _: Query) -> Answer:
@@ -148,11 +148,19 @@ def files(viewed: Viewed, query: Query) -> Answer:
 
 
 def searched(viewed: Viewed, query: Query) -> Answer:
-    wanted = Search(query.required("q"), is_exact=query.choice("case", ("0", "1")) == "1")
     after = query.text("after")
+    return search(*_search(viewed, query), None if after is None else Cursor.of(after))
+
+
+def near(viewed: Viewed, query: Query) -> Answer:
+    is_back = query.choice("back", ("0", "1")) == "1"
+    return search_near(*_search(viewed, query), Cursor.of(query.required("beside")), is_back=is_back)
+
+
+def _search(viewed: Viewed, query: Query) -> tuple[Scope, Search]:
+    wanted = Search(query.required("q"), is_exact=query.choice("case", ("0", "1")) == "1")
     passing = viewed.sieve.passing(Filters.of(query))
-    scope = Scope(viewed.dataset, passing, viewed.index.windows)
-    return search(scope, wanted, None if after is None else Cursor.of(after))
+    return Scope(viewed.dataset, passing, viewed.index.windows), wanted
 
 
 ANSWERS: dict[str, Callable[[Viewed, Query], Answer]] = {
@@ -162,4 +170,5 @@ ANSWERS: dict[str, Callable[[Viewed, Query], Answer]] = {
     "file": file,
     "files": files,
     "search": searched,
+    "near": near,
 }

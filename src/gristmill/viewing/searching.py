@@ -53,6 +53,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     of: int
 
 
+class Near(msgspec.Struct, frozen=True, kw_only=True):
+    split: Split | None
+    row: int | None
+    """The row with the nearest hit; None where there is none as far as was looked."""
+    next: str | None
+    """Where to go on looking."""
+
+
 class Cursor(NamedTuple):
     split: Split
     row: int
@@ -113,6 +121,27 @@ def search(scope: Scope, wanted: Search, after: Cursor | None) -> Found:
         at, num_told = at + 1, 0
     following = str(Cursor(*numbering.place(int(rows[at])), 0)) if at < len(rows) else None
     return Found(hits=hits, next=following, searched=at, of=len(rows))
+
+
+def search_near(scope: Scope, wanted: Search, beside: Cursor, *, is_back: bool) -> Near:
+    """The next row with a hit, or the one before; `beside` itself counts if none of its hits is told."""
+    rows, numbering = scope.passing.rows, scope.dataset.numbering
+    number, step = numbering.number(beside.split, beside.row), -1 if is_back else 1
+    at = bisect_left(rows, number)
+    is_there = at < len(rows) and int(rows[at]) == number
+    if is_there and beside.num_told:
+        at += step
+    elif is_back and not is_there:
+        at -= 1
+    deadline = time.monotonic() + SECONDS
+    first = at
+    while 0 <= at < len(rows) and (at == first or time.monotonic() < deadline):
+        split, row = numbering.place(int(rows[at]))
+        if any(True for _ in _hits(scope, wanted, split, row)):
+            return Near(split=split, row=row, next=None)
+        at += step
+    following = str(Cursor(*numbering.place(int(rows[at])), 0)) if 0 <= at < len(rows) else None
+    return Near(split=None, row=None, next=following)
 
 
 def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:

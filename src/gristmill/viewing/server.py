@@ -1,13 +1,17 @@
 """HTTP on 127.0.0.1: GET only, pages from a fixed table, data by name and number. No path of a request is opened."""
 
 import http.server
+import io
 import re
 import socket
 import sys
+import threading
+import time
 import traceback
+from contextlib import suppress
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -20,6 +24,9 @@ from gristmill.viewing.guarding import HEADERS, Guard, require_own
 from gristmill.viewing.rows import NotIndexedError
 from gristmill.viewing.viewed import Opened
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 PAGE = re.compile(r"/(|file|dropped|row/(train|validation|test)/[0-9]{1,15})")
 """Addresses that one page answers: what it shows is its own affair."""
 INDEX_PAGE = "index.html"
@@ -27,6 +34,9 @@ TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".s
 JSON, PLAIN = "application/json", "text/plain"
 MAX_ADDRESS = 8192
 SECONDS_OF_SILENCE = 60
+"""A request must be here whole so soon after the answer before it; a client may also take as long to read on."""
+MAX_CONNECTIONS = 64
+"""Each has a thread. A browser opens six."""
 KEY = "key"
 API = "/api/"
 
@@ -41,6 +51,12 @@ class Reply(NamedTuple):
 NO_ENTRY = Reply(
     HTTPStatus.FORBIDDEN, PLAIN, b"This page is guarded by a key. Open the address that gristmill view has printed.\n"
 )
+
+
+TOO_MANY = (
+    f"HTTP/1.1 {HTTPStatus.SERVICE_UNAVAILABLE:d} {HTTPStatus.SERVICE_UNAVAILABLE.phrase}\r\n"
+    "Content-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+).encode()
 
 
 NOTHING_HERE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is nothing at this address. All windows are at /\n")
@@ -67,9 +83,32 @@ class ViewServer(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
+    seconds_of_silence: float = SECONDS_OF_SILENCE
+
     def __init__(self, port: int, opened: Opened, guard: Guard, assets: dict[str, Reply]) -> None:
         self.opened, self.guard, self.assets = opened, guard, assets
+        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(("127.0.0.1", port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection, or refuse it while as many as may be are open."""
+        if not self._room.acquire(blocking=False):
+            with suppress(OSError):
+                request.setblocking(False)
+                request.send(TOO_MANY)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was started
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """A client that goes away is no fault; anything else is ours."""
@@ -121,12 +160,34 @@ class ViewServer(http.server.ThreadingHTTPServer):
         return _json(HTTPStatus.OK, found)
 
 
+class _Reading(socket.SocketIO):
+    """What a client sends, up to a deadline: one that sends a byte now and then does not keep its thread for ever."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection, "r")
+        self._connection = connection
+        self.deadline = 0.0
+
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
+        self._connection.settimeout(max(self.deadline - time.monotonic(), 0.001))
+        return super().readinto(buffer)
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: ViewServer
     protocol_version = "HTTP/1.1"
-    timeout = SECONDS_OF_SILENCE
     wbufsize = -1  # head and body leave together
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reading = _Reading(self.connection)
+        self.rfile = io.BufferedReader(self._reading)
+
+    def handle_one_request(self) -> None:
+        self._reading.deadline = time.monotonic() + self.server.seconds_of_silence
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._send(self._reply())
@@ -165,6 +226,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(_error(status, f"{status.phrase}."))
 
     def _send(self, reply: Reply) -> None:
+        self.connection.settimeout(self.server.seconds_of_silence)
         self.send_response(reply.status)
         self.send_header("Content-Type", f"{reply.kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(reply.body)))

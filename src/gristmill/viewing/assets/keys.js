@@ -3,9 +3,9 @@
 import { make } from "./dom.js";
 
 const HELP = [
-  ["j k", "next and previous: a row in a list, a window, a file"],
+  ["j k", "next and previous: a row in a list, a window, a file; after a search, a hit"],
   ["↓ ↑", "the same in a list, from a row that has the focus"],
-  ["→ ←", "next and previous window; in the code, once it has the focus, token by token"],
+  ["→ ←", "next and previous window, or hit; in the code, once it has the focus, token by token"],
   ["Enter", "open what has the focus"],
   ["u", "up, to the list"],
   ["/", "search"],

@@ -18,7 +18,11 @@ export function listPage({ dataset, go, announce }) {
   const now = () => carriedIn(new URLSearchParams(window.location.search));
   const filters = filterForm(fields(dataset), (values, isTyped) =>
     go(listAddress({ ...now(), ...values }), { replace: isTyped }));
-  const search = searchField((values) => go(listAddress({ ...now(), ...values })));
+  // On to the hits: in the field, j and k would be letters.
+  const search = searchField(async (values) => {
+    await go(listAddress({ ...now(), ...values }));
+    results.querySelector("h2.told")?.focus({ preventScroll: true });
+  });
   const fold = folded(filters.form);
   let title = "Windows";
 

@@ -16,10 +16,11 @@ export function rowPage({ go, announce, listLeft }) {
   async function update({ split, row, query }, signal) {
     const found = await ask("row", { ...filtersIn(query), split, row }, { signal });
     const kept = root.contains(document.activeElement) ? document.activeElement.dataset.keep : null;
-    const { nodes, code, toggles } = drawn(found, query, up(listLeft, query));
+    const steps = stepsOf(found, query, { go, announce, signal });
+    const { nodes, code, toggles } = drawn(found, query, steps, up(listLeft, query));
     root.replaceChildren(...nodes);
     title = titleOf(found.look);
-    setKeys(keys, { found, query, go, toggles, up: up(listLeft, query) });
+    setKeys(keys, { steps, go, toggles, up: up(listLeft, query) });
     const matches = markMatches(code, query.get("q"), query.get("case") === "1");
     announce(matches ? `${title}, matches: ${count(matches)}` : title);
     if (kept) (root.querySelector(`[data-keep="${kept}"]`) ?? root.querySelector("h1")).focus({ preventScroll: true });
@@ -37,9 +38,38 @@ function up(listLeft, query) {
 /** From its first row on. */
 const listOf = (query) => listAddress(carriedIn(query));
 
-function setKeys(keys, { found, query, go, toggles, up: upAddress }) {
-  const step = (to) => () => (to ? go(rowAddress(to, carriedIn(query))) && true : false);
-  const [next, previous] = [step(found.next), step(found.previous)];
+/** To the neighbours in the list; after a search, to the next row with a hit, which is looked for when asked for. */
+function stepsOf({ look, next, previous }, query, { go, announce, signal }) {
+  const carried = carriedIn(query);
+  if (!query.get("q")) {
+    const step = (to) => {
+      const address = to && rowAddress(to, carried);
+      return { address, act: () => (address ? go(address) && true : false) };
+    };
+    return { next: step(next), previous: step(previous) };
+  }
+  const step = (isBack) => ({ act: () => void toHit(look, query, isBack, { go, announce, signal }) });
+  return { next: step(false), previous: step(true) };
+}
+
+async function toHit({ split, row }, query, isBack, { go, announce, signal }) {
+  const words = { q: query.get("q"), case: query.get("case") === "1" ? 1 : 0 };
+  const asked = { ...filtersIn(query), ...words, back: isBack ? 1 : 0 };
+  try {
+    announce("Searching…");
+    for (let beside = `${split}:${row}:1`; beside !== null; ) {
+      const found = await ask("near", { ...asked, beside }, { signal });
+      if (found.split !== null) return void go(rowAddress(found, carriedIn(query)));
+      beside = found.next;
+    }
+    announce(isBack ? "There is no hit before this one." : "There is no further hit.");
+  } catch (error) {
+    if (!signal.aborted) announce(error.message);
+  }
+}
+
+function setKeys(keys, { steps, go, toggles, up: upAddress }) {
+  const [next, previous] = [steps.next.act, steps.previous.act];
   Object.assign(keys, {
     j: next, ArrowRight: next, k: previous, ArrowLeft: previous, u: () => void go(upAddress), ...toggles.keys,
     "/": () => void go(upAddress).then(() => document.getElementById("q")?.focus()),
@@ -51,12 +81,12 @@ function titleOf({ split, row, windows }) {
   return `${place(split, row)} ${names}`;
 }
 
-function drawn({ look, licenses, have_lines: haveLines, previous, next }, query, upAddress) {
+function drawn({ look, licenses, have_lines: haveLines }, query, steps, upAddress) {
   const starts = startsOf(look.windows, haveLines);
   const view = codeView(`Text of row ${place(look.split, look.row)}`, look.tokens, look.strokes, starts);
   const toggles = codeToggles(view.code, query, { hasBounds: true });
   const nodes = [
-    stepping(previous, next, query, upAddress),
+    stepping(steps, query, upAddress),
     heading(look),
     factList([...rowFacts(look), ...(look.windows.length === 1 ? windowFacts(look.windows[0], licenses[0]) : [])]),
     look.windows.length > 1 ? packedList(look.windows, licenses) : null,
@@ -67,18 +97,20 @@ function drawn({ look, licenses, have_lines: haveLines, previous, next }, query,
   return { nodes: nodes.filter(Boolean), code: view.code, toggles };
 }
 
-function stepping(previous, next, query, upAddress) {
-  const carried = carriedIn(query);
-  const step = (to, words, key, rel) =>
-    to
-      ? make("a", { rel, href: rowAddress(to, carried), "data-keep": rel }, words, " ", make("kbd", {}, key))
-      : make("span", { class: "faint", "data-keep": rel, tabindex: -1 }, words);
+function stepping({ previous, next }, query, upAddress) {
+  const step = ({ address, act }, words, key, rel) => {
+    if (address === null) return make("span", { class: "faint", "data-keep": rel, tabindex: -1 }, words);
+    const told = [words, " ", make("kbd", {}, key)];
+    if (address) return make("a", { rel, href: address, "data-keep": rel }, told);
+    return make("button", { type: "button", "data-keep": rel, on: { click: act } }, told);
+  };
+  const what = query.get("q") ? " hit" : "";
   const whereTo = query.get("q") ? "↑ The search " : "↑ The list ";
   return make(
     "nav", { class: "stepping", "aria-label": "Rows" },
     make("a", { href: upAddress, "data-keep": "up" }, whereTo, make("kbd", {}, "u")),
-    step(previous, "← Previous", "k", "prev"),
-    step(next, "Next →", "j", "next"),
+    step(previous, `← Previous${what}`, "k", "prev"),
+    step(next, `Next${what} →`, "j", "next"),
   );
 }
 
