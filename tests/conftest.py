@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,14 @@ def chromium() -> Iterator["Browser"]:
 
     with launched() as browser:
         yield browser
+
+
+NEED_TORCH = ["test_comparing_datasets.py", "test_feeding.py", "test_masking.py", "test_training.py"]
+collect_ignore = [] if find_spec("torch") else NEED_TORCH
+
+
+def pytest_report_header() -> list[str]:
+    return [f"LEFT OUT, as PyTorch is not installed: {name}" for name in collect_ignore]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
