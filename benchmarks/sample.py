@@ -13,12 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gristmill.cleaning.licenses import identify_license, is_license_name
 from gristmill.config import Config
 from gristmill.flow import Intake, in_order, judge, piece_tasks, pieces_of, prepare_all, shape_all, take_in
 from gristmill.grouping.leakage import anchors_of
 from gristmill.grouping.signatures import NUM_BANDS
-from gristmill.intake.licensing import read_license_files
 from gristmill.intake.trees import Scan
 from gristmill.pipeline import load
 from gristmill.progress import Progress
@@ -27,6 +25,7 @@ from gristmill.runners.local import LocalRunner
 from gristmill.sections import RunConfig
 from gristmill.steps.blocks import ids_bytes
 from gristmill.steps.context import Context
+from gristmill.steps.license import read_license_files
 from gristmill.steps.parts import SUFFIX, FileKeys, Part, PartReader, write_part
 from gristmill.steps.prepare import batches
 from gristmill.workspace import Workspace
@@ -162,7 +161,7 @@ def scan_peak(num: int) -> int:
         SourceFile(repo=f"repo-{number // 50}", path=path_of(number), location=f"/data/{path_of(number)}", size=11_700)
         for number in range(num)
     ]
-    read_license_files([], Scan(files, [], {}, [], {}), is_license_name, identify_license)
+    read_license_files([], Scan(files, [], {}, [], {}))
     tasks = list(batches(files, RunConfig()))
     assert tasks
     return stop_tracing()

@@ -9,17 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from identify.vendor.licenses import LICENSES as CHOOSE_A_LICENSE
 
+from gristmill.cleaning.folder_licenses import FolderLicenses, License, LicenseFiles, LicenseText, license_of
 from gristmill.cleaning.license_texts import MAX_CHARACTERS, TERMS
 from gristmill.cleaning.licenses import (
     NOASSERTION,
     AllowList,
-    FolderLicenses,
-    License,
     canonical_expression,
     header_license,
     identify_license,
     is_license_name,
-    license_of,
     named_license,
 )
 from gristmill.errors import ConfigError
@@ -33,7 +31,7 @@ The Software is provided to you by the Licensor under the License, as defined be
 
 
 def folder_licenses(texts):
-    return FolderLicenses({path: identify_license(text) if text is not None else None for path, text in texts.items()})
+    return FolderLicenses(LicenseFiles({path: LicenseText.of(text) for path, text in texts.items()}))
 
 
 def installed_license_files():

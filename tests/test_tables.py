@@ -11,23 +11,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import zstandard
+from identify.vendor.licenses import LICENSES
 from pyarrow import parquet
 
 from conftest import write_tree
 from gristmill import build, check
-from gristmill.cleaning.licenses import identify_license, is_license_name
+from gristmill.cleaning.folder_licenses import LicenseText
 from gristmill.config import Config
 from gristmill.errors import ConfigError, InputError, OutputError
 from gristmill.intake import tables as tables_module
 from gristmill.intake import unpacking
 from gristmill.intake.fetching import fetch, scan_rows
-from gristmill.intake.licensing import read_license_files
 from gristmill.intake.reading import read_bytes, read_document
 from gristmill.intake.tables import license_expression, split_lines
 from gristmill.intake.trees import Scan, scan
 from gristmill.records import Drop, DropReason
 from gristmill.runners.local import LocalRunner
 from gristmill.sections import RunConfig, ScanConfig, TablesConfig
+from gristmill.steps.license import read_license_files
 
 STACK = [
     {"content": "a = 1\n", "max_stars_repo_path": "src/a.py", "max_stars_repo_name": "org/one", "max_stars_repo_licenses": ["MIT"]},
@@ -326,17 +327,18 @@ def test_paths_are_judged_as_those_of_files(tmp_path):
 
 
 def test_licence_files_of_rows_are_read_where_they_lie_and_no_path_is_opened(tmp_path):
-    text = "The Unlicense"
-    outside = write_tree(tmp_path / "outside", {"LICENSE": text})
-    names = ["LICENSE", f"../../../..{outside}/LICENSE"]
-    path = write_jsonl(tmp_path / "t.jsonl", [{"text": text + str(n), "path": name} for n, name in enumerate(names)])
+    mit, apache = (dict(LICENSES)[spdx] for spdx in ("MIT", "Apache-2.0"))
+    outside = write_tree(tmp_path / "outside", {"LICENSE": apache})
+    beyond = f"../../../..{outside}/LICENSE"
+    manifest = json.dumps({"license": f"SEE LICENSE IN {beyond}"})
+    texts = {"LICENSE": mit, beyond: mit, "package.json": manifest}
+    path = write_jsonl(tmp_path / "t.jsonl", [{"text": text, "path": name} for name, text in texts.items()])
     found = fetched([path], tmp_path / "cache")
     files, drops = scan_rows(found.tables, [], ScanConfig(exclude=["outside/"]))
-    read = []
-    licenses = read_license_files([], Scan(files, drops, {}, [], {}), is_license_name, read.append)
-    assert read == [text + "0"]
-    assert licenses == {"t": {"LICENSE": None}}
-    assert identify_license(text) is None
+    licenses = read_license_files([], Scan(files, drops, {}, [], {}))
+    assert licenses["t"].texts == {"LICENSE": LicenseText("MIT")}
+    assert licenses["t"].manifests["package.json"].declared.file.endswith("/LICENSE")
+    assert licenses["t"].named == {}
 
 
 def test_sources_in_a_left_out_folder_are_read(tmp_path):

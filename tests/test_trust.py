@@ -6,6 +6,7 @@ import random
 import shutil
 
 import pytest
+from identify.vendor.licenses import LICENSES
 
 from conftest import git, write_tree
 from gristmill import (
@@ -22,6 +23,7 @@ from gristmill import (
     build,
     open_dataset,
 )
+from gristmill.explaining import explain_file, explanation_text
 from gristmill.records import Split
 
 SPAN = 50
@@ -379,6 +381,109 @@ def test_a_licence_in_a_git_work_tree(tmp_path):
     git(repo, "add", ".")
     make(repo, tmp_path / "out", scan=ScanConfig(include=["*.py"]))
     assert table(tmp_path / "out")["src/a.py"]["license_from"] == "LICENSE"
+
+
+APACHE = dict(LICENSES)["Apache-2.0"]
+CARGO = '[package]\nname = "a"\nlicense = "MIT OR Apache-2.0"\n'
+
+
+def test_manifest_makes_a_choice_of_two_licence_files(tmp_path):
+    repo = write_tree(
+        tmp_path / "repo",
+        {
+            "LICENSE-MIT": MIT,
+            "LICENSE-APACHE": APACHE,
+            "Cargo.toml": CARGO,
+            "src/lib.rs": "fn a() {}\n" * 9,
+            "src/own.rs": "// SPDX-License-Identifier: ISC\nfn b() {}\n",
+        },
+    )
+    only = ScanConfig(include=["*.rs"])
+    manifest = make(repo, tmp_path / "out", scan=only, licenses=LicensesConfig(allow=["MIT"]))
+    rows = table(tmp_path / "out")
+    assert (rows["src/lib.rs"]["license"], rows["src/lib.rs"]["license_from"]) == ("MIT OR Apache-2.0", "Cargo.toml")
+    assert rows["src/own.rs"]["detail"] == "ISC, by what its first lines say"
+    assert manifest.counts.licenses == {"MIT OR Apache-2.0": 1}
+    assert not any("licence" in warning for warning in manifest.warnings)
+    write_tree(repo, {"Cargo.toml": CARGO.replace("MIT OR", "ISC OR")})
+    manifest = make(repo, tmp_path / "out", scan=only)
+    row = table(tmp_path / "out")["src/lib.rs"]
+    said = "Cargo.toml (ISC OR Apache-2.0) against LICENSE-MIT (MIT)"
+    assert (row["license"], row["license_from"]) == ("NOASSERTION", said)
+    assert sum(said in warning for warning in manifest.warnings) == 1
+    assert f"NOASSERTION: left open by {said}" in explanation_text(explain_file(tmp_path / "out", "src/lib.rs"))
+
+
+def test_source_below_the_root_of_its_work_tree_has_the_licence_above(tmp_path):
+    files = {"LICENSE-MIT": MIT, "LICENSE-APACHE": APACHE, "Cargo.toml": CARGO, "src/deep/lib.rs": "fn a() {}\n" * 9}
+    repo = write_tree(tmp_path / "repo", files)
+    (tmp_path / "LICENSE").write_text(MIT)
+
+    def found(source=repo / "src"):
+        make(source, tmp_path / "out")
+        (row,) = (row for path, row in table(tmp_path / "out").items() if path.endswith("lib.rs"))
+        return row["license"], row["license_from"]
+
+    assert found() == ("NOASSERTION", None)  # no work tree
+    git(repo, "init", "-q")
+    git(repo, "add", ".")
+    assert found() == ("MIT OR Apache-2.0", "../Cargo.toml")
+    assert found(repo / "src/deep") == ("MIT OR Apache-2.0", "../../Cargo.toml")
+    assert found(repo / "src/deep/lib.rs") == ("MIT OR Apache-2.0", "../../Cargo.toml")
+    # The next build notices what changed above its source.
+    found()
+    (repo / "Cargo.toml").write_text(CARGO.replace("MIT OR Apache-2.0", "ISC"))
+    assert found()[0] == "NOASSERTION"
+    for name in ("Cargo.toml", "LICENSE-APACHE"):
+        (repo / name).unlink()
+    assert found() == ("MIT", "../LICENSE-MIT")
+    (repo / "LICENSE-MIT").unlink()
+    assert found() == ("NOASSERTION", None)  # not beyond the work tree
+    (repo / "COPYING").symlink_to(tmp_path / "LICENSE")
+    (repo / "package.json").write_text(json.dumps({"license": "SEE LICENSE IN ../LICENSE"}))
+    os.mkfifo(repo / "LICENSE")
+    said = "../COPYING, ../LICENSE"
+    assert found() == ("NOASSERTION", "../package.json (SEE LICENSE IN ../LICENSE)")
+    (repo / "package.json").unlink()
+    assert found() == ("NOASSERTION", said)
+
+
+def test_git_folder_that_is_not_what_it_seems_widens_nothing(tmp_path):
+    outer = write_tree(tmp_path / "outer", {"LICENSE": MIT, "repo/src/a.py": "x = 1\n" * 9})
+    repo = outer / "repo"
+
+    def found():
+        make(repo / "src", tmp_path / "out")
+        return table(tmp_path / "out")["a.py"]["license"]
+
+    git(repo, "init", "-q")
+    for work_tree in (outer, "/", tmp_path):
+        git(repo, "config", "core.worktree", str(work_tree))
+        assert found() == "NOASSERTION", work_tree
+    shutil.rmtree(repo / ".git")
+    (outer / ".git").mkdir()  # no repository
+    assert found() == "NOASSERTION"
+    (outer / ".git").rmdir()
+    elsewhere = write_tree(tmp_path / "elsewhere", {"b.py": "y = 1\n"})
+    git(elsewhere, "init", "-q")
+    (outer / ".git").write_text(f"gitdir: {elsewhere / '.git'}\n")
+    assert found() == "NOASSERTION"
+    (outer / ".git").unlink()
+    git(outer, "init", "-q")
+    assert found() == "MIT"
+    (outer / ".gitignore").write_text("repo/\n")  # not a part of that work tree
+    assert found() == "NOASSERTION"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_git_folder_of_a_stranger_widens_nothing(tmp_path):
+    outer = write_tree(tmp_path / "outer", {"LICENSE": MIT, "src/a.py": "x = 1\n" * 9})
+    git(outer, "init", "-q")
+    for owner, expected in ((12345, "NOASSERTION"), (23456, "MIT"), (0, "MIT")):
+        os.chown(outer / ".git", owner, owner)
+        os.chown(outer / "src", 23456, 23456)
+        make(outer / "src", tmp_path / "out")
+        assert table(tmp_path / "out")["a.py"]["license"] == expected
 
 
 def test_near_duplicates_are_found_among_what_a_licence_leaves(tmp_path):

@@ -95,8 +95,8 @@ FILES_COLUMNS = {
     "those that are the file's own and not shown again), `draw` and `text_sha256`; or `missing`, why there is none",
     "sha256, text_sha256": "of the file, null where secrets were taken out, since it would confirm a guess; of the "
     "text that was tokenized, by which a file is known again in a rebuild",
-    "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the path of the licence file, "
-    "or of those that leave it open",
+    "license, license_from": "an SPDX id or expression, or `NOASSERTION`; `header`, or the path of the licence file "
+    "or manifest, or of those that leave it open",
     "moved_from": "the split that an earlier build had it in, where it (or what stands for it) had to move",
     "reason, detail": "why it was dropped, and what was measured",
     "twin, similarity": "of a duplicate: the file that stays, and the share of 5-grams they have in common",

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from gristmill.cleaning.licenses import HEADER, NOASSERTION
+from gristmill.cleaning.folder_licenses import HEADER
+from gristmill.cleaning.licenses import NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
 from gristmill.dataset import Dataset, open_dataset, windows_in
 from gristmill.errors import ConfigError, DatasetError, InputError
@@ -244,9 +245,7 @@ def _license(file: FileRow) -> str:
     if file.license == NOASSERTION:
         if file.license_from == HEADER:
             return f"{NOASSERTION}: its first lines name no SPDX id, or in words another licence than its folder's"
-        found = (
-            f"not recognised: {file.license_from}" if file.license_from else "no licence file in its folder or above"
-        )
+        found = f"left open by {file.license_from}" if file.license_from else "no licence file in its folder or above"
         return f"{NOASSERTION}: {found}"
     return f"{file.license}, by {file.license_from}"
 

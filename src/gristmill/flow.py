@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gristmill.cleaning.licenses import AllowList, identify_license, is_license_name
+from gristmill.cleaning.folder_licenses import LicenseFiles
+from gristmill.cleaning.licenses import AllowList
 from gristmill.config import Config
 from gristmill.failing import Anchors, nothing_to_build, without_failed
 from gristmill.formats.writing import AllFiles, ShareTask, WrittenFiles
@@ -24,7 +25,6 @@ from gristmill.intake.benchmarks import Benchmark, read_benchmarks
 from gristmill.intake.excluding import check_patterns
 from gristmill.intake.fetching import Fetched, fetch, scan_rows
 from gristmill.intake.languages import check_languages
-from gristmill.intake.licensing import read_license_files
 from gristmill.intake.sources import Source, resolve_sources
 from gristmill.intake.trees import Scan, scan
 from gristmill.intake.unpacking import num_rows
@@ -43,7 +43,7 @@ from gristmill.steps.decontaminate import decontaminate
 from gristmill.steps.draw import draw
 from gristmill.steps.finish import Judged, MadeFiles
 from gristmill.steps.gather import DataFiles
-from gristmill.steps.license import LicenseFiles, license_documents
+from gristmill.steps.license import license_documents, read_license_files
 from gristmill.steps.pack import pack_rows, packed_tasks, packing_facts, rows_by_file, write_packed
 from gristmill.steps.parts import PartReader
 from gristmill.steps.pieces import Task, tasks_of
@@ -68,7 +68,8 @@ class Intake(NamedTuple):
 
     sources: list[Source]
     found: Scan
-    licenses: LicenseFiles
+    licenses: Mapping[str, LicenseFiles]
+    """By source."""
     benchmarks: list[Benchmark]
 
 
@@ -98,7 +99,7 @@ def take_in(config: Config, benchmarks: list[Benchmark], cache: Path, leave_out:
         commits=found.commits | {table.repo: None for table in tables},
         num_rows={table.repo: num_rows(table) for table in tables},
     )
-    licenses = read_license_files(sources, found, is_license_name, identify_license)
+    licenses = read_license_files(sources, found)
     found.warnings.extend(_large_files(found, config))
     found.warnings.extend(_tables_as_files(sources))
     return Intake(sources, found, licenses, benchmarks)
@@ -217,7 +218,8 @@ def settle(context: Context, intake: Intake, parts: Sequence[str], runner: Runne
     config = context.config
     with progress.phase("decide"):
         documents, renamed = _load(context, parts)
-        documents, not_allowed = license_documents(documents, intake.licenses, config)
+        documents, not_allowed, contradictions = license_documents(documents, intake.licenses, config)
+        intake.found.warnings.extend(contradictions)
         _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
         decision = decide(context, documents, runner.map)
     with progress.phase("compare", unit="tasks") as step:

@@ -1,16 +1,11 @@
-"""Which licence a file is under, as an SPDX id with the place that says so. Unknown is NOASSERTION, never guessed.
+"""SPDX expressions: in a file's header, by a licence text, and on the list of those that are allowed.
 
-1. An `SPDX-License-Identifier:` at the top of the file itself.
-2. Else the licence files of its folder, or of the nearest folder above that has any.
-
-What is near wins, also when it is not understood: an unknown licence in `vendor/x/` is not covered up by the MIT at
-the top.
+Unknown is NOASSERTION, never guessed. Which of several licence files counts for a path: folder_licenses.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
@@ -19,13 +14,12 @@ from gristmill.errors import ConfigError
 from gristmill.naming import did_you_mean
 
 NOASSERTION = "NOASSERTION"
-HEADER = "header"
-TABLE = "table"
 
 HEADER_BYTES = 4096
 HEADER_LINES = 30
 TAG = re.compile(rb"SPDX-License-Identifier[ \t]{0,4}:", re.IGNORECASE)
 FAMILIES = {
+    b"commons clause": "proprietary",
     b"gnu affero general public license": "AGPL",
     b"gnu lesser general public license": "LGPL",
     b"gnu library general public license": "LGPL",
@@ -37,6 +31,10 @@ FAMILIES = {
     b"proprietary and confidential": "proprietary",
 }
 """What a header may name in words, and how the ids of that family begin."""
+APACHE_OR_MIT = re.compile(
+    rb"\bapache license (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?mit\b"
+    rb"|\bmit (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?apache license\b"
+)
 # Before the tag, no quote may come after a letter: in `print("# SPDX-...` and `HEAD = 'SPDX-...` the tag is data, while
 # a docstring, a Vim comment and troff's `.\"` begin with a quote.
 BEFORE_TAG = re.compile(rb"[^A-Za-z]*+[^\"'`]*+")
@@ -61,37 +59,22 @@ OTHER_TERMS = frozenset(
     {*("commercial", "proprietary", "enterprise", "ee"), *("gnu", "gpl", "lgpl", "agpl", "lesser", "lib")}
 )
 """In the name of a file beside LICENSE: not all of the folder is under that."""
-PAGE_SUFFIXES = (".rst", ".md", ".adoc", ".html")
-"""docs/license.rst, if it is no licence text, is a page about the licence."""
 VERSION = re.compile(r"v?\d")
 
 TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
 
 
-class License(NamedTuple):
-    spdx: str
-    """An SPDX id or expression, or NOASSERTION."""
-    found_in: str | None
-    """`header`, `table`, or the licence file in the source; for NOASSERTION the files that left it open, or None."""
-
-
-def license_of(
-    path: str, header: str | None, named: str | None, folders: "FolderLicenses", declared: str | None = None
-) -> License:
-    """By its SPDX tag; else by what its table says or by its folder, unless the file itself names something else."""
-    if header is not None:
-        return License(header, HEADER)
-    found = folders.of(path) if declared is None else License(declared, TABLE)
-    return License(NOASSERTION, HEADER) if named is not None and not found.spdx.startswith(named) else found
-
-
 def named_license(text: bytes) -> str | None:
-    """The family that a file's first lines name in words, as ids of it begin; `proprietary` for none that is free."""
+    """The family that a file's first lines name in words, as ids of it begin; `proprietary` for none that is free.
+
+    `Apache OR MIT` where they offer both, as files of Rust projects do.
+    """
     head = text[:HEADER_BYTES].lower()
-    if b"public" not in head and b"apache" not in head and b"proprietary" not in head:
+    if not any(word in head for word in (b"public", b"apache", b"proprietary", b"commons")):
         return None
     words = b" ".join(re.findall(rb"[a-z]+", head))
-    return next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
+    family = next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
+    return "Apache OR MIT" if family == "Apache" and APACHE_OR_MIT.search(words) else family
 
 
 def header_license(text: bytes) -> str | None:
@@ -137,6 +120,30 @@ def canonical_expression(expression: str) -> str | None:
         return None
 
 
+def is_satisfied(expression: str, holds: Callable[[str], bool]) -> bool:
+    """True if `holds` is true for all ids of one alternative: any side of an OR, both sides of an AND."""
+    # Per open parenthesis: whether an alternative before the last OR holds, and whether all since then does.
+    any_before, all_since = [False], [True]
+    for token in TOKEN.findall(f"({expression})"):
+        if token == "(":
+            any_before.append(False)
+            all_since.append(True)
+        elif token == ")":
+            before, since = any_before.pop(), all_since.pop()
+            all_since[-1] &= before or since
+        elif token == "OR":
+            any_before[-1] |= all_since[-1]
+            all_since[-1] = True
+        elif token != "AND":
+            all_since[-1] &= holds(token)
+    return all_since[0]
+
+
+def ids_in(expression: str) -> list[str]:
+    """`MIT OR (ISC AND GPL-2.0 WITH x)` -> `MIT`, `ISC`, `GPL-2.0 WITH x`"""
+    return [token for token in TOKEN.findall(expression) if token not in {"(", ")", "AND", "OR"}]
+
+
 def identify_license(text: str) -> str | None:
     """The id of a licence file's text, if it says exactly what that licence says (see license_texts)."""
     digests = digests_of(text)
@@ -162,52 +169,15 @@ def is_license_name(name: str) -> bool:
     return name.startswith(("LICENSE", "LICENCE", "COPYING")) and (name.isupper() or words[-1] in TEXT_SUFFIXES)
 
 
+def name_qualifiers(name: str) -> frozenset[str]:
+    """`LICENSE-MIT.txt` -> mit, txt"""
+    return frozenset(_words_of(name)[1])
+
+
 def _words_of(name: str) -> tuple[list[str], list[str]]:
     """All, and those besides the stem: `LICENSE-MIT.txt` -> mit, txt"""
     words = re.split(r"[-_. ]+", name.lower().strip("-_. "))
     return words, [word for word in words if not FILE_STEM.fullmatch(word)]
-
-
-class FolderLicenses:
-    """The licence files of one source, asked by path."""
-
-    def __init__(self, license_files: Mapping[str, str | None]) -> None:
-        """From each licence file's path, relative to the source, to the id of its text; None for an unknown one."""
-        ids_by_folder: dict[str, dict[str, str | None]] = {}
-        for path, spdx in sorted(license_files.items()):
-            folder, _, name = path.rpartition("/")
-            if spdx is not None or not (name.islower() and name.endswith(PAGE_SUFFIXES)):
-                ids_by_folder.setdefault(folder, {})[path] = spdx
-        self._by_folder = {folder: _one_license(ids) for folder, ids in ids_by_folder.items()}
-
-    def of(self, path: str) -> License:
-        folder = path
-        while folder:
-            folder = folder.rpartition("/")[0]
-            if folder in self._by_folder:
-                return self._by_folder[folder]
-        return License(NOASSERTION, None)
-
-
-def _one_license(ids: dict[str, str | None]) -> License:
-    """Of the licence files in one folder: the id they agree on.
-
-    A plain LICENSE or COPYING speaks for the folder, and what lies beside it under a longer name (LICENSE.python) for
-    parts of it, unless that name is a warning. Of LICENSE-MIT beside LICENSE-APACHE nobody has said whether it is a
-    choice: that is left open. The LGPL-3.0 is written as an addition to the GPL-3.0: it comes as COPYING +
-    COPYING.LESSER. (The LGPL-2.1 stands alone. Beside a GPL, each may cover other files.)
-    """
-    paths = {spdx: path for path, spdx in reversed(ids.items())}
-    if set(paths) == {"LGPL-3.0", "GPL-3.0"} and "lesser" in paths["LGPL-3.0"].rpartition("/")[2].lower():
-        return License("LGPL-3.0", paths["LGPL-3.0"])
-    qualifiers = {path: frozenset(_words_of(path.rpartition("/")[2])[1]) for path in ids}
-    plain = {path: spdx for path, spdx in ids.items() if not qualifiers[path] - LAYOUTS}
-    if plain and not any(words & OTHER_TERMS for words in qualifiers.values()):
-        paths = {spdx: path for path, spdx in reversed(plain.items())}
-    [spdx, *others] = paths
-    if others or spdx is None:
-        return License(NOASSERTION, ", ".join(ids))
-    return License(spdx, paths[spdx])
 
 
 class AllowList:
@@ -223,7 +193,7 @@ class AllowList:
     """
 
     def __init__(self, ids: Iterable[str]) -> None:
-        self._allowed = frozenset(_key(spdx) for spdx in ids)
+        self._allowed = frozenset(key_of_id(spdx) for spdx in ids)
 
     @classmethod
     def of(cls, ids: Sequence[str]) -> "AllowList":
@@ -236,26 +206,10 @@ class AllowList:
         if spdx == NOASSERTION:
             return NOASSERTION in self._allowed
         expression = canonical_expression(spdx)
-        if expression is None:
-            return False
-        # Per open parenthesis: whether an alternative before the last OR is allowed, and whether all since then is.
-        any_before, all_since = [False], [True]
-        for token in TOKEN.findall(f"({expression})"):
-            if token == "(":
-                any_before.append(False)
-                all_since.append(True)
-            elif token == ")":
-                before, since = any_before.pop(), all_since.pop()
-                all_since[-1] &= before or since
-            elif token == "OR":
-                any_before[-1] |= all_since[-1]
-                all_since[-1] = True
-            elif token != "AND":
-                all_since[-1] &= self._allows_one(token)
-        return all_since[0]
+        return expression is not None and is_satisfied(expression, self._allows_one)
 
     def _allows_one(self, spdx: str) -> bool:
-        bare, _, exception = _key(spdx).partition(" with ")
+        bare, _, exception = key_of_id(spdx).partition(" with ")
         choices = [bare, bare.removesuffix("+")]
         return any(
             choice in self._allowed or (exception and f"{choice} with {exception}" in self._allowed)
@@ -263,7 +217,7 @@ class AllowList:
         )
 
 
-def _key(spdx: str) -> str:
+def key_of_id(spdx: str) -> str:
     """One spelling per meaning: `GPL-2.0-or-later` -> `gpl-2.0+`, `GPL-2.0-only` -> `gpl-2.0`."""
     if spdx == NOASSERTION:
         return spdx

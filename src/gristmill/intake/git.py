@@ -74,6 +74,25 @@ class Listing(NamedTuple):
 
 def list_files(folder: str) -> Listing | None:
     """What `git ls-files --cached --others --exclude-standard` lists; None where no work tree takes this folder in."""
+    if work_tree_of(folder) is None:
+        return None
+    # -t marks what is tracked; a file in the middle of a merge is listed once per side, hence the dict.
+    listed = _git(folder, "ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
+    if listed is None or listed.returncode != 0:
+        raise InputError(f"git cannot list the files: {_last_line(listed)}.")
+    entries: dict[str, GitEntry] = {}
+    for line in os.fsdecode(listed.stdout).split("\0"):
+        if line:
+            tag, path = line[0], line[2:]
+            entries[path] = GitEntry(path, is_tracked=tag != "?")
+    complaints = os.fsdecode(listed.stderr).splitlines()
+    unreadable = [match.groups() for line in complaints if (match := UNREADABLE.fullmatch(line))]
+    others = [line for line in complaints if not UNREADABLE.fullmatch(line)]
+    return Listing(list(entries.values()), _commit(folder), [(path, why) for path, why in unreadable], others)
+
+
+def work_tree_of(folder: str) -> str | None:
+    """The root of the work tree that takes this folder in, or None."""
     holder = _holder(folder)
     if holder is None or shutil.which("git") is None:
         return None
@@ -90,21 +109,7 @@ def list_files(folder: str) -> Listing | None:
         raise InputError("git takes another folder for its work tree.")
     # A folder that the work tree around it ignores (an environment, a download) was named on purpose: a plain folder.
     ignored = _git(folder, "check-ignore", "--quiet", ".") if work_tree != folder else None
-    if ignored is not None and ignored.returncode == 0:
-        return None
-    # -t marks what is tracked; a file in the middle of a merge is listed once per side, hence the dict.
-    listed = _git(folder, "ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
-    if listed is None or listed.returncode != 0:
-        raise InputError(f"git cannot list the files: {_last_line(listed)}.")
-    entries: dict[str, GitEntry] = {}
-    for line in os.fsdecode(listed.stdout).split("\0"):
-        if line:
-            tag, path = line[0], line[2:]
-            entries[path] = GitEntry(path, is_tracked=tag != "?")
-    complaints = os.fsdecode(listed.stderr).splitlines()
-    unreadable = [match.groups() for line in complaints if (match := UNREADABLE.fullmatch(line))]
-    others = [line for line in complaints if not UNREADABLE.fullmatch(line)]
-    return Listing(list(entries.values()), _commit(folder), [(path, why) for path, why in unreadable], others)
+    return None if ignored is not None and ignored.returncode == 0 else work_tree
 
 
 def _holder(folder: str) -> str | None:

@@ -1,9 +1,15 @@
-"""The licence files of a scan: path -> the licence of its text, whether the file is wanted as source or not."""
+"""Files that say something about licences: those in a scan, whether wanted as source or not, and those above a source.
+
+Above a source means: up to the root of its git work tree. Without a work tree nothing above the source is looked at.
+"""
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
+from gristmill.errors import InputError
+from gristmill.intake import git
 from gristmill.intake.decoding import decode
 from gristmill.intake.reading import read_bytes
 from gristmill.intake.sources import Source
@@ -11,35 +17,96 @@ from gristmill.intake.trees import Scan
 from gristmill.naming import path_text, system_path
 from gristmill.records import Drop, DropReason, SourceFile
 
-MAX_LICENSE_BYTES = 1 << 17
 # Inside the source, and a file: whatever else a drop stands for is not opened.
 STILL_A_LICENSE = frozenset({DropReason.EXCLUDED_BY_USER, DropReason.NOT_INCLUDED})
 
 
-def read_license_files(
-    sources: Sequence[Source], scan: Scan, is_license_name: Callable[[str], bool], identify: Callable[[str], str | None]
-) -> dict[str, dict[str, str | None]]:
-    """By source, then by path; None for one that is not known or cannot be read."""
-    roots = {source.repo: source.root for source in sources}
-    found = {(file.repo, file.path): file for file in scan.files if is_license_name(_name(file.path))}
+class SpeakingFiles(NamedTuple):
+    """The files of one source, and above it, that have a wanted name."""
 
-    def add(repo: str, path: str, location: str) -> None:
-        if is_license_name(_name(path)):
-            found.setdefault((repo, path), SourceFile(repo=repo, path=path, location=location, size=0))
+    root: str | None
+    """None for the rows of a table, whose paths are only names."""
+    above: tuple[str, ...]
+    """The folders above the source that count, the nearest first."""
+    files: dict[str, SourceFile]
+    """By path from the source: `src/LICENSE`, `../LICENSE`."""
 
+
+def find_speaking_files(
+    sources: Sequence[Source], scan: Scan, is_wanted: Callable[[str], bool]
+) -> dict[str, SpeakingFiles]:
+    """By source."""
+    found: dict[str, dict[str, SourceFile]] = defaultdict(dict)
+    for file in scan.files:
+        if is_wanted(_name(file.path)):
+            found[file.repo][file.path] = file
+    roots = {source.repo: source for source in sources}
     for drop in scan.drops:
         # The row of a table has no source and no place: its path is only a name.
-        if drop.repo in roots and drop.reason in STILL_A_LICENSE and not drop.path.endswith("/"):
-            add(drop.repo, drop.path, os.path.join(roots[drop.repo], system_path(drop.path)))
+        source = roots.get(drop.repo) if drop.reason in STILL_A_LICENSE and not drop.path.endswith("/") else None
+        if source is not None and is_wanted(_name(drop.path)):
+            found[drop.repo].setdefault(drop.path, file_below(source.root, drop.repo, drop.path))
+    above = {source.repo: tuple(_folders_above(source)) for source in sources}
     for source in sources:
-        if source.only is not None:  # files named one by one: the scan has not looked beside them
-            for name in _names_in(source.root):
-                add(source.repo, path_text(name), os.path.join(source.root, name))
-    licenses: dict[str, dict[str, str | None]] = defaultdict(dict)
-    for (repo, path), file in sorted(found.items(), key=lambda item: item[0]):
-        text = _read(file)
-        licenses[repo][path] = identify(text) if text is not None else None
-    return dict(licenses)
+        # Beside files named one by one, the scan has not looked.
+        first = 1 if source.only is None else 0
+        for number, folder in list(enumerate((source.root, *above[source.repo])))[first:]:
+            for name in filter(is_wanted, _names_in(folder)):
+                path = "../" * number + path_text(name)
+                file = SourceFile(repo=source.repo, path=path, location=os.path.join(folder, name), size=0)
+                found[source.repo].setdefault(path, file)
+    return {
+        repo: SpeakingFiles(
+            roots[repo].root if repo in roots else None, above.get(repo, ()), dict(sorted(files.items()))
+        )
+        for repo, files in sorted(found.items())
+    }
+
+
+def file_below(root: str, repo: str, path: str) -> SourceFile:
+    """One that the scan has not listed."""
+    return SourceFile(repo=repo, path=path, location=os.path.normpath(os.path.join(root, system_path(path))), size=0)
+
+
+def rows_at(scan: Scan, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], SourceFile]:
+    """Files of the scan by repo and path."""
+    return {(file.repo, file.path): file for file in scan.files if (file.repo, file.path) in wanted} if wanted else {}
+
+
+def read_text(file: SourceFile, max_bytes: int) -> str | None:
+    """None if it is too large, no text, not a regular file or cannot be read."""
+    raw = read_bytes(file, max_bytes)
+    decoded = decode(raw) if not isinstance(raw, Drop) else None
+    return None if decoded is None or isinstance(decoded, str) else decoded.text.decode()
+
+
+def _folders_above(source: Source) -> Iterator[str]:
+    """The folders between the source and the root of its work tree, that root included."""
+    work_tree = _work_tree(source)
+    folder = source.root
+    while work_tree is not None and folder != work_tree:
+        folder = os.path.dirname(folder)
+        yield folder
+
+
+def _work_tree(source: Source) -> str | None:
+    """The nearest folder with a `.git`, if git agrees that it is the work tree and its owner may speak for the source.
+
+    Git's own answer may be any folder: `core.worktree` names one. And anybody may put a `.git` into `/tmp`.
+    """
+    folder = source.root
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return None
+    if source.is_download or folder == source.root:
+        return None
+    try:
+        owners = {os.lstat(source.root).st_uid, os.geteuid()}
+        is_ours = os.lstat(os.path.join(folder, ".git")).st_uid in owners
+        return folder if is_ours and git.work_tree_of(source.root) == folder else None
+    except (OSError, InputError):
+        return None
 
 
 def _name(path: str) -> str:
@@ -51,9 +118,3 @@ def _names_in(folder: str) -> list[str]:
         return os.listdir(folder)
     except OSError:  # one may open a file in it, and not look around
         return []
-
-
-def _read(file: SourceFile) -> str | None:
-    raw = read_bytes(file, MAX_LICENSE_BYTES)
-    decoded = decode(raw) if not isinstance(raw, Drop) else None
-    return None if decoded is None or isinstance(decoded, str) else decoded.text.decode()
