@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gristmill.checking.secrets import secrets_in
 from gristmill.cleaning.secret_rules import SECRET_RULES
 from gristmill.cleaning.secrets import Secret, find_secrets, placeholder, redact
 from gristmill.sections import SecretsConfig
@@ -111,6 +112,9 @@ def canary(kind, rng):  # noqa: C901, PLR0912
             scheme = rng.choice(["postgres", "mysql", "mongodb+srv", "redis", "amqp", "https"])
             before, after = f"{scheme}://{rng.choice(['mill', 'app_user', ''])}:", "@db.mill.internal:5432/grist"
             value = drawn(rng, WORD, rng.randrange(10, 24))
+        case "basic-login":
+            name, before = "Authorization", "Basic "
+            value = base64.b64encode(f"mill:{drawn(rng, WORD, rng.randrange(10, 30))}".encode()).decode()
         case "aws-secret-key":
             name = rng.choice(["aws_secret_access_key", "AWS_SECRET_ACCESS_KEY", "secretAccessKey", "AWS_SECRET_KEY"])
             value = drawn(rng, BASE64, 40)
@@ -305,7 +309,7 @@ def test_hashes_ids_and_constants_are_no_secrets():
                 *(f'checksum = "{one}"\nCOMMIT={one}\n{one}  file.tar.gz\npassword_hash: "{one}"' for one in hashes),
                 *(f"token = '{one}'" for one in hashes),
                 f'"integrity": "{integrity}",\nintegrity {integrity}\n"token": "{integrity}"',
-                f'id = "{unique}"\napi_key = "{unique}"\nVECTOR = "{constant}"\nassert decode("{constant}") == data',
+                f'id = "{unique}"\napi_key_id = "{unique}"\nVECTOR = "{constant}"\nassert decode("{constant}") == data',
                 f"vector = bytes.fromhex('{rng.randbytes(200).hex()}')\nsecret = '{rng.randbytes(64).hex()}'",
                 f"github.com/mill/grist v1.2.3 h1:{base64.b64encode(rng.randbytes(32)).decode()}",
             ]
@@ -512,11 +516,112 @@ def test_values_of_any_shape_are_found(line, alphabet, length, least):
     assert b"Tail12" not in redact(line.format(value="a1B2" + values[0]).encode(), "python", CONFIG).text
 
 
-def test_a_uuid_is_a_secret_only_of_a_client():
+def test_a_uuid_is_a_secret_only_behind_the_name_of_a_credential():
     value = uuid.UUID(bytes=random.Random(8).randbytes(16), version=4)
-    assert [one.kind for one in find_secrets(f'CLIENT_SECRET = "{value}"'.encode())] == ["assigned-secret"]
-    for name in ("api_key", "token", "secret", "password"):
-        assert find_secrets(f'{name} = "{value}"'.encode()) == []
+    for name in ("CLIENT_SECRET", "HEROKU_API_KEY", "x-api-key", "apiKey", "//registry.npmjs.org/:_authToken"):
+        for line in (f'"{name}": "{value}"', f"{name}={value}"):
+            assert [one.kind for one in find_secrets(line.encode())] == ["assigned-secret"], line
+    for name in ("id", "token", "secret", "password", "api_key_id", "apiKeyId", "access_token_uuid", "public_api_key"):
+        assert find_secrets(f'{name} = "{value}"'.encode()) == [], name
+    for known in (
+        "00000000-0000-4000-8000-000000000000",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
+        "12345678-1234-4234-8234-123456789012",
+    ):
+        assert find_secrets(f'api_key = "{known}"'.encode()) == []
+
+
+def basic(login):
+    return base64.b64encode(login.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Authorization: Basic {basic}",
+        "curl -H 'Proxy-Authorization: Basic {basic}' https://mill.de",
+        'headers = {{"Authorization": "Basic {basic}"}}',
+        '{{"auths": {{"https://index.docker.io/v1/": {{"auth": "{basic}"}}}}}}',
+        '{{\n  "ghcr.io": {{\n    "auth":\n      "{basic}"\n  }}\n}}',
+        "//registry.mill.de/:_auth={basic}",
+        '//registry.mill.de/:_auth="{basic}"',
+        'password = "{value}"',
+        "DB_PASSWORD={value}",
+        "export PGPASSWORD='{value}'",
+        "password: {value}\nport: 1",
+        "<password>{value}</password>",
+        "- name: DB_PASSWORD\n  value: {value}\n",
+        "machine mill.de login me password {value}",
+        "machine mill.de\n  login me\n  password {value}\n",
+        "postgres://me:{half}/{half}@{half}@mill/grist",
+        "mongodb+srv://me:{half}@{half}/{half}@db.mill.de:27017/grist?w=1",
+        "https://me:{half}@{half}@mill.de/grist/@scope",
+        "x{token}",
+        "token{token}",
+        "key1{token}",
+    ],
+)
+def test_what_a_name_or_a_shape_announces_is_found(line):
+    rng = random.Random(line)
+    num_found = num_checked = 0
+    for _ in range(60):
+        value = drawn(rng, WORD, rng.randrange(10, 15))
+        token = "gh" + "p_" + drawn(rng, WORD, 36)
+        half = value[:5]
+        text = line.format(basic=basic(f"mill:{value}"), value=value, half=half, token=token)
+        hidden = next(
+            one for one in (basic(f"mill:{value}"), value, token, f"{half}@{half}", f"{half}@") if one in text
+        )
+        num_found += hidden not in checked(text, "text").text.decode()
+        num_checked += any(True for _ in secrets_in(text.encode(), emails=False))
+    assert num_found >= 42  # a random value of ten letters may look like a word
+    assert num_checked >= num_found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"Authorization: Basic {basic(login)}" for login in ("Aladdin:open sesame", "user:pass", "me:me", "a:b1c2")),
+        *(f'"auth": "{basic(login)}"' for login in ("username:password", "user:changeme1", "no colon in here 12")),
+        *(
+            '"auth": "required"',
+            '"auth": "oauth2bearer"',
+            '"auth": "c29tZXRoaW5n"',
+            "Authorization: Basic $CREDENTIALS",
+        ),
+        "Authorization: Basic " + "czZCaGRSa3F0MzpnWDFmQmF0M2JW",  # of RFC 6749
+        *('password = "Password123!"', 'password = "P@ssw0rd123"', "PASSWORD=admin12345", 'password = "Winter2024!"'),
+        *("password = newPassword1", "password=self.password1", "PASSWORD=${DB_PASS_1}", 'pwd = "C:/Users2/x1y2"'),
+        *(
+            '"PasswordLastUsed": "2016-09-08T21:47:36Z"',
+            "you need to pass `max_buffer_size=0` here",
+            "pass ``min_n=1``.",
+        ),
+        *("login form password reset2now please", "the login page password authentication2"),
+        *("http://localhost:8080/@mill", "https://cdn.mill.de:443/npm/@scope/pkg@1.2.3", "redis://host:6379/0@x"),
+        *("git+ssh://github.com:org/repo1@v1.2.3", "svn://host:trunk/x1@123", "mongodb://h1:27017,h2:27017/db@x"),
+        "cvs://:pserver:anoncvs@mill.de:/cvs/src",
+        "weighs_" + "AVeryLongCamelCaseIdentifierNameThatGoesOnAndOn",
+        "mill/test.py,sha256=og" + "hp_xX2TRMtlwP1e93WawB9QlLW0cByINkF6HN6E,3689",
+    ],
+)
+def test_what_only_looks_like_it_is_left(line):
+    for text in (line, f"  {line}\n", f"# {line}\n\n"):
+        assert find_secrets(text.encode()) == []
+        assert list(secrets_in(text.encode(), emails=False)) == []
+
+
+def test_password_of_a_url_ends_where_its_host_begins():
+    for url, password in {
+        "https://me:gR1st9Qx@mill.de/org/repo@main": "gR1st9Qx",
+        "git+https://me:gR1st9Qx@localhost/org/repo@main": "gR1st9Qx",
+        "redis://:gR1st9Qx@a.mill.de:1,redis://:gR1st8Qy@b.mill.de:1": "gR1st9Qx",
+        "postgres://me:gR1st9Qx@mill:5432/grist,jo@mill.de": "gR1st9Qx",
+        "postgres://me:gR/1st@9Qx@mill/grist": "gR/1st@9Qx",
+    }.items():
+        found = find_secrets(url.encode())
+        assert url[found[0].start : found[0].end] == password
 
 
 @pytest.mark.parametrize("before", ["%3D", "\\u003d", "_", "=", "id_", "\\n", "?a=1%26k%3d"])
@@ -727,6 +832,13 @@ def test_a_text_that_no_redaction_cleans_gives_none(monkeypatch):
             'token="A1b2C3d4E5f6G7h8I9"\n',
             '"abcd",',
             "password" + " " * 40,
+            "password=A1b2C3d4E5 ",
+            "login a password A1b2C3d4E5 ",
+            '"auth":"',
+            '"auth": "bWU6QTFiMkMzZDRFNQ=="',
+            "Authorization: Basic " + "bWU6QTFiMkMzZDRFNQ ",
+            "postgres://a:b/c@d",
+            "gh" + "p_",
             "LS0tLS1CRUdJTi" + "BQUklWQVRF",
             "é",
         ),

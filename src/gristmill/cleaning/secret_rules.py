@@ -7,7 +7,9 @@ part of it. Earlier rows win where two values overlap. Keys for test modes (`sk_
 
 from typing import Literal, NamedTuple
 
-Check = Literal["token", "key_block", "jwt", "url_password", "aws_secret", "assigned", "email"]
+Check = Literal[
+    "token", "key_block", "jwt", "url_password", "aws_secret", "assigned", "password", "basic_login", "email"
+]
 
 
 class SecretRule(NamedTuple):
@@ -21,11 +23,17 @@ class SecretRule(NamedTuple):
 
 
 # A word starts here; `_`, an escape as in "\nAKIA" and an encoded sign as in `%3DAKIA` may stand in front of it, too.
-WORD_START = r"(?:\b|_|\\[nrt]|%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2})"
+ESCAPED = r"\\[nrt]|%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}"
+WORD_START = rf"(?:\b|_|{ESCAPED})"
 
 
 def _token(kind: str, opening: str, rest: str, check: Check = "token", followed_by: str = "") -> SecretRule:
     return SecretRule(kind, WORD_START + opening, f"{WORD_START}({opening}({rest}))", check, followed_by)
+
+
+def _token_anywhere(kind: str, opening: str, rest: str) -> SecretRule:
+    """A kind with so rare an opening that it counts behind letters too, as in `tokenghp_…`. (`hf_` is in hashes.)"""
+    return SecretRule(kind, opening, f"({opening}({rest}))")
 
 
 # What a secret became (`placeholder` in secrets.py): the scan goes on behind it, its words are no name of another one.
@@ -76,8 +84,14 @@ PEM_BEGIN_BASE64 = (
 # Keys in a configuration of WordPress hold any sign, blanks too.
 WORDPRESS_NAME = rf"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)',{BLANKS}'"
 WORDPRESS_VALUE = r"[!#-&(-\[\]-~ ]{64}"
-# `Authorization: Bearer `; what follows `Basic` is a name too, and in examples always.
-AUTHORIZATION = r"""(?i:authorization)\\?["']?\]?[ \t]{0,4}[:=,][ \t]{0,4}\\?["'`]?(?i:bearer|token|bot|apikey)[ \t]"""
+# `Authorization: Bearer `
+HEADER = r"""(?i:authorization)\\?["']?\]?[ \t]{0,4}[:=,][ \t]{0,4}\\?["'`]?"""
+AUTHORIZATION = rf"{HEADER}(?i:bearer|token|bot|apikey)[ \t]"
+# `Authorization: Basic `, and in the settings of Docker and npm `"auth": "` and `_auth=`: name and password in base64.
+BASIC_LOGIN = rf"""(?:{HEADER}(?i:basic)[ \t]|["']auth["'][ \t]{{0,4}}:\s{{0,20}}["']|:_auth[ \t]?=[ \t]?"?)"""
+# `login name password `, on one line of a .netrc or on two
+NETRC = r"\blogin[ \t]"
+NETRC_PASSWORD = r"[^\s]{1,64}\s{1,20}password[ \t]{1,8}"
 # `curl -u name:`
 LOGIN = r"""[ \t](?:-u|--user)[ \t=]["']?[A-Za-z0-9_.@-]{1,64}:"""
 # Names of more than 6 letters that a domain may end with; others are attributes, as in `weights@x.flatten`.
@@ -118,16 +132,16 @@ SECRET_RULES = (
         followed_by="[A-Za-z0-9_-]{24}",
     ),
     _token("age-key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}\b"),
-    _token("aws-access-key", "A[KS]IA", r"[0-9A-Z]{16}\b"),
-    _token("github-token", "gh[pousr]_", r"[A-Za-z0-9]{36,255}"),
-    _token("github-token", "github_pat_", r"[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
-    _token(
+    _token_anywhere("aws-access-key", "A[KS]IA", r"[0-9A-Z]{16}\b"),
+    _token_anywhere("github-token", "gh[pousr]_", r"[A-Za-z0-9]{36,255}"),
+    _token_anywhere("github-token", "github_pat_", r"[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
+    _token_anywhere(
         "gitlab-token",
         "gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-",
         r"[A-Za-z0-9_-]{20,100}(?:\.[0-9a-z]{2}\.[0-9a-z]{9})?",
     ),
-    _token("slack-token", r"xoxe(?:\.xox[bp])?-[0-9]-", r"[A-Za-z0-9-]{40,}"),
-    _token("slack-token", "xox[abeoprs]-", r"[A-Za-z0-9]{6,}-[A-Za-z0-9-]{10,200}"),
+    _token_anywhere("slack-token", r"xoxe(?:\.xox[bp])?-[0-9]-", r"[A-Za-z0-9-]{40,}"),
+    _token_anywhere("slack-token", "xox[abeoprs]-", r"[A-Za-z0-9]{6,}-[A-Za-z0-9-]{10,200}"),
     _token("slack-token", "xapp-", r"[0-9]-[A-Z0-9]+-[0-9]+-[A-Za-z0-9]{20,}"),
     SecretRule(
         "slack-webhook", r"hooks\.slack\.com/", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/]{30,120})"
@@ -138,17 +152,17 @@ SECRET_RULES = (
         f"(?:{DIGITS_BASE64}){{2}}",
         rf"(?:{DIGITS_BASE64}){{4}}[A-Za-z0-9]{{0,4}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,38}}",
     ),
-    _token("google-api-key", "AIza", r"[A-Za-z0-9_-]{35}"),
-    _token("google-client-secret", "GOCSPX-", r"[A-Za-z0-9_-]{28}"),
+    _token_anywhere("google-api-key", "AIza", r"[A-Za-z0-9_-]{35}"),
+    _token_anywhere("google-client-secret", "GOCSPX-", r"[A-Za-z0-9_-]{28}"),
     _token("google-oauth-token", r"ya29\.", r"[A-Za-z0-9_.-]{50,}"),
     _token("google-oauth-token", "1//0", r"[A-Za-z0-9_-]{40,120}"),
-    _token("stripe-key", "[rs]k_(?:live|test)_", r"[A-Za-z0-9]{16,250}"),
-    _token("stripe-webhook", "whsec_", r"[A-Za-z0-9+/]{32,}=?"),
-    _token("npm-token", "npm_", r"[A-Za-z0-9]{36}\b"),
-    _token("pypi-token", "pypi-Ag", r"E[A-Za-z0-9_-]{60,}"),
-    _token("anthropic-key", "sk-ant-", r"[A-Za-z0-9_-]{32,200}"),
-    _token("openrouter-key", "sk-or-v1-", r"[0-9a-f]{64}"),
-    _token("openai-key", "sk-(?:proj|svcacct|admin|None)-", r"[A-Za-z0-9_-]{40,250}"),
+    _token_anywhere("stripe-key", "[rs]k_(?:live|test)_", r"[A-Za-z0-9]{16,250}"),
+    _token_anywhere("stripe-webhook", "whsec_", r"[A-Za-z0-9+/]{32,}=?"),
+    _token_anywhere("npm-token", "npm_", r"[A-Za-z0-9]{36}\b"),
+    _token_anywhere("pypi-token", "pypi-Ag", r"E[A-Za-z0-9_-]{60,}"),
+    _token_anywhere("anthropic-key", "sk-ant-", r"[A-Za-z0-9_-]{32,200}"),
+    _token_anywhere("openrouter-key", "sk-or-v1-", r"[0-9a-f]{64}"),
+    _token_anywhere("openai-key", "sk-(?:proj|svcacct|admin|None)-", r"[A-Za-z0-9_-]{40,250}"),
     _token("openai-key", "sk-[A-Za-z0-9]{8}", r"[A-Za-z0-9]{12}T3BlbkFJ[A-Za-z0-9]{20}\b"),
     _token("openai-key", "sk-[A-Za-z0-9]{8}", r"[A-Za-z0-9]{24}(?:[A-Za-z0-9]{16})?\b"),
     _token("huggingface-token", "hf_", r"[A-Za-z0-9]{34,40}\b"),
@@ -157,19 +171,19 @@ SECRET_RULES = (
     _token("xai-key", "xai-", r"[A-Za-z0-9]{80}\b"),
     _token("sendgrid-key", r"SG\.", r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     _token("twilio-key", "SK[0-9a-f]{8}", r"[0-9a-f]{24}\b"),
-    _token("digitalocean-token", "do[opr]_v1_", r"[0-9a-f]{64}\b"),
-    _token("docker-token", "dckr_[po]at_", r"[A-Za-z0-9_-]{27,36}"),
+    _token_anywhere("digitalocean-token", "do[opr]_v1_", r"[0-9a-f]{64}\b"),
+    _token_anywhere("docker-token", "dckr_[po]at_", r"[A-Za-z0-9_-]{27,36}"),
     _token("databricks-token", "dapi[0-9a-f]{8}", r"[0-9a-f]{24}(?:-[0-9])?\b"),
-    _token("shopify-token", "shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32}\b"),
+    _token_anywhere("shopify-token", "shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32}\b"),
     _token("square-token", "sq0(?:atp|csp)-", r"[A-Za-z0-9_-]{22,43}"),
-    _token("atlassian-token", "ATATT3", r"[A-Za-z0-9_=-]{60,250}"),
-    _token("grafana-token", "glsa_", r"[A-Za-z0-9]{32}_[0-9a-f]{8}\b"),
+    _token_anywhere("atlassian-token", "ATATT3", r"[A-Za-z0-9_=-]{60,250}"),
+    _token_anywhere("grafana-token", "glsa_", r"[A-Za-z0-9]{32}_[0-9a-f]{8}\b"),
     _token("grafana-token", "glc_", r"[A-Za-z0-9+/]{40,}={0,2}"),
-    _token("rubygems-key", "rubygems_", r"[0-9a-f]{48}\b"),
+    _token_anywhere("rubygems-key", "rubygems_", r"[0-9a-f]{48}\b"),
     _token("pulumi-token", "pul-", r"[0-9a-f]{40}\b"),
-    _token("sentry-token", "sntry[su]_", r"[A-Za-z0-9+/=_-]{60,}"),
+    _token_anywhere("sentry-token", "sntry[su]_", r"[A-Za-z0-9+/=_-]{60,}"),
     _token("bedrock-key", "ABSK[A-Za-z0-9+/]{8}", r"[A-Za-z0-9+/]{100,}={0,2}"),
-    _token("linear-key", "lin_api_", r"[A-Za-z0-9]{40}\b"),
+    _token_anywhere("linear-key", "lin_api_", r"[A-Za-z0-9]{40}\b"),
     _token("vault-token", r"hv[sb]\.", r"[A-Za-z0-9_-]{24,250}"),
     _token("telegram-token", "[0-9]{8,10}:AA", r"[A-Za-z0-9_-]{33}\b"),
     _token("newrelic-key", "NRAK-", r"[A-Z0-9]{27}\b"),
@@ -192,12 +206,20 @@ SECRET_RULES = (
         check="jwt",
         followed_by="[A-Za-z0-9_-]{8}",
     ),
-    SecretRule(
-        "url-password",
-        "://",
-        rf"""://{URL_PART}{{0,64}}:({URL_PASSWORD}{{5,200}})@[A-Za-z0-9\[${{<%_-]""",
-        check="url_password",
-        followed_by=rf"{URL_PART}{{0,64}}:{URL_PASSWORD}",
+    *(
+        SecretRule(
+            "url-password",
+            "://",
+            rf"""://{URL_PART}{{0,64}}:({password})@[A-Za-z0-9\[${{<%_-]""",
+            check="url_password",
+            followed_by=rf"{URL_PART}{{0,64}}:{URL_PASSWORD}",
+        )
+        # With a slash or an @ in it, which should have been encoded and often is not.
+        for password in (
+            f"{URL_PASSWORD}(?:{URL_PASSWORD}|[/@]){{4,200}}",
+            f"{URL_PASSWORD}(?:{URL_PASSWORD}|@){{4,200}}",
+            f"{URL_PASSWORD}{{5,200}}",
+        )
     ),
     SecretRule(
         "assigned-secret", WORDPRESS_NAME, f"{WORDPRESS_NAME}({WORDPRESS_VALUE})'", followed_by=f"{WORDPRESS_VALUE}'"
@@ -217,6 +239,27 @@ SECRET_RULES = (
         rf"""|[ \t]{{1,4}}({BARE_VALUE}{{16,}})(?:\s|\z))""",
         check="assigned",
         followed_by=GIVEN,
+    ),
+    SecretRule(
+        "assigned-secret",
+        NAME,
+        rf"""{NAME}(?:{QUOTE}({VALUE}{{10,64}})\\?["'`]|{BARE}({BARE_VALUE}{{10,64}})(?:["'\s\\]|</|\z))""",
+        check="password",
+        followed_by=GIVEN,
+    ),
+    SecretRule(
+        "assigned-secret",
+        NETRC,
+        rf"{NETRC}{NETRC_PASSWORD}({PUNCTUATED_VALUE}{{8,64}})(?:\s|\z)",
+        check="password",
+        followed_by=NETRC_PASSWORD,
+    ),
+    SecretRule(
+        "basic-login",
+        BASIC_LOGIN,
+        rf"""{BASIC_LOGIN}([A-Za-z0-9+/_-]{{8,512}}={{0,2}})(?:["'`\s\\]|\z)""",
+        check="basic_login",
+        followed_by="[A-Za-z0-9+/_-]{8}",
     ),
     SecretRule(
         "assigned-secret",
@@ -246,14 +289,38 @@ PLACEHOLDER = (
 NO_SECRET_NAME = (
     r"(?i)hash|digest|sha[0-9]|md5|checksum|integrity|fingerprint|public|regex|pattern|charset|alphabet|^pass[ \t]+$"
 )
+# `sha256=…` in base64: any letters may come together in it.
+INSIDE_HASH = r"(?i)sha[0-9]{1,3}[=:-][A-Za-z0-9_+/-]*\z"
 # A name, a path or a hash, and code: a word behind its punctuation, or what stands between two strings.
 NO_SECRET_VALUE = (
-    r"^(?:\$[A-Za-z0-9_{(]|%[A-Za-z({]|[@#&](?:[A-Za-z_]{2}|[{(])|[/~.])|://|^(?i:sha[0-9]+|md5)[-:]"
+    r"^(?:\$[A-Za-z0-9_{(]|%[A-Za-z({]|[@#&](?:[A-Za-z_]{2}|[{(])|[/~.]|[A-Za-z]:/)|://|^(?i:sha[0-9]+|md5)[-:]"
     r"|[(\[{<,;|][A-Za-z][a-z]{4}|^[,+;).:?=&|\]}].*(?:[A-Za-z0-9_]\(|\)[,;.)]|=>|&&)"
 )
+# Words in passwords that people make up for examples. Only short values are held against them.
+PASSWORD_WORD = (
+    r"(?i)p[a@4][s5$]{2}|s[e3]cr[e3]t|adm[i1]n|root|user|login|w[e3]lc[o0]m|l[e3]tm[e3]|hello|world|guest|demo|temp|local"
+    r"|postgres|mysql|mongo|redis|docker|rabbit|django|minio|hunter|trouba|tr0ub|dragon|monkey|master|default|value"
+    r"|name|string|null|none|true|false|super|strong|weak|wrong|valid|match|random|token|auth|param|field|input|word|abcd|1234"
+)
+# By RFC 7617 and RFC 6749.
+EXAMPLE_PASSWORD = r"(?i)^open ?sesame$|^gX1fBat3bV$|^7Fjfp0ZBr1KtDRbnfVdmIw$"
+PASSWORD_NAME = r"(?i)passw(?:or)?d|passphrase|pass\b|pwd"
 # Behind one of these names even plain hex is a credential; elsewhere it is a hash.
 CREDENTIAL_NAME = (
     r"(?i)api[_-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
+)
+# What is known by one of these names is often a UUID too, and no secret.
+NO_CREDENTIAL_NAME = r"(?i)(?:ids?|uuid|guid|name|type|version)[^A-Za-z0-9]*$"
+# Version 4 is random; the other one is the example in every text on UUIDs.
+RANDOM_UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+EXAMPLE_UUID = r"(?i)^550e8400-e29b-41d4-a716-446655440000$"
+# A port before a slash, and a host behind an @: the password has ended there, if it was one.
+NO_RAW_PASSWORD = r"^[0-9]{1,5}(?:[/,]|$)|@(?:[A-Za-z0-9-]+\.[A-Za-z0-9.-]+|localhost)(?:[/,]|$)"
+# Schemes of addresses that hardly ever have a path with an `@` in it.
+LOGIN_SCHEME = (
+    r"(?i)\b(?:postgres(?:ql)?|mysqlx?|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb"
+    r"|neo4j|bolt|couchdb|influxdb|redshift|snowflake|ldaps?|s?ftps?|smtps?|imaps?|nats|mqtts?|socks[45]h?|rtsp)"
+    r"(?:\+[a-z0-9]{1,20})?$"
 )
 # `$PASS`, `a${b}`, `***`, `%s`, and the port of one host before the name of another
 TEMPLATE = r"^\$[A-Za-z_]|\$[{(]|\*\*|%(?:[^0-9A-Fa-f]|\z)|^[0-9]{2,5}[,)]"

@@ -18,12 +18,22 @@ import re2
 
 from gristmill.cleaning.secret_rules import (
     CREDENTIAL_NAME,
+    ESCAPED,
     EXAMPLE_HOST,
+    EXAMPLE_PASSWORD,
+    EXAMPLE_UUID,
+    INSIDE_HASH,
     IRISH,
+    LOGIN_SCHEME,
+    NO_CREDENTIAL_NAME,
     NO_EMAIL,
+    NO_RAW_PASSWORD,
     NO_SECRET_NAME,
     NO_SECRET_VALUE,
+    PASSWORD_NAME,
+    PASSWORD_WORD,
     PLACEHOLDER,
+    RANDOM_UUID,
     SURE_DOMAIN,
     TEMPLATE,
     Check,
@@ -40,11 +50,16 @@ MIN_KEY_RUN_BYTES = 4
 # A key of 16,384 bits has 13 KB, as lines of code 20.
 MAX_KEY_BYTES = 1 << 16
 MAX_NAME_BYTES = 64
+MAX_ESCAPE_BYTES = 6
+MAX_HASH_BYTES = 96
 MAX_LOCAL_BYTES = 256
 # A word of 4 letters turns up by chance in one of 100 random texts of 1,000 characters.
 MAX_PLACEHOLDER_BYTES = 128
 # Values of fewer bytes than this cannot reach MIN_ENTROPY_BITS for certain, even if they are random.
 SHORT_BYTES = 16
+MIN_LOGIN_BYTES = 6
+MIN_MIXED_CLASSES = 3
+MIN_MIXED_CHANGE_FRACTION = 0.33
 # Letters alone are random only if there are many of them, and the case changes as it never does in a name.
 MIN_LETTERS = 32
 MIN_CASE_CHANGE_FRACTION = 0.36
@@ -71,6 +86,7 @@ CLASS_BY_CHARACTER = {
     code: "d" if chr(code).isdigit() else "u" if chr(code).isupper() else "l" if chr(code).islower() else "s"
     for code in range(0x100)
 }
+FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 Span = tuple[int, int]
 
 
@@ -84,8 +100,20 @@ def compiled(pattern: str) -> Any:
 
 def _token(text: bytes, shape: Any) -> Iterator[Span]:
     start, end = shape.span(shape.re.groups)
-    if _is_strong(text[start:end]):
+    value = text[start:end]
+    if _is_strong(value) and (_starts_word(text, shape.start(1)) or _is_token_in_word(text, shape.start(1), value)):
         yield shape.span(1)
+
+
+def _starts_word(text: bytes, start: int) -> bool:
+    before = text[max(0, start - MAX_ESCAPE_BYTES) : start]
+    return not before[-1:].isalnum() or compiled(rf"(?:{ESCAPED})\z").search(before) is not None
+
+
+def _is_token_in_word(text: bytes, start: int, value: bytes) -> bool:
+    """Behind letters, as in `tokenghp_…`: neither a long name nor a part of a hash."""
+    before = text[max(0, start - MAX_HASH_BYTES) : start]
+    return "d" in _classes(value) and _looks_random(value) and not compiled(INSIDE_HASH).search(before)
 
 
 def _jwt(text: bytes, shape: Any) -> Iterator[Span]:
@@ -102,12 +130,21 @@ def _jwt(text: bytes, shape: Any) -> Iterator[Span]:
 def _url_password(text: bytes, shape: Any) -> Iterator[Span]:
     start, end = shape.span(1)
     user, value = text[shape.start() + len(b"://") : start - 1], text[start:end]
+    if compiled("[/@]").search(value) and not _is_raw_password(text, shape, value):
+        return
     host = compiled(r"[A-Za-z0-9.-]*").match(text, end + 1, end + 1 + MAX_NAME_BYTES)[0]
     is_template = compiled(TEMPLATE).search(value) is not None
     if is_template or _is_placeholder(value) or value == user or compiled(EXAMPLE_HOST).search(host):
         return
     if len(_classes(value)) > 1 or _entropy_bits(value) >= MIN_ENTROPY_BITS:
         yield start, end
+
+
+def _is_raw_password(text: bytes, shape: Any, value: bytes) -> bool:
+    """A value with a slash or an @ in it may go beyond the password: `https://me:password@host/@name`."""
+    scheme = text[max(0, shape.start() - MAX_NAME_BYTES) : shape.start()]
+    is_possible = b"/" not in value or compiled(LOGIN_SCHEME).search(scheme) is not None
+    return is_possible and compiled(NO_RAW_PASSWORD).search(value) is None
 
 
 def _aws_secret(text: bytes, shape: Any) -> Iterator[Span]:
@@ -125,11 +162,46 @@ def _assigned(text: bytes, shape: Any) -> Iterator[Span]:
     if _is_hex(value):
         is_key = value.isalnum() and len(value) >= MIN_HEX_DIGITS
         is_secret = is_key and compiled(CREDENTIAL_NAME).search(name) is not None
-        is_secret = is_secret or (_is_uuid(value) and compiled(r"(?i)client[_.-]?secret").search(name) is not None)
+        is_secret = is_secret or _is_secret_uuid(value, name)
     else:
         is_secret = _looks_random(value)
     if is_secret and _is_strong(value):
         yield start, _bare_end(text, end)
+
+
+def _is_secret_uuid(value: bytes, name: bytes) -> bool:
+    if compiled(r"(?i)client[_.-]?secret").search(name):
+        return _is_uuid(value)
+    is_credential = compiled(CREDENTIAL_NAME).search(name) and not compiled(NO_CREDENTIAL_NAME).search(name)
+    is_random = compiled(RANDOM_UUID).fullmatch(value) and not compiled(EXAMPLE_UUID).search(value)
+    return bool(is_credential and is_random)
+
+
+def _password(text: bytes, shape: Any) -> Iterator[Span]:
+    """A short one, behind the name of a password: it must look more random than a longer one."""
+    start, end = shape.span(shape.lastindex)
+    value, name = text[start:end], _name(text, shape)
+    if not compiled(PASSWORD_NAME).search(name) or compiled(NO_SECRET_NAME).search(name):
+        return
+    is_other = compiled(NO_SECRET_VALUE).search(value) or compiled(PASSWORD_WORD).search(value) or _is_hex(value)
+    if not is_other and _is_mixed(value) and _is_strong(value):
+        yield start, end
+
+
+def _basic_login(text: bytes, shape: Any) -> Iterator[Span]:
+    start, end = shape.span(1)
+    try:
+        login = base64.b64decode(text[start:end].rstrip(b"=").translate(FROM_URL_SAFE) + b"==")
+    except ValueError:
+        return
+    user, colon, password = login.partition(b":")
+    value = password or user  # of some services a key is the name, without a password
+    is_text = colon and login.isascii() and login.decode().isprintable()
+    if not is_text or len(value) < MIN_LOGIN_BYTES or password == user or compiled(TEMPLATE).search(value):
+        return
+    is_word = _is_placeholder(value) or any(compiled(one).search(value) for one in (PASSWORD_WORD, EXAMPLE_PASSWORD))
+    if not is_word and (len(_classes(value)) > 1 or _entropy_bits(value) >= MIN_ENTROPY_BITS):
+        yield start, end
 
 
 def _bare_end(text: bytes, end: int) -> int:
@@ -287,6 +359,16 @@ def _looks_random(value: bytes) -> bool:
     return _change_fraction(classes, ignored="ul") >= least
 
 
+def _is_mixed(value: bytes) -> bool:
+    """Random, as far as so few characters can show it: three classes of them, or two that take turns."""
+    # `2016-09-08T21:47:36Z` and `min_count=1` have signs too.
+    classes = value.translate(None, b"-_./:=").decode("latin-1").translate(CLASS_BY_CHARACTER)
+    num_classes, changes = len(set(classes)), _change_fraction(classes, ignored="ul")
+    if "s" in classes and num_classes >= MIN_MIXED_CLASSES:
+        return changes >= MIN_MIXED_CHANGE_FRACTION
+    return _looks_random(value) and (num_classes >= MIN_MIXED_CLASSES or changes >= MIN_MIXED_CHANGE_FRACTION)
+
+
 def _change_fraction(classes: str, ignored: str | None) -> float:
     changes = sum(one != other for one, other in pairwise(classes))
     num_ignored = classes.count(ignored) if ignored else 0
@@ -300,5 +382,7 @@ CHECKS: dict[Check, Callable[[bytes, Any], Iterator[Span]]] = {
     "url_password": _url_password,
     "aws_secret": _aws_secret,
     "assigned": _assigned,
+    "password": _password,
+    "basic_login": _basic_login,
     "email": _email,
 }
