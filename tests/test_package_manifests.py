@@ -152,6 +152,13 @@ def test_hostile_manifest_declares_nothing(name, text):
     assert read_manifest(name, text) == NOTHING
 
 
+def test_what_a_manifest_says_is_shown_short_and_printable():
+    declared = read_manifest("package.json", json.dumps({"license": "\x1b[31mOurs\n\n" + "x" * 500})).declared
+    assert declared.said.startswith("\\x1b[31mOurs x")
+    assert declared.said.isprintable()
+    assert len(declared.said) <= 60
+
+
 @given(st.sampled_from(sorted(MANIFEST_NAMES)), st.text())
 def test_any_text_is_read(name, text):
     assert read_manifest(name, text) is not None

@@ -524,9 +524,10 @@ def test_near_duplicates_are_found_among_what_a_licence_leaves(tmp_path):
 )
 def test_no_text_makes_a_build_slow_or_fail(tmp_path, text):
     files = dict.fromkeys(("a.py", "b.json", "c.ipynb", "d.html", "LICENSE"), text)
+    files |= dict.fromkeys(("Cargo.toml", "package.json", "pyproject.toml"), text)
     files["ok.py"] = "y = 1\n" * 5
     manifest = make(write_tree(tmp_path / "repo", files), tmp_path / "out", secrets=SecretsConfig(emails=True))
-    assert manifest.counts.found == 6
+    assert manifest.counts.found == 9
 
 
 def rebuilt_splits(tmp_path, first, second):

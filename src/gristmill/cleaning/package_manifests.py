@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gristmill.cleaning.licenses import canonical_expression, identify_license
+from gristmill.naming import printable
 
 MAX_TOML_CHARACTERS = 1 << 17
 MAX_DOTS_IN_LINE = 50
@@ -190,7 +191,7 @@ def _file(said: str, file: str) -> Declaration:
 
 
 def _shortened(said: str) -> str:
-    words = " ".join(said.split())
+    words = printable(" ".join(said.split()))
     return words if len(words) <= MAX_SAID_CHARACTERS else words[: MAX_SAID_CHARACTERS - 1] + "…"
 
 
