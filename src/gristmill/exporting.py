@@ -23,9 +23,17 @@ from gristmill.formats.jsonlines import piece_bytes
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, write_share
-from gristmill.layout import CARDS, EXPORTING, UNFINISHED, write_atomically
+from gristmill.layout import (
+    CARDS,
+    EXPORTING,
+    TAKEN,
+    UNFINISHED,
+    half_exported,
+    sync_folder,
+    sync_tree,
+    write_atomically,
+)
 from gristmill.manifest import FileFacts, Manifest, read_manifest, write_manifest
-from gristmill.plainfile import read_plain_text
 from gristmill.progress import Progress
 from gristmill.records import FORMATS, Split
 from gristmill.runners.local import LocalRunner, num_workers
@@ -33,8 +41,6 @@ from gristmill.sections import OutputConfig
 from gristmill.workspace import Workspace
 
 ROWS_AT_ONCE = 1000
-TAKEN = "taken"
-"""Names of what is moved from there into the dataset."""
 
 
 class _Task(NamedTuple):
@@ -122,9 +128,11 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
     for name in made:
         if os.path.lexists(folder / name):
             raise OutputError(f"{str(folder / name)!r} is not of the dataset, and stands in its way. Move it.")
-    write_atomically(growing / TAKEN, "\n".join(made).encode())
+    write_atomically(growing / TAKEN, "\n".join(made).encode(), is_synced=False)
+    sync_tree(growing)
     for name in made:
         os.rename(growing / name, folder / name)
+    sync_folder(folder)
     grown = msgspec.structs.replace(
         manifest,
         formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
@@ -133,9 +141,11 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
     cards = growing / "cards"
     cards.mkdir()
     write_cards(grown, cards, folder)
+    sync_tree(cards)
     write_manifest(grown, folder)
     for name in CARDS:
         os.replace(cards / name, folder / name)
+    sync_folder(folder)
     return grown
 
 
@@ -176,12 +186,10 @@ def _beside(folder: Path) -> Iterator[Path]:
 def _take_back(growing: Path, folder: Path) -> None:
     """What was moved into the dataset, if it did not come to the manifest that names it: it broke off in between."""
     with suppress(OSError, DatasetError):
-        known = {name.partition("/")[0] for name in read_manifest(folder).files}
-        for name in read_plain_text(growing / TAKEN).splitlines() if (growing / TAKEN).is_file() else ():
-            if name in known:
-                continue
+        for name in half_exported(growing, read_manifest(folder).files):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
+        (growing / TAKEN).unlink(missing_ok=True)
     shutil.rmtree(growing, ignore_errors=True)

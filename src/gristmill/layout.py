@@ -1,12 +1,22 @@
-"""Every file name in a dataset folder, and writing one so that its final name means complete."""
+"""Every file name in a dataset folder, and writing one so that its final name means complete, even after a power cut.
 
+A file system may bring a rename to the disk long before the content of what was renamed. So a file is synced before it
+takes its final name, and the folder of that name before anything old is deleted. Files that carry a digest, which every
+reader compares, do without: a torn one is made again.
+"""
+
+import errno
+import fcntl
 import hashlib
 import os
 import secrets
+import stat
+import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gristmill.plainfile import open_plain, read_plain
+from gristmill.plainfile import open_plain, read_plain, read_plain_text
 from gristmill.records import Split
 
 MANIFEST = "manifest.json"
@@ -26,8 +36,11 @@ SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
 EXPORTING = ".export-"
 """Where another format grows, in the dataset's folder."""
+TAKEN = "taken"
+"""In there: names of what is moved from there into the dataset."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
+SYNCS_AT_ONCE = 8
 
 
 def data_file_name(split: Split, index: int, count: int, *, compressed: bool) -> str:
@@ -74,14 +87,78 @@ def can_hold_files(folder: Path) -> bool:
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=effective)
 
 
-def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int = 0o666) -> None:
-    """Whoever else writes the same at the same time, on this machine or another, does so under another name."""
+def half_exported(growing: Path, files: Iterable[str]) -> set[str]:
+    """Names in a dataset's folder that an export has moved there before it broke off: no manifest names them.
+
+    `files`: those that the manifest names.
+    """
+    known = {name.partition("/")[0] for name in files}
+    taken = read_plain_text(growing / TAKEN).splitlines() if (growing / TAKEN).is_file() else ()
+    return {name for name in taken if name not in known and not os.path.lexists(growing / name)}
+
+
+def write_atomically(
+    path: Path, content: bytes | Iterable[bytes], mode: int = 0o666, *, is_synced: bool = True
+) -> None:
+    """Whoever else writes the same at the same time, on this machine or another, does so under another name.
+
+    `is_synced=False`: for a file with a digest in it, or in a folder that is synced as a whole before it counts.
+    """
     beside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(descriptor, "wb") as stream:
             stream.writelines([content] if isinstance(content, bytes) else content)
+            if is_synced:
+                stream.flush()
+                _sync(descriptor)
         os.replace(beside, path)
+        if is_synced:
+            sync_folder(path.parent)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
+
+
+def sync_tree(folder: Path) -> None:
+    """Bring all files below the folder to the disk, then the folders with their names, itself last."""
+    files: list[str] = []
+    folders: list[str] = []
+    for place, _, names in os.walk(folder):
+        folders.append(place)
+        paths = [os.path.join(place, name) for name in names]
+        files += [path for path in paths if stat.S_ISREG(os.lstat(path).st_mode)]
+    with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:  # the file system brings many of them to the disk in one go
+        for _ in pool.map(sync_file, files):
+            pass
+    for place in reversed(folders):
+        sync_folder(place)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Bring its content to the disk, whichever process has written it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """Bring the names in it to the disk, unless it cannot be opened or its file system cannot do that."""
+    try:
+        sync_file(path)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EINVAL, errno.ENOTSUP}:
+            raise
+
+
+def _sync(descriptor: int) -> None:
+    if sys.platform == "darwin":  # there, fsync leaves it in the memory of the disk
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:  # a file system that has no such thing
+            pass
+        else:
+            return
+    os.fsync(descriptor)

@@ -296,8 +296,10 @@ def require_windows(manifest: Manifest, folder: Path, what: str) -> None:
         )
 
 
-def write_manifest(manifest: Manifest, folder: Path) -> None:
-    write_atomically(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+def write_manifest(manifest: Manifest, folder: Path, *, is_synced: bool = True) -> None:
+    """`is_synced=False`: into a folder that is synced as a whole before it counts."""
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    write_atomically(folder / MANIFEST, content, is_synced=is_synced)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -144,7 +144,7 @@ def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock")
     manifest = describe(context, Outcome(tokenizer, found, judged, tally, made), run)
     for line in write_cards(manifest, context.dataset, work.target):
         progress.note(line)
-    write_manifest(manifest, context.dataset)
+    write_manifest(manifest, context.dataset, is_synced=False)
     if is_address(context.config.out):
         stale = work.note_upload(context.config.out, manifest.files)
         upload_dataset(work.dataset, context.config.out, stale)

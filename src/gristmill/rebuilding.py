@@ -27,6 +27,7 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
             "leave nothing to go by. Build it once more."
         )
     built = Built.of(kept)
+    _require_previous(work, there)
     found = _found(there, work.target)
     with temporary_folder(f".{work.target.name}-clean-", work.target.parent) as beside:
         Workspace(f"{beside}/{work.target.name}").take_answers(work)
@@ -40,6 +41,18 @@ def against_clean(folder: str | os.PathLike[str], progress: Progress | None = No
                 f"the folder {built.folder!r}, from which it was built, is gone. Build it once more."
             ) from None
     return _differences(there, found, anew)
+
+
+def _require_previous(work: Workspace, there: Manifest) -> None:
+    """A power cut may have taken what was copied there."""
+    is_there = work.previous.is_file()
+    found = facts_of(work.previous).sha256 if is_there else None
+    if found != (there.previous_splits and there.previous_splits.sha256):
+        what = "is not what it was" if is_there else "is gone"
+        raise DatasetError(
+            f"{str(work.previous)!r} {what}: it held the earlier splits that {str(work.target)!r} was built with. "
+            "Build it once more."
+        )
 
 
 def _clean(built: Built, work: Workspace, formats: Sequence[str], beside: Path) -> Config:

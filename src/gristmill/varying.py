@@ -109,7 +109,7 @@ def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress
             if isinstance(outcome, Rewritten):
                 name = hashlib.sha256(outcome.text).hexdigest()
                 answers[task.key] = context.scratch / f"{name}.answer"
-                write_atomically(answers[task.key], outcome.text)
+                write_atomically(answers[task.key], outcome.text, is_synced=False)
             else:
                 missing[task.key] = outcome.why
             step.advance(1)

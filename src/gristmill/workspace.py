@@ -6,6 +6,7 @@
     OUT.work/answers/     what a language model has answered: dear, so it stays whatever --cache-bytes says
     OUT.work/scratch/     of no use once a build is over
     OUT.work/dataset/     the dataset until it is complete, marked as such; after the exchange, the earlier one
+    OUT.work/discarded/   what is being deleted: a kill leaves some of it, and the next command deletes the rest
     OUT.work/built, previous.jsonl    what the last build was made with
     OUT.work/compared, similar, measured, files, stamps    what it found out
     OUT.work/pieces       the log of the pieces in OUT: the next build takes over those that are to be the same
@@ -14,6 +15,9 @@
 Only what is known to be ours is ever deleted: files of a build, and files that an earlier dataset's manifest names.
 What else lies in the folder of an earlier dataset is carried over to the new one; the next build finishes what one that
 was killed at that point had begun.
+
+A power cut leaves the earlier dataset or the new one, whole: the new one is on the disk before the exchange, and the
+exchange before the earlier one is deleted. Nothing else here is synced: whatever a later build reads carries a digest.
 """
 
 import ctypes
@@ -34,7 +38,19 @@ from types import TracebackType
 from typing import Self
 
 from gristmill.errors import DatasetError, InputError, NothingToBuildError, OutputError
-from gristmill.layout import CARDS, CHECK, EXPORTING, MANIFEST, REPORT, UNFINISHED, is_report
+from gristmill.layout import (
+    CARDS,
+    CHECK,
+    EXPORTING,
+    MANIFEST,
+    REPORT,
+    UNFINISHED,
+    half_exported,
+    is_report,
+    sync_folder,
+    sync_tree,
+    write_atomically,
+)
 from gristmill.manifest import read_manifest
 from gristmill.plainfile import read_plain_text
 
@@ -65,6 +81,7 @@ class Workspace:
         self._scratch = self.folder / "scratch"
         self._upload = self.folder / "upload"
         self._earlier = self.folder / "earlier"
+        self._discarded = self.folder / "discarded"
         self.pieces = self.folder / "pieces"
         self.half_pieces = self.folder / "half.pieces"
         self.built = self.folder / "built"
@@ -219,13 +236,18 @@ class Workspace:
         """Put the complete dataset in its place. What else lay in an earlier dataset's folder stays there."""
         try:
             _refuse_to_overwrite(foreign_names(self.target) if self.target.exists() else [], self.target, self.dataset)
+            sync_tree(self.dataset)
             with suppress(FileNotFoundError):
                 os.replace(self.log, self.pieces)
             (self.dataset / GROWING).unlink()
-            if not self.target.exists():
-                os.rename(self.dataset, self.target)
-            else:
+            sync_folder(self.dataset)
+            if self.target.exists():
                 self._exchange()
+            else:
+                os.rename(self.dataset, self.target)
+            sync_folder(self.target.parent)
+            sync_folder(self.folder)
+            if self.dataset.exists():
                 self._retire()
             self.half_pieces.unlink(missing_ok=True)
         except OSError as error:
@@ -242,7 +264,7 @@ class Workspace:
         """-> names that an upload to there which was killed may have left, and that are not among these."""
         earlier = self._noted_upload()
         stale = set(earlier[1] if earlier[0] == address else ()) - set(names)
-        self._upload.write_text(json.dumps([address, sorted({*names, *stale})]), encoding="utf-8")
+        write_atomically(self._upload, json.dumps([address, sorted({*names, *stale})]).encode())
         return stale
 
     def _noted_upload(self) -> tuple[str | None, list[str]]:
@@ -254,7 +276,7 @@ class Workspace:
 
     def end_upload(self) -> None:
         """What lies elsewhere now is not kept here as well."""
-        shutil.rmtree(self.dataset)
+        self._discard(self.dataset)
         self.half_pieces.unlink(missing_ok=True)
         self._upload.unlink()
 
@@ -271,7 +293,19 @@ class Workspace:
         for name in foreign:
             (self.target / name).parent.mkdir(parents=True, exist_ok=True)
             os.rename(self.dataset / name, self.target / name)
-        shutil.rmtree(self.dataset)
+        for folder in {(self.target / name).parent for name in foreign}:
+            sync_folder(folder)
+        self._discard(self.dataset)
+
+    def _discard(self, folder: Path) -> None:
+        """Delete it under a name that says so: what a kill leaves of it may have no manifest and no mark any more."""
+        self._clear_discarded()
+        os.rename(folder, self._discarded)
+        self._clear_discarded()
+
+    def _clear_discarded(self) -> None:
+        if self._discarded.is_dir():
+            shutil.rmtree(self._discarded)
 
     def _clear_leftovers(self) -> None:
         self.clear_scratch()
@@ -283,10 +317,11 @@ class Workspace:
         if self.dataset.is_dir() and not any(
             log.is_file() and log.stat().st_size for log in (self.log, self.half_pieces)
         ):
-            shutil.rmtree(self.dataset)
+            self._discard(self.dataset)
 
     def _end_exchange(self) -> None:
         """After a kill in the middle of it: then `dataset` is the earlier one, with what is not its own."""
+        self._clear_discarded()
         if self._earlier.is_dir():  # between two renames
             os.rename(self._earlier, self.dataset if self.target.exists() else self.target)
         if not self.dataset.is_dir() or not any(self.dataset.iterdir()):
@@ -402,7 +437,10 @@ def foreign_names(folder: Path) -> list[str]:
                 waiting.append(entry)
             elif (entry.is_dir() or name not in known) and not name.startswith(EXPORTING):
                 foreign.append(name)
-    return sorted(foreign)
+    half: set[str] = set()
+    for growing in folder.glob(f"{EXPORTING}*{UNFINISHED}"):
+        half |= half_exported(growing, known)
+    return sorted(name for name in foreign if name not in half)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from gristmill.bench.describing import KeptRun, KeptSplit, describe
 from gristmill.bench.job import Job
 from gristmill.bench.reading import Row, data_files, decoded, raw_rows
 from gristmill.errors import OutputError
-from gristmill.layout import FILES, data_file_name
+from gristmill.layout import FILES, data_file_name, sync_folder, sync_tree
 from gristmill.manifest import FileFacts, write_manifest
 from gristmill.records import Split
 from gristmill.tokenizing.definition import Definition
@@ -34,7 +34,7 @@ def keep_as_dataset(out: Path, target: Path, job: Job, run: KeptRun, definition:
             return
         definition.write(folder)
         splits = {split: _take(split, out, folder, job) for split in Split}
-        write_manifest(describe(folder, splits, job, run, definition), folder)
+        write_manifest(describe(folder, splits, job, run, definition), folder, is_synced=False)
 
 
 @contextmanager
@@ -50,7 +50,9 @@ def _beside(target: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write beside {str(target)!r}: {error.strerror}.") from None
     try:
         yield folder
+        sync_tree(folder)
         os.rename(folder, target)
+        sync_folder(target.parent)
     except OSError as error:
         raise OutputError(f"cannot write {str(target)!r}: {error.strerror}.") from None
     finally:

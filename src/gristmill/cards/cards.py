@@ -17,13 +17,16 @@ def card_files(manifest: Manifest) -> dict[str, bytes]:
 
 
 def write_cards(manifest: Manifest, folder: Path, earlier: Path) -> list[str]:
-    """With what was changed by hand in those of the dataset that is replaced. -> What to tell of that."""
+    """With what was changed by hand in those of the dataset that is replaced. -> What to tell of that.
+
+    The folder is synced as a whole before it counts.
+    """
     notes = []
     for name, content in card_files(manifest).items():
         kept = _kept(name, earlier, content)
         if kept is not None:
             notes.append(f"what was changed by hand in {name} stays; its entries for loaders and files are new.")
-        write_atomically(folder / name, content if kept is None else kept)
+        write_atomically(folder / name, content if kept is None else kept, is_synced=False)
     return notes
 
 

@@ -81,21 +81,28 @@ class Frozen(NamedTuple):
         return np.array([numbers[window.file] for window in self.windows], np.int64)
 
     def write(self, folder: Path) -> None:
-        """`test.jsonl`, for people to look at what was scored, and `test.json`, its facts."""
-        write_atomically(folder / WINDOWS, map(_line, self.windows))
+        """`test.json`, its facts, which mark the folder as a comparison's; then `test.jsonl`, for people to look at."""
         write_atomically(folder / FACTS, msgspec.json.format(msgspec.json.encode(self.facts), indent=2) + b"\n")
+        write_atomically(folder / WINDOWS, map(_line, self.windows))
 
     @classmethod
     def read(cls, folder: Path) -> "Frozen":
+        facts = read_facts(folder)
         try:
-            facts = msgspec.json.decode(read_plain(folder / FACTS), type=FrozenFacts)
             content = read_plain(folder / WINDOWS)
             if hashlib.sha256(content).hexdigest() != facts.sha256:
                 raise DatasetError(f"{str(folder / WINDOWS)!r} is not what {FACTS} says. Compare into a new folder.")
             rows = [orjson.loads(line) for line in content.splitlines()]
-        except (OSError, msgspec.MsgspecError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None
         return cls([FrozenWindow(**{**row, "input_ids": np.array(row["input_ids"], np.uint32)}) for row in rows], facts)
+
+
+def read_facts(folder: Path) -> FrozenFacts:
+    try:
+        return msgspec.json.decode(read_plain(folder / FACTS), type=FrozenFacts)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise DatasetError(f"no frozen test set in {str(folder)!r}: {error}.") from None
 
 
 def _line(window: FrozenWindow) -> bytes:

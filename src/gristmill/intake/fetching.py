@@ -43,6 +43,7 @@ from gristmill.intake.unpacking import (
     survey_table,
     unpack_tables,
 )
+from gristmill.layout import sync_folder, sync_tree
 from gristmill.naming import printable
 from gristmill.progress import MapFunction
 from gristmill.records import Drop, DropReason, SourceFile
@@ -162,7 +163,9 @@ def _tree(word: str, files: Sequence[RemoteFile], cache: Path, map_tasks: MapFun
         tasks = [_Wanted(file, str(beside / file.name)) for file in files]
         for _ in map_tasks(_download, tasks):
             pass
+        sync_tree(beside)
         os.rename(beside, root)
+        sync_folder(root.parent)
     is_one = len(files) == 1 and not is_glob(word) and not word.endswith("/")
     repo = last_part(origin.rpartition("/")[0] if is_one else origin, "files")
     return Source(repo, str(root), (files[0].name,) if is_one else None, origin, is_download=True)

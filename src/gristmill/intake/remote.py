@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from gristmill.errors import GristmillError, InputError, MissingExtraError, OutputError
 from gristmill.intake.addresses import fixed_part, is_glob, scheme_of, without_credentials
 from gristmill.intake.web import WebFiles
-from gristmill.layout import CARDS, MANIFEST
+from gristmill.layout import CARDS, MANIFEST, sync_file, sync_folder
 from gristmill.manifest import read_manifest
 from gristmill.naming import printable
 
@@ -41,6 +41,7 @@ WORTH_ANOTHER_ATTEMPT = frozenset({408, 425, 429})
 """Of the answers 400 to 499, which blame the one who asks."""
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "abfs": "adlfs"}
 WEB = frozenset({"http", "https"})
+LOCAL = frozenset({"file", "local"})
 STAMPS = ("ETag", "etag", "blob_id", "oid", "md5Hash", "LastModified", "Last-Modified", "updated", "mtime", "created")
 """What tells one state of a file from another, the surest first: each file system has another name for it."""
 
@@ -96,6 +97,7 @@ def download(file: RemoteFile, target: Path, read_seconds: float = READ_SECONDS)
         _retried(lambda: _refuse_changed(system, file))
         if part.stat().st_size != file.size:
             raise OSError(f"{part.stat().st_size} of {file.size} bytes came")
+        sync_file(part)
         os.replace(part, target)
 
 
@@ -167,7 +169,7 @@ def _options(scheme: str, read_seconds: float) -> dict[str, Any]:
     if scheme in {"s3", "s3a"}:
         limits = {"connect_timeout": min(read_seconds, 20), "read_timeout": read_seconds}
         return {"config_kwargs": limits | {"retries": {"max_attempts": 0}}}
-    return {"auto_mkdir": True} if scheme in {"file", "local"} else {}
+    return {"auto_mkdir": True} if scheme in LOCAL else {}
 
 
 def _find(system: _System) -> dict[str, dict[str, Any]]:
@@ -281,6 +283,9 @@ def _upload(system: _System, source: Path, path: str) -> None:
     arrived = system.call("info", path)["size"]
     if arrived != size:
         raise OSError(f"{arrived} of {size} bytes arrived")
+    if scheme_of(system.address) in LOCAL:  # elsewhere, what has arrived is kept by others
+        sync_file(path)
+        sync_folder(os.path.dirname(path))
 
 
 def _delete(system: _System, path: str) -> None:

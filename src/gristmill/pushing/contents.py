@@ -64,7 +64,7 @@ def _link(folder: Path, manifest: Manifest, place: Path) -> None:
         for name in manifest.files:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).symlink_to(os.path.realpath(folder / name))
-        write_manifest(manifest, place)
+        write_manifest(manifest, place, is_synced=False)
     except OSError as error:
         raise OutputError(f"cannot write into {str(place)!r}: {error.strerror or error}.") from None
 

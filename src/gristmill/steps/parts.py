@@ -61,7 +61,7 @@ def write_part(path: Path, part: Part) -> None:
     tables += [encode(part.keys), encode(part.no_variants)]
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
-    write_atomically(path, [*content, _digest([path.name.encode(), *content])])
+    write_atomically(path, [*content, _digest([path.name.encode(), *content])], is_synced=False)
 
 
 def _anchor_bytes(anchors: Anchors) -> bytes:

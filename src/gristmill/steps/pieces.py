@@ -102,7 +102,7 @@ def _go_on(context: Context, work: Workspace) -> Path:
         moved[path.name] = f"half-{secrets.token_hex(4)}-{number}"
         os.replace(path, context.dataset / moved[path.name])
     lines = [_line(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
-    write_atomically(work.half_pieces, lines)
+    write_atomically(work.half_pieces, lines, is_synced=False)
     return work.half_pieces
 
 

@@ -18,7 +18,8 @@ Value = TypeVar("Value")
 def remember(path: Path, key: str, value: Any, *, is_private: bool = False) -> None:
     """`is_private`: for nobody else's eyes; settings may hold a salt, or an address with a password in it."""
     content = msgspec.msgpack.encode((key, value))
-    write_atomically(path, (hashlib.sha256(content).digest(), content), mode=0o600 if is_private else 0o666)
+    mode = 0o600 if is_private else 0o666
+    write_atomically(path, (hashlib.sha256(content).digest(), content), mode, is_synced=False)
 
 
 def recall(path: Path, key: str, kind: type[Value]) -> Value | None:

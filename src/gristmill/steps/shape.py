@@ -39,7 +39,7 @@ def shape(context: Context, task: Task) -> ShapedPiece:
     content, shaped = taken_over or _shaped(context, task)
     if shaped.frames is not None:
         if taken_over is None:
-            write_atomically(_compressed_file(context, task), content)
+            write_atomically(_compressed_file(context, task), content, is_synced=False)
         return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(

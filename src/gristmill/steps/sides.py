@@ -101,7 +101,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         order = np.argsort(buckets, kind="stable")  # so few bits take a tenth of the time that whole keys take
         edges = np.zeros((1 << BUCKET_BITS) + 1, np.int64)
         np.cumsum(np.bincount(buckets, minlength=1 << BUCKET_BITS), out=edges[1:])
-        write_atomically(self._spans_file(side, run), (edges.tobytes(), spans[order].tobytes()))
+        write_atomically(self._spans_file(side, run), (edges.tobytes(), spans[order].tobytes()), is_synced=False)
         return len(spans)
 
     def read_spans(self, side: SideName, run: Run, partition: int | None = None) -> Records:
@@ -117,7 +117,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     def write_matches(self, side: SideName, partition: int, matches: Iterable[Records]) -> None:
         """Of one run after the other, with where each begins behind them; a task that is done again begins anew."""
-        write_atomically(self._matches_file(side, partition), _with_edges(matches))
+        write_atomically(self._matches_file(side, partition), _with_edges(matches), is_synced=False)
 
     def matches(self, side: SideName, partition: int, run: Run) -> Records:
         """Read, not mapped: what is looked at of a mapped file counts as memory, with its neighbourhood."""

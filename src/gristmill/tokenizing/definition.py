@@ -98,8 +98,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return definition
 
     def write(self, folder: Path) -> None:
-        write_atomically(folder / TOKENIZER, self.json)
-        write_atomically(folder / TOKENIZER_CONFIG, self.config)
+        """Into a folder that is synced as a whole before it counts."""
+        write_atomically(folder / TOKENIZER, self.json, is_synced=False)
+        write_atomically(folder / TOKENIZER_CONFIG, self.config, is_synced=False)
 
     @cached_property
     def sha256(self) -> str:

@@ -7,10 +7,10 @@ import msgspec
 import torch
 
 from gristmill.errors import DatasetError
-from gristmill.layout import write_atomically
+from gristmill.layout import sync_file, write_atomically
 from gristmill.naming import counted, printable
 from gristmill.plainfile import read_plain
-from gristmill.training.metrics import Metric, StopReason
+from gristmill.training.metrics import METRICS, Metric, StopReason
 from gristmill.training.runfolder import RESULT
 from gristmill.training.scoring import Score
 
@@ -60,6 +60,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_result(result: Result, folder: Path) -> None:
+    """Last: with it, there is no checkpoint to go on from any more."""
+    sync_file(folder / METRICS)
     write_atomically(folder / RESULT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
 

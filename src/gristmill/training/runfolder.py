@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from gristmill.errors import ConfigError, DatasetError, OutputError
-from gristmill.layout import UNFINISHED, write_atomically
+from gristmill.layout import UNFINISHED, sync_folder, sync_tree, write_atomically
 from gristmill.plainfile import read_plain
 from gristmill.training.metrics import Metrics
 from gristmill.training.settings import TrainConfig
@@ -100,20 +100,27 @@ class RunFolder:
             self._lock = None
 
     def keep_model(self, write: Callable[[Path], None]) -> None:
-        """In the place of the one before, once it is whole."""
-        beside = self.path / (MODEL + UNFINISHED)
-        shutil.rmtree(beside, ignore_errors=True)
+        """In the place of the one before, once it is whole and on the disk."""
+        beside, before = (self.path / f"{MODEL}{which}{UNFINISHED}" for which in ("", "-before"))
+        for left in (beside, before):
+            shutil.rmtree(left, ignore_errors=True)
         write(beside)
-        shutil.rmtree(self.model, ignore_errors=True)
+        sync_tree(beside)
+        if self.model.is_dir():
+            os.rename(self.model, before)
         os.rename(beside, self.model)
+        sync_folder(self.path)
+        shutil.rmtree(before, ignore_errors=True)
 
     def seal(self, checkpoint: Path, metrics: Metrics) -> None:
-        """All of it is written, and what it is, is written down."""
+        """All of it is on the disk, and what it is, is written down. The Trainer deletes older ones later."""
         metrics.copy_to(checkpoint)
         shutil.rmtree(checkpoint / BEST, ignore_errors=True)
         if self.model.is_dir():
             _link_all(self.model, checkpoint / BEST)
         parts = {name: path.stat().st_size for name, path in _files_in(checkpoint).items()}
+        sync_tree(checkpoint)
+        sync_folder(checkpoint.parent)
         write_atomically(checkpoint / WHOLE, msgspec.json.encode(parts))
 
     def facts(self) -> RunFacts:
@@ -153,7 +160,7 @@ class RunFolder:
                     "folder with --out."
                 )
             return  # it never got anywhere
-        if any(not path.name.endswith(UNFINISHED) for path in self.path.iterdir()):
+        if any(path.name != LOCK and not path.name.endswith(UNFINISHED) for path in self.path.iterdir()):
             raise OutputError(f"{str(self.path)!r} is not empty and holds no training. Name a new folder with --out.")
 
     def _require_same(self, facts: RunFacts) -> None:

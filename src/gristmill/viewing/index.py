@@ -130,7 +130,7 @@ class Index:
                 self.files = FileTable(growing, table)
             num_rows = max(self._dataset.numbering.num_rows, 1)
             write_windows(self._dataset, self.files, growing, partial(self._advance, (1 - FILES_SHARE) / num_rows))
-            write_atomically(growing / SUMS, msgspec.json.encode(_sums(growing)))
+            write_atomically(growing / SUMS, msgspec.json.encode(_sums(growing)), is_synced=False)
             os.rename(growing, folder)
             if not self._opens(folder):
                 raise OSError("what was written is not what is there")

@@ -59,7 +59,7 @@ class Keeping:
             if KEY_FORM.fullmatch(kept) and not stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
                 return kept
         key = secrets.token_urlsafe(32)
-        write_atomically(self.folder / KEY, key.encode(), mode=0o600)
+        write_atomically(self.folder / KEY, key.encode(), mode=0o600, is_synced=False)
         return key
 
     @contextmanager

@@ -3,21 +3,25 @@
     OUT/tokenizer.json  OUT/tokenizer_config.json  OUT/files.jsonl  OUT/vocabulary.json
     OUT.json            (none)                     OUT.files.jsonl  OUT.vocabulary.json
 
-A new folder takes its place by rename. Only what such a run has made is ever replaced.
+A new folder takes its place by rename. Only what such a run has made is ever replaced. Where files are put one by one,
+vocabulary.json is the first: it says whose they are, and by their digests whether all of them are there.
 """
 
+import fcntl
+import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from gristmill.errors import ConfigError, OutputError
-from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, UNFINISHED
+from gristmill.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, UNFINISHED, sync_folder, sync_tree
 from gristmill.naming import is_address
 from gristmill.plainfile import read_plain
 
@@ -29,6 +33,7 @@ class _Facts(msgspec.Struct, frozen=True):
     """By which what such a run has made is known, whichever version it was."""
 
     gristmill: str
+    sha256: str
     splits_sha256: str
 
 
@@ -61,7 +66,7 @@ class Place(NamedTuple):
 
     def refuse_foreign(self) -> None:
         """It may be new, an empty folder, or what an earlier run has made; anything else is somebody's and stays."""
-        is_ours = self._is_ours()
+        is_ours = self._facts() is not None
         if self.is_file:
             found = next((path for path in self.files.values() if os.path.lexists(path)), None)
             config = self.out.with_name(TOKENIZER_CONFIG)
@@ -81,30 +86,59 @@ class Place(NamedTuple):
                 f"{str(self.out)!r} exists and is not a folder. Name a new folder, or a file like tok.json."
             )
 
-    def _is_ours(self) -> bool:
+    def _facts(self) -> _Facts | None:
         try:
-            msgspec.json.decode(read_plain(self.files[FACTS]), type=_Facts)
+            return msgspec.json.decode(read_plain(self.files[FACTS]), type=_Facts)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def is_whole(self) -> bool:
+        """Whether a run has made all of it, and was not stopped while it put files in their places."""
+        facts = self._facts()
+        try:
+            return facts is not None and (facts.sha256, facts.splits_sha256) == tuple(
+                hashlib.sha256(read_plain(self.files[name])).hexdigest() for name in (TOKENIZER, FILES)
+            )
+        except OSError:
             return False
-        return True
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
         """A folder beside it, in which the files grow; `publish` puts them in their places."""
+        self._clear_stages()
         stage = self.out.with_name(f"{self.out.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
         stage.mkdir(parents=True)
+        descriptor = os.open(stage, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield stage
         finally:
+            os.close(descriptor)
             shutil.rmtree(stage, ignore_errors=True)
 
+    def _clear_stages(self) -> None:
+        """Delete what runs that were killed have left; one that still runs holds a lock."""
+        name = re.compile(re.escape(self.out.name) + r"\.\d+-[0-9a-f]{8}" + re.escape(UNFINISHED))
+        siblings = self.out.parent.iterdir() if self.out.parent.is_dir() else ()
+        for left in [path for path in siblings if name.fullmatch(path.name) and path.is_dir()]:
+            with suppress(OSError):
+                descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(left)
+                finally:
+                    os.close(descriptor)
+
     def publish(self, stage: Path) -> None:
+        sync_tree(stage)
         if not self.is_file and not (self.out.is_dir() and any(self.out.iterdir())):
             os.rename(stage, self.out)
-            return
-        self.files[FACTS].unlink(missing_ok=True)  # what is replaced is not whole any more
-        for name, path in self.files.items():  # the facts last: with them it is complete
-            os.replace(stage / name, path)
+        else:
+            files = self.files
+            for name in (FACTS, *(name for name in files if name != FACTS)):
+                os.replace(stage / name, files[name])
+                sync_folder(files[name].parent)
+        sync_folder(self.out.parent)
 
 
 def splits_word(out: str) -> str:
@@ -119,4 +153,4 @@ def splits_beside(tokenizer: str) -> Path | None:
     if is_address(tokenizer) or not os.path.exists(os.path.expanduser(tokenizer)):
         return None
     place = Place.of(tokenizer)
-    return place.splits if place._is_ours() and place.splits.is_file() else None  # noqa: SLF001 - its own module
+    return place.splits if place.is_whole() else None

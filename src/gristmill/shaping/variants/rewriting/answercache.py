@@ -38,7 +38,7 @@ class AnswerCache:
         place = self._place(request)
         content = msgspec.json.encode(reply)
         place.parent.mkdir(exist_ok=True)
-        write_atomically(place, hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+        write_atomically(place, hashlib.sha256(content).hexdigest().encode() + b"\n" + content, is_synced=False)
 
     def _place(self, request: bytes) -> Path:
         name = hashlib.sha256(VERSION + request).hexdigest()
