@@ -19,6 +19,7 @@ from typing import Any
 
 from gristmill import Config, build
 from gristmill.layout import CARDS
+from gristmill.workspace import Workspace
 from surroundings import default_signals
 
 KILLED = -signal.SIGKILL
@@ -159,3 +160,44 @@ def _answer(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any
 
 def kill_here(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate")
+
+
+def in_steps(ours: Path, last: int | None, function: Callable[..., Any], *arguments: Any) -> int:
+    """Call the function -> how many changes it makes to what is below a folder. It is killed before the last one."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == last:
+            kill_here()
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            if (
+                isinstance(arguments[2], int)
+                and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+                and _is_in(ours, arguments[0])
+            ):
+                step()
+        elif event in CHANGES and (_is_in(ours, arguments[0]) or arguments[-1] != -1):  # of a folder that is open
+            step()
+
+    exchange = Workspace._exchange
+
+    def exchange_in_steps(work: Workspace) -> None:  # by a call that has no event
+        step()
+        exchange(work)
+        step()
+
+    Workspace._exchange = exchange_in_steps  # type: ignore[method-assign]
+    sys.addaudithook(look)
+    function(*arguments)
+    return steps
+
+
+def _is_in(folder: Path, path: Any) -> bool:
+    return not isinstance(path, int) and os.fsdecode(path).startswith(str(folder))

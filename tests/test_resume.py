@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -26,6 +25,7 @@ from builds import (
     everything,
     files_table,
     in_a_process,
+    in_steps,
     kill_here,
     killed,
     make,
@@ -265,23 +265,7 @@ def test_killed_at_a_point_the_next_build_goes_on(prospects, tmp_path, compress,
 
 
 def build_in_steps(config, last):
-    """Every change to the dataset or beside it is a step; with a last one, it is killed there. -> The number of steps."""
-    ours = str(Path(config.out).parent)
-    steps = [0]
-
-    def look(event, arguments):
-        is_change = event in {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
-        is_change |= (
-            event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
-        )
-        if is_change and os.fsdecode(arguments[0] if not isinstance(arguments[0], int) else "").startswith(ours):
-            steps[0] += 1
-            if steps[0] == last:
-                kill_here()
-
-    sys.addaudithook(look)
-    build(config)
-    return steps[0]
+    return in_steps(Path(config.out).parent, last, build, config)
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])

@@ -4,9 +4,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from builds import in_a_process, in_steps, killed
 from gristmill import workspace as workspaces
 from gristmill.errors import DatasetError, InputError, OutputError
 from gristmill.layout import REPORT, REPORT_MARK
@@ -107,7 +109,7 @@ def test_a_failed_build_leaves_the_earlier_dataset_and_nothing_else(tmp_path):
 
 
 @pytest.fixture
-def killed(tmp_path):
+def killed_at(tmp_path):
     """Runs a build in a process of its own that is killed at a given point, over an earlier dataset with a note in it."""
     out = tmp_path / "out"
     out.mkdir()
@@ -154,13 +156,79 @@ def killed(tmp_path):
         ("workspace.foreign_names", {}, "old"),
     ],
 )
-def test_a_build_killed_while_it_takes_its_place_loses_nothing(killed, tmp_path, point, patches, expected):
-    out = killed(point, **patches)
+def test_a_build_killed_while_it_takes_its_place_loses_nothing(killed_at, tmp_path, point, patches, expected):
+    out = killed_at(point, **patches)
     with Workspace(str(out)) as work:
         assert [entry.name for entry in work.dataset.iterdir()] == [".growing"]
     assert text_in(out) == expected
     assert (out / "notes.txt").read_text() == "mine"
     assert os.listdir(tmp_path) == ["out"]
+
+
+def replace_dataset(out, can_exchange):
+    """With several files, a folder and a log in the earlier one, and something of the user's in two places."""
+    if not can_exchange:
+        workspaces.sys = type("sys", (), {"platform": "another"})
+    with Workspace(str(out)) as work:
+        write_both(work.dataset, "new")
+        work.log.write_text("pieces")
+        work.publish()
+
+
+FILES_OF_BOTH = ("files.jsonl", "train.jsonl", "parquet/train.parquet")
+
+
+def write_both(folder, text):
+    (folder / "parquet").mkdir(exist_ok=True)
+    for name in FILES_OF_BOTH:
+        (folder / name).write_text(text)
+    files = {name: {"bytes": len(text), "sha256": ""} for name in FILES_OF_BOTH}
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "fingerprint": text, "files": files}))
+
+
+def whole_text(out):
+    """What a dataset is known by, where all of it is there, with what is the user's."""
+    text = text_in(out)
+    assert {(out / name).read_text() for name in FILES_OF_BOTH} == {text}
+    assert [(out / name).read_text() for name in ("notes.txt", "parquet/notes.txt")] == ["mine", "mine"]
+    return text
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_build_killed_at_any_step_is_followed_by_a_build_and_by_clean(tmp_path, can_exchange):
+    def earlier(name):
+        out = tmp_path / name / "out"
+        out.mkdir(parents=True)
+        write_both(out, "old")
+        (out / "notes.txt").write_text("mine")
+        (out / "parquet/notes.txt").write_text("mine")
+        return out
+
+    def replaced(out, last):
+        return (in_steps, out.parent, last, replace_dataset, out, can_exchange)
+
+    num_steps = in_a_process(*replaced(earlier("counted"), None))
+    assert num_steps > 30
+    for step in range(1, num_steps + 1):
+        out = earlier(f"{step}-cleaned")
+        killed(*replaced(out, step))
+        built = Path(shutil.copytree(out.parent, tmp_path / f"{step}-built"), "out")
+        Workspace(str(out)).clean()
+        assert whole_text(out) in {"old", "new"}
+        replace_dataset(built, can_exchange=True)
+        assert whole_text(built) == "new"
+        assert os.listdir(out.parent) == os.listdir(built.parent) == ["out"]
+
+
+def test_what_is_left_of_a_dataset_that_was_being_deleted_is_known_by_its_place_alone(tmp_path):
+    """A folder of the user's beside it, whatever it is called, stays."""
+    out = tmp_path / "out"
+    for name in ("discarded", "out.discarded"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("mine")
+    for _ in range(2):
+        replace_dataset(out, can_exchange=True)
+    assert sorted(os.listdir(tmp_path)) == ["discarded", "out", "out.discarded"]
 
 
 def test_somebody_elses_work_folder_is_refused(tmp_path):
