@@ -26,6 +26,7 @@ from gristmill.formats.writing import AllFiles, Share, WrittenFiles, shares_of, 
 from gristmill.layout import (
     CARDS,
     EXPORTING,
+    MANIFEST,
     TAKEN,
     UNFINISHED,
     half_exported,
@@ -138,13 +139,13 @@ def _take_in(dataset: Dataset, missing: Sequence[str], facts: dict[str, FileFact
         formats=[name for name in FORMATS if name in {*manifest.formats, *missing}],
         files=dict(sorted({**manifest.files, **facts}.items())),
     )
-    cards = growing / "cards"
-    cards.mkdir()
-    write_cards(grown, cards, folder)
-    sync_tree(cards)
-    write_manifest(grown, folder)
-    for name in CARDS:
-        os.replace(cards / name, folder / name)
+    ready = growing / "ready"
+    ready.mkdir()
+    write_cards(grown, ready, folder)
+    write_manifest(grown, ready, is_synced=False)
+    sync_tree(ready)
+    for name in (MANIFEST, *CARDS):
+        os.replace(ready / name, folder / name)
     sync_folder(folder)
     return grown
 

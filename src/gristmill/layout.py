@@ -9,6 +9,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
 import sys
@@ -34,6 +35,7 @@ CROISSANT = "croissant.json"
 CARDS = (README, CROISSANT)
 SEAL = b"<!-- written by gristmill; sha256 of the lines above: %b -->\n"
 UNFINISHED = ".tmp"
+HALF_WRITTEN = re.compile(r"(.+)\.\d+-[0-9a-f]{8}\.tmp", re.DOTALL)
 EXPORTING = ".export-"
 """Where another format grows, in the dataset's folder."""
 TAKEN = "taken"
@@ -85,6 +87,12 @@ def can_hold_files(folder: Path) -> bool:
     nearest = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     effective = os.access in os.supports_effective_ids
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=effective)
+
+
+def half_written(name: str) -> str | None:
+    """The name that a file was to have when `write_atomically` was killed; None for any other name."""
+    match = HALF_WRITTEN.fullmatch(name)
+    return match[1] if match else None
 
 
 def half_exported(growing: Path, files: Iterable[str]) -> set[str]:

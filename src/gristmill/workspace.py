@@ -46,6 +46,7 @@ from gristmill.layout import (
     REPORT,
     UNFINISHED,
     half_exported,
+    half_written,
     is_report,
     sync_folder,
     sync_tree,
@@ -435,12 +436,11 @@ def foreign_names(folder: Path) -> list[str]:
             name = entry.relative_to(folder).as_posix()
             if entry.is_dir() and not entry.is_symlink() and name in folders:
                 waiting.append(entry)
-            elif (entry.is_dir() or name not in known) and not name.startswith(EXPORTING):
+            elif entry.is_dir() or not (name in known or half_written(name) in known):
                 foreign.append(name)
-    half: set[str] = set()
-    for growing in folder.glob(f"{EXPORTING}*{UNFINISHED}"):
-        half |= half_exported(growing, known)
-    return sorted(name for name in foreign if name not in half)
+    exports = [folder / name for name in foreign if name.startswith(EXPORTING)]
+    exported = {name for growing in exports for name in half_exported(growing, known)}
+    return sorted(name for name in foreign if not (name.startswith(EXPORTING) or name in exported))
 
 
 @contextmanager

@@ -129,7 +129,8 @@ def _remove(folder: Path) -> int:
         if entry.name.startswith(INDEX) and entry.is_dir() and not entry.is_symlink():
             num_bytes += sum(file.lstat().st_size for file in entry.iterdir())
             shutil.rmtree(entry)
-    for name in OWN_FILES:
+    half_written = [path.name for path in folder.glob(f"{KEY}.*{UNFINISHED}")]
+    for name in (*half_written, *OWN_FILES):
         if (folder / name).is_file():
             num_bytes += (folder / name).lstat().st_size
             (folder / name).unlink()
