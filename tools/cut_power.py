@@ -57,7 +57,8 @@ def main() -> int:
         folder = Path(name)
         before, after = _sources(folder)
         output = OutputConfig(compress=given.compress)
-        copies, fingerprints = [], []
+        copies: list[Copy] = []
+        fingerprints: list[str] = []
         image = folder / "image"
         _make_image(image)
         with _mounted(image, folder / "disk", given.options) as disk:
@@ -163,7 +164,8 @@ def _build_in_steps(pipe: Connection, config: Config, is_synced: bool) -> None:
 
         return call
 
-    layout._sync = stopping(layout._sync, "a sync") if is_synced else lambda _: None  # noqa: SLF001
+    sync: Callable[..., None] = stopping(layout._sync, "a sync") if is_synced else lambda _: None  # noqa: SLF001
+    layout._sync = sync  # noqa: SLF001
     layout.SYNCS_AT_ONCE = 1  # one pipe
     Workspace._exchange = stopping(Workspace._exchange, "the exchange")  # type: ignore[method-assign]  # noqa: SLF001
     sys.addaudithook(look)
@@ -200,7 +202,7 @@ def _copied(image: Path, target: Path) -> bool:
 def _found(copy: Copy, place: Path, config: Config, fingerprints: list[str], *, goes_on: bool) -> str:
     """In a sentence; what is wrong is printed with the step that it was at."""
     with _mounted(copy.image, place):
-        what = _apart(_judged, config, fingerprints, goes_on)
+        what = str(_apart(_judged, config, fingerprints, goes_on))
     copy.image.unlink()
     if what not in ("the earlier dataset", "the new dataset"):
         print(f"{copy.when}: {what}")

@@ -23,7 +23,7 @@ from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.unpacking import UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
-from gristmill.manifest import Manifest, read_manifest
+from gristmill.manifest import Edition, Manifest
 from gristmill.naming import counted
 from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_in
@@ -70,12 +70,18 @@ class Dataset(Mapping[str, "Rows"]):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.manifest: Manifest = read_manifest(folder)
+        self.edition = Edition(folder)
+        """The build that is in the folder: while another takes its place, nothing of that is read as if of this one."""
+        self.manifest: Manifest = self.edition.manifest
         self._rows: dict[str, Rows] = {}
+        self._tokenizer: Tokenizer | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_in(self.folder)
+        if self._tokenizer is None:
+            with self.edition.reading():
+                self._tokenizer = tokenizer_in(self.folder)
+        return self._tokenizer
 
     def __getitem__(self, split: str) -> "Rows":
         if split not in list(Split):
@@ -132,7 +138,7 @@ class Dataset(Mapping[str, "Rows"]):
             there = ", ".join(self.manifest.formats)
             raise DatasetError(f"{str(self.folder)!r} has {there} and no {name}. Try gristmill export --format {name}.")
         num_rows = self.manifest.splits[Split(split)].windows
-        return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows)
+        return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows, edition=self.edition)
 
     def _open(self, split: str) -> "Rows":
         if "jsonl" not in self.manifest.formats:
@@ -144,9 +150,10 @@ class Dataset(Mapping[str, "Rows"]):
                 continue
             path = self.folder / name
             if not path.is_file():
+                self.edition.require()
                 raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
             reader = ZstdJsonlFile if name.endswith(".zst") else JsonlFile
-            opened.append(reader(path, facts.rows or 0))
+            opened.append(reader(path, facts.rows or 0, self.edition))
         return Rows(opened, self.manifest, self._source(split))
 
     def _source(self, split: str) -> RowSource:

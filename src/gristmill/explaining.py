@@ -72,9 +72,10 @@ def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     """`path` as in files.jsonl, with or without its repo, with or without `:LINE` at its end."""
     dataset = open_dataset(folder)
     require_record(dataset.manifest, dataset.folder)
-    table = {row.key: row for row in file_rows(dataset.folder / FILES)}
-    row, line = _find(path, table)
-    return _explain(dataset, table, row, line)
+    with dataset.edition.reading():
+        table = {row.key: row for row in file_rows(dataset.folder / FILES)}
+        row, line = _find(path, table)
+        return _explain(dataset, table, row, line)
 
 
 def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
@@ -83,6 +84,11 @@ def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Expl
     require_record(dataset.manifest, dataset.folder)
     if split not in list(Split):
         raise InputError(f"there is no split {split!r}. Try --row train:0.")
+    with dataset.edition.reading():
+        return _explain_row(dataset, split, number)
+
+
+def _explain_row(dataset: Dataset, split: str, number: int) -> Explanation:
     rows = dataset[split]
     if not 0 <= number < len(rows):
         raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")

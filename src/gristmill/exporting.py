@@ -72,7 +72,7 @@ def export(
     if unknown or not wanted:
         raise ConfigError(f"--format takes {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
     dataset = open_dataset(folder)
-    with _alone_in(dataset.folder), _beside(dataset.folder) as growing:
+    with dataset.edition.reading(), _alone_in(dataset.folder), _beside(dataset.folder) as growing:
         missing = [name for name in FORMATS if name in wanted and name not in dataset.manifest.formats]
         for name in missing:
             format_named(name).require()

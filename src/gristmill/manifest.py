@@ -5,9 +5,11 @@ Everything but `run` is the same for the same input: two builds can be compared 
 
 import hashlib
 import importlib
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -294,6 +296,82 @@ def require_windows(manifest: Manifest, folder: Path, what: str) -> None:
             f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} does not keep apart. "
             "Build it with --pack none for this."
         )
+
+
+class Edition:
+    """One build of a dataset, as a reader has opened it: another may take its place in the folder at any time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp = self._stamp_now()  # before it is read: of two builds the earlier, and the next look finds out
+        self.manifest = read_manifest(folder)
+        self._is_of = _edition_of(self.manifest)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise if what is read inside may be of another build, or fails because there is another."""
+        try:
+            yield
+        except Exception:
+            self.require()
+            raise
+        self.require()
+
+    def require(self) -> None:
+        """Raise if another build is in the folder now. Further formats, or the same build once more, are no other."""
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        try:
+            found = _edition_of(read_manifest(self._folder))
+        except DatasetError as error:
+            raise DatasetError(f"{str(error).rstrip('.')}. It was there when it was opened: open it again.") from None
+        if found != self._is_of:
+            raise DatasetError(
+                f"the dataset in {str(self._folder)!r} was rebuilt while it was being read: open it again."
+            )
+        self._stamp = stamp
+
+    def _stamp_now(self) -> tuple[int, int, int] | None:
+        try:
+            facts = os.stat(self._folder / MANIFEST)
+        except OSError:
+            return None
+        return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+    def __getstate__(self) -> tuple[Path, tuple[int, int, int] | None, tuple[str, str]]:
+        """Without the manifest: it goes along with every file that is read in another process."""
+        return self._folder, self._stamp, self._is_of
+
+    def __setstate__(self, state: tuple[Path, tuple[int, int, int] | None, tuple[str, str]]) -> None:
+        self._folder, self._stamp, self._is_of = state
+
+
+@contextmanager
+def reading(edition: Edition | None) -> Iterator[None]:
+    """Raise DatasetError if data files cannot be read, or may be of another build; None: they are of no dataset."""
+    if edition is None:
+        yield
+        return
+    try:
+        with edition.reading():
+            yield
+    except OSError as error:
+        raise DatasetError(f"cannot read {error.filename!r}: {error.strerror}.") from None
+
+
+@contextmanager
+def opened(path: Path, edition: Edition | None) -> Iterator[BinaryIO]:
+    """A data file of this build; what is open stays, whatever becomes of its name."""
+    with ExitStack() as stack:
+        with reading(edition):
+            stream = stack.enter_context(path.open("rb"))
+        yield stream
+
+
+def _edition_of(manifest: Manifest) -> tuple[str, str]:
+    """The same settings, sources and rows, the same bytes."""
+    return manifest.fingerprint, manifest.content_sha256
 
 
 def write_manifest(manifest: Manifest, folder: Path, *, is_synced: bool = True) -> None:

@@ -41,7 +41,7 @@ from gristmill.checking.texts import Texts
 from gristmill.checking.told import check_told
 from gristmill.checking.variants import check_variants
 from gristmill.layout import CHECK, write_atomically
-from gristmill.manifest import read_manifest, require_record
+from gristmill.manifest import Edition, Manifest, require_record
 from gristmill.naming import counted
 from gristmill.progress import Progress
 from gristmill.runners.local import LocalRunner, num_cores, num_workers
@@ -73,11 +73,19 @@ def check(
     workers: int | Literal["auto"] = "auto",
 ) -> Report:
     """Writes check.json into the folder and nothing else; raises DatasetError where there is no manifest to go by."""
-    started_at = time.perf_counter()
-    progress = progress or Progress()
     path = Path(os.path.expanduser(folder))
-    manifest = read_manifest(path)
-    require_record(manifest, path)
+    edition = Edition(path)
+    require_record(edition.manifest, path)
+    with edition.reading():
+        report = _check(path, edition.manifest, sources, progress or Progress(), workers)
+    report.written = _write(path, report)
+    return report
+
+
+def _check(
+    path: Path, manifest: Manifest, sources: Sequence[str], progress: Progress, workers: int | Literal["auto"]
+) -> Report:
+    started_at = time.perf_counter()
     faults = Faults()
     settings = Settings.of(path, manifest, faults)
     folders = folders_by_repo(sources)
@@ -100,7 +108,7 @@ def check(
             verdicts |= texts.check(runner, faults, step.advance)
     with progress.phase("leakage", 0):
         verdicts["leakage"] = check_leakage(rows, settings.decontaminate, num_cores(), faults)
-    report = Report(
+    return Report(
         ok=not faults.counts.total(),
         fingerprint=manifest.fingerprint,
         content_sha256=manifest.content_sha256,
@@ -109,8 +117,6 @@ def check(
         bytes=num_bytes,
         seconds=round(time.perf_counter() - started_at, 3),
     )
-    report.written = _write(path, report)
-    return report
 
 
 def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:

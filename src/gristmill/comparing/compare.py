@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -86,7 +87,10 @@ def compare(
     other = None if test is None else open_dataset(test)
     if other is not None:
         require_windows(other.manifest, other.folder, "gristmill compare")
-    frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_tokens)
+    with ExitStack() as reading:
+        for dataset in [*datasets, *([] if other is None else [other])]:
+            reading.enter_context(dataset.edition.reading())
+        frozen = freeze(datasets, other, progress or Progress(), min_tokens=min_tokens)
     place.keep(frozen)
     for line in few_tokens(frozen.facts):
         tell(f"warning: {line}")
@@ -95,6 +99,7 @@ def compare(
     done: list[Done] = []
     for seed, entrant in product(range(seeds), entrants):
         tell(f"\n{printable(entrant.name)}, seed {seed}: run {len(done) + 1} of {seeds * len(entrants)}")
+        entrant.dataset.edition.require()
         run = RunFolder(place.run_folder(entrant.number, entrant.name, seed))
         done.append(_run(entrant, config_of(config, entrant.shown, entrant.tokens, seed), run, frozen, tell))
     comparison = _comparison(entrants, done, frozen, config, command)

@@ -18,7 +18,7 @@ from gristmill.differing.result import (
     ValueChange,
 )
 from gristmill.differing.tables import compare_tables
-from gristmill.manifest import Manifest, SplitFacts, read_manifest, require_record
+from gristmill.manifest import Edition, Manifest, SplitFacts, require_record
 from gristmill.records import Split
 
 EXAMPLES = 10
@@ -36,8 +36,10 @@ def diff(
 ) -> Difference:
     """Goes by the manifests and files.jsonl; rows are not read. `examples`: files named of each kind; None: all."""
     old_folder, new_folder = (Path(os.path.expanduser(folder)) for folder in (before, after))
-    old, new = _manifest_in(old_folder), _manifest_in(new_folder)
-    files = compare_tables(old_folder, new_folder, examples)
+    earlier, later = _edition_in(old_folder), _edition_in(new_folder)
+    old, new = earlier.manifest, later.manifest
+    with earlier.reading(), later.reading():
+        files = compare_tables(old_folder, new_folder, examples)
     settings = changed_values(dotted(old.settings), dotted(new.settings))
     tokenizer = changed_values(msgspec.to_builtins(old.tokenizer), msgspec.to_builtins(new.tokenizer))
     step, why = step_between(old, new, files, [*settings, *tokenizer])
@@ -61,10 +63,10 @@ def diff(
     )
 
 
-def _manifest_in(folder: Path) -> Manifest:
-    manifest = read_manifest(folder)
-    require_record(manifest, folder)
-    return manifest
+def _edition_in(folder: Path) -> Edition:
+    edition = Edition(folder)
+    require_record(edition.manifest, folder)
+    return edition
 
 
 def step_between(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gristmill.errors import ConfigError
+from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.collating import CausalCollator, MaskedCollator
 from gristmill.feeding.frame import Frame, Pad
 from gristmill.feeding.items import DEFAULT_COLUMNS, ItemFormat, StoredRows
@@ -46,7 +46,12 @@ class FedSplit:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_in(self.folder)
+        found = tokenizer_in(self.folder)
+        if found.definition.sha256 != self.manifest.tokenizer.sha256:
+            raise DatasetError(
+                f"{str(self.folder)!r} has another tokenizer than when it was opened: it was rebuilt. Open it again."
+            )
+        return found
 
     @property
     def has_weights(self) -> bool:

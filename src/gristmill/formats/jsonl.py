@@ -18,6 +18,7 @@ import orjson
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.formats.content import place_of, row_digest
+from gristmill.manifest import Edition, opened, reading
 from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 from gristmill.records import Split, Variant, VariantKind
@@ -325,8 +326,9 @@ def _escaped_widths() -> npt.NDArray[np.int64]:
 class JsonlFile:
     """Reads rows of one file, in order or by number. Where rows begin is found once, when first needed."""
 
-    def __init__(self, path: Path, num_rows: int) -> None:
-        self._path, self._num_rows = path, num_rows
+    def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
+        """`edition`: the build it is of; no row of another in the same place is given."""
+        self._path, self._num_rows, self._edition = path, num_rows, edition
         self._map: mmap.mmap | None = None
         self._starts: Indices | None = None
 
@@ -335,7 +337,7 @@ class JsonlFile:
 
     def __iter__(self) -> Iterator[bytes]:
         num_rows = 0
-        with open_plain(self._path) as stream:
+        with opened(self._path, self._edition) as stream:
             for row in stream:
                 num_rows += 1
                 yield row
@@ -343,10 +345,11 @@ class JsonlFile:
 
     def __getitem__(self, row: int) -> bytes:
         if self._map is None or self._starts is None:
-            with self._content() as stream:
+            with reading(self._edition), self._content() as stream:
                 if not os.fstat(stream.fileno()).st_size:
                     self._expect(0)
-                self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = content
             self._starts = row_starts(self._map)
             self._expect(len(self._starts) - 1)
         start, end = self._starts[row : row + 2].tolist()
@@ -355,11 +358,11 @@ class JsonlFile:
     def _content(self) -> BinaryIO:
         return open_plain(self._path)
 
-    def __getstate__(self) -> tuple[Path, int]:
+    def __getstate__(self) -> tuple[Path, int, Edition | None]:
         """A map cannot travel to another process; it is made again there."""
-        return self._path, self._num_rows
+        return self._path, self._num_rows, self._edition
 
-    def __setstate__(self, state: tuple[Path, int]) -> None:
+    def __setstate__(self, state: tuple[Path, int, Edition | None]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def _expect(self, found: int) -> None:

@@ -2,8 +2,8 @@
 
 import os
 import stat
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 
 from gristmill.errors import DatasetError
@@ -11,6 +11,7 @@ from gristmill.formats.batch import Schema, WindowBatch
 from gristmill.formats.format import SplitReader
 from gristmill.formats.json_rows import lines_of
 from gristmill.formats.registry import folder_of, format_named
+from gristmill.manifest import Edition, reading
 from gristmill.naming import counted
 from gristmill.records import Split
 
@@ -24,8 +25,12 @@ Stamp = tuple[tuple[str, int, int], ...]
 class StoredSplit:
     """By number, some rows around one that is asked for are read too and kept: the next is often beside it."""
 
-    def __init__(self, dataset: Path, name: str, split: Split, schema: Schema, num_rows: int) -> None:
+    def __init__(
+        self, dataset: Path, name: str, split: Split, schema: Schema, num_rows: int, *, edition: Edition | None = None
+    ) -> None:
+        """`edition`: the build it is of; no row of another in the same place is given."""
         self.dataset, self.name, self.split, self.schema, self._num_rows = dataset, name, split, schema, num_rows
+        self._edition = edition
         self.path = folder_of(dataset, name) / split
         self._step = schema.num_rows_at_once(ROWS_AT_ONCE)
         self._reader: SplitReader | None = None
@@ -49,9 +54,10 @@ class StoredSplit:
         return lines_of(self.read(start, stop), self.schema)
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        if self._reader is None:
-            self._reader = self._opened()
-        return self._reader.read(start, stop)
+        with reading(self._edition):
+            if self._reader is None:
+                self._reader = self._opened()
+            return self._reader.read(start, stop)
 
     def require(self) -> "StoredSplit":
         """Raises DatasetError where it cannot be opened, or has another number of rows."""
@@ -71,9 +77,10 @@ class StoredSplit:
             )
         return reader
 
-    def __reduce__(self) -> tuple[type["StoredSplit"], tuple[Path, str, Split, Schema, int]]:
+    def __reduce__(self) -> tuple[Callable[..., "StoredSplit"], tuple[Path, str, Split, Schema, int]]:
         """An open file cannot travel to another process; it is opened again there."""
-        return StoredSplit, (self.dataset, self.name, self.split, self.schema, self._num_rows)
+        make = partial(StoredSplit, edition=self._edition)
+        return make, (self.dataset, self.name, self.split, self.schema, self._num_rows)
 
 
 @lru_cache(maxsize=READERS_KEPT)

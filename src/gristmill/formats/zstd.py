@@ -16,6 +16,7 @@ import numpy as np
 import zstandard
 
 from gristmill.errors import DatasetError
+from gristmill.manifest import Edition, reading
 from gristmill.naming import counted
 from gristmill.plainfile import open_plain
 
@@ -95,8 +96,9 @@ def read_table(path: Path) -> list[Frame]:
 class ZstdJsonlFile:
     """Reads rows of one .jsonl.zst, in order or by number; the frame last used is kept."""
 
-    def __init__(self, path: Path, num_rows: int) -> None:
-        self.path, self._num_rows = path, num_rows
+    def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
+        """`edition`: the build it is of; no row of another in the same place is given."""
+        self.path, self._num_rows, self._edition = path, num_rows, edition
         self._frames: list[Frame] | None = None
         self._kept: tuple[int, list[bytes]] = (-1, [])
 
@@ -114,7 +116,8 @@ class ZstdJsonlFile:
 
     def _table(self) -> list[Frame]:
         if self._frames is None:
-            frames = read_table(self.path)
+            with reading(self._edition):
+                frames = read_table(self.path)
             found = sum(frame.num_rows for frame in frames)
             if found != self._num_rows:
                 raise DatasetError(
@@ -127,7 +130,7 @@ class ZstdJsonlFile:
 
     def _rows_of(self, index: int) -> list[bytes]:
         if self._kept[0] != index:
-            with open_plain(self.path) as stream:
+            with reading(self._edition), open_plain(self.path) as stream:
                 stream.seek(self._offsets[index])
                 compressed = stream.read(self._table()[index].num_compressed)
             self._kept = (index, self._rows_in(compressed, index))

@@ -67,6 +67,11 @@ class RowLook(msgspec.Struct, frozen=True, kw_only=True):
 
 def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowLook:
     """With the dataset's tokenizer, which takes longer to open than a row: who looks at many has it open."""
+    with dataset.edition.reading():
+        return _look_at(dataset, split, row, tokenizer)
+
+
+def _look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None) -> RowLook:
     rows = _rows(dataset, split, row)
     ids, windows = read_row(dataset, split, row)
     tokenizer = tokenizer or dataset.tokenizer

@@ -17,7 +17,7 @@ import gristmill
 from gristmill.checking.check import check
 from gristmill.errors import ConfigError, DatasetError, GristmillError
 from gristmill.layout import CARDS, CHECK
-from gristmill.manifest import BUILD, Manifest, read_manifest
+from gristmill.manifest import BUILD, Edition, Manifest
 from gristmill.naming import counted
 from gristmill.progress import Progress
 from gristmill.pushing.contents import Outgoing, chosen, outgoing
@@ -46,7 +46,8 @@ def push(
     unknown = sorted(set(allow) - OVERRIDES.keys())
     if unknown:
         raise ConfigError(f"allow takes {', '.join(OVERRIDES)}, got {', '.join(unknown)}.")
-    manifest = read_manifest(path)
+    edition = Edition(path)
+    manifest = edition.manifest
     if manifest.made_by != BUILD:
         raise DatasetError(
             f"{str(path)!r} was made by {manifest.made_by}, to be measured. Push what gristmill build makes."
@@ -54,8 +55,9 @@ def push(
     repository = Repository(repo_id, revision)
     there, trouble = _look(repository, must=upload)
     with chosen(path, manifest, formats) as place:
-        report = check(place.folder, progress=progress, workers=workers)
-        files = outgoing(place, report)
+        with edition.reading():
+            report = check(place.folder, progress=progress, workers=workers)
+            files = outgoing(place, report)
         small = {file.name: file.content for file in files if isinstance(file.content, bytes)}
         gates = dataset_gates(place.manifest, report, small, [*places_here(path)], allow)
         found = _push(repository, path, place.manifest, files, there)

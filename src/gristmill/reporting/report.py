@@ -14,7 +14,7 @@ from gristmill.dataset import open_dataset
 from gristmill.errors import MissingExtraError, OutputError
 from gristmill.layout import REPORT, can_hold_files, is_report, write_atomically
 from gristmill.looking.style import LOOK_STYLE
-from gristmill.manifest import read_manifest
+from gristmill.manifest import Edition, read_manifest
 from gristmill.progress import Progress
 from gristmill.reporting.comparing_two import compared_section
 from gristmill.reporting.gathering import gather
@@ -42,9 +42,10 @@ def report(
     subject = folders[-1]
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))
     _require_place(path)
-    facts = gather(subject, sources, progress)
-    compared = None if other is None else compared_section(folders[0], subject, facts, progress)
-    page = page_of(facts, compared, rows_section(open_dataset(subject)))
+    with Edition(subject).reading(), Edition(folders[0]).reading():
+        facts = gather(subject, sources, progress)
+        compared = None if other is None else compared_section(folders[0], subject, facts, progress)
+        page = page_of(facts, compared, rows_section(open_dataset(subject)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page_html(page, assets))

@@ -98,6 +98,8 @@ class Feeds:
                 f"Try --batch-size {self._place.world_size * max(1, config.batch_size // self._place.world_size)}."
             )
         self._pad: Pad = "length" if is_fixed_width else "batch"
+        for split in Split:  # what is open stays, even if the dataset is rebuilt meanwhile
+            dataset[split].opened()
         self._windows = dataset.torch("train", seed=config.seed, without=LEFT_OUT)
         self.num_windows = len(self._windows.order)
         if not self.num_windows:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gristmill.errors import DatasetError
 from gristmill.filestable import FileRow, file_lines
 from gristmill.formats.arrays import map_array, write_array
+from gristmill.manifest import Edition, reading
 from gristmill.plainfile import open_plain, read_plain
 
 CODES = ("language", "license", "reason")
@@ -82,8 +83,8 @@ def _write_keys(keys: npt.NDArray[np.uint64], table: Path, folder: Path) -> None
 class FileTable:
     """What `write_files` has written, mapped."""
 
-    def __init__(self, folder: Path, table: Path) -> None:
-        self._table = table
+    def __init__(self, folder: Path, table: Path, edition: Edition | None = None) -> None:
+        self._table, self._edition = table, edition
         self._codes = {name: map_array(folder / f"{name}.npy", np.uint32) for name in (*CODES, "status")}
         self._places, self._starts = (map_array(folder / f"{name}.npy", np.uint64) for name in ("place", "name"))
         self._keys, self._keyed = map_array(folder / "key.npy", np.uint64), map_array(folder / "keyed.npy", np.uint32)
@@ -97,7 +98,7 @@ class FileTable:
     def row(self, number: int) -> FileRow:
         start, end = self._places[number : number + 2].tolist()
         try:
-            with open_plain(self._table) as stream:
+            with reading(self._edition), open_plain(self._table) as stream:
                 stream.seek(start)
                 return msgspec.json.decode(stream.read(end - start), type=FileRow)
         except OSError as error:

@@ -122,12 +122,13 @@ class Index:
 
     def _make(self, folder: Path) -> None:
         """What is mapped stays so when its folder gets its final name."""
-        growing = self._keeping.unfinished(self._name)
+        growing, edition = self._keeping.unfinished(self._name), self._dataset.edition
         try:
             if self.has_record:
                 table = self._dataset.folder / FILES
-                write_files(table, growing, partial(self._advance, FILES_SHARE / max(_size_and_time(table)[0], 1)))
-                self.files = FileTable(growing, table)
+                with edition.reading():
+                    write_files(table, growing, partial(self._advance, FILES_SHARE / max(_size_and_time(table)[0], 1)))
+                self.files = FileTable(growing, table, edition)
             num_rows = max(self._dataset.numbering.num_rows, 1)
             write_windows(self._dataset, self.files, growing, partial(self._advance, (1 - FILES_SHARE) / num_rows))
             write_atomically(growing / SUMS, msgspec.json.encode(_sums(growing)), is_synced=False)
@@ -139,7 +140,7 @@ class Index:
 
     def _opens(self, folder: Path) -> bool:
         try:
-            files = FileTable(folder, self._dataset.folder / FILES) if self.has_record else None
+            files = FileTable(folder, self._dataset.folder / FILES, self._dataset.edition) if self.has_record else None
             windows = WindowTable(folder)
         except (DatasetError, OSError, ValueError):
             return False

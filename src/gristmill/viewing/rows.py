@@ -10,7 +10,6 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +21,9 @@ from gristmill.dataset import Dataset, Rows
 from gristmill.errors import DatasetError
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import ZstdJsonlFile
-from gristmill.manifest import Manifest
+from gristmill.manifest import Edition, Manifest, opened
 from gristmill.naming import counted
-from gristmill.plainfile import open_descriptor, open_plain
+from gristmill.plainfile import open_descriptor
 from gristmill.records import Split
 from gristmill.tokenizing.tokenizer import Tokenizer
 
@@ -75,14 +74,6 @@ class ViewedDataset(Dataset):
         names = [name for name, facts in self.manifest.files.items() if facts.format == "jsonl"]
         return "jsonl" in self.manifest.formats and not any(name.endswith(".zst") for name in names)
 
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        return super().tokenizer
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self._tokenizer
-
     def __getitem__(self, split: str) -> Rows:
         return self._split(split).rows
 
@@ -95,7 +86,8 @@ class ViewedDataset(Dataset):
     def _split(self, split: str) -> "_OpenedSplit":
         with self._opening:
             if split not in self._opened:
-                files = list(self._files_of(Split(split)))
+                with self.edition.reading():
+                    files = list(self._files_of(Split(split)))
                 *firsts, num_rows = accumulate([0, *map(len, files)])
                 if num_rows != len(self.numbering.range_of(Split(split))):
                     raise DatasetError(
@@ -114,9 +106,13 @@ class ViewedDataset(Dataset):
                 continue
             path, num_rows = self.folder / name, facts.rows or 0
             if not path.is_file():
+                self.edition.require()
                 raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
             plain = not name.endswith(".zst")
-            yield PlainJsonl(path, num_rows, self._part(first)) if plain else OneAtATime(ZstdJsonlFile(path, num_rows))
+            if plain:
+                yield PlainJsonl(path, num_rows, self._part(first), self.edition)
+            else:
+                yield OneAtATime(ZstdJsonlFile(path, num_rows, self.edition))
             first += num_rows
 
     def _part(self, first: int) -> "Callable[[], Offsets | None]":
@@ -133,8 +129,10 @@ class _OpenedSplit(NamedTuple):
 class PlainJsonl:
     """One file. By number, a row is one read; nothing is mapped, so that the memory it takes is that of a row."""
 
-    def __init__(self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]") -> None:
-        self._path, self._num_rows, self._offsets = path, num_rows, offsets
+    def __init__(
+        self, path: Path, num_rows: int, offsets: "Callable[[], Offsets | None]", edition: Edition | None = None
+    ) -> None:
+        self._path, self._num_rows, self._offsets, self._edition = path, num_rows, offsets, edition
         try:
             self._descriptor = open_descriptor(path)
         except OSError as error:
@@ -149,7 +147,7 @@ class PlainJsonl:
 
     def __iter__(self) -> Iterator[bytes]:
         num_rows = 0
-        with open_plain(self._path) as stream:
+        with opened(self._path, self._edition) as stream:
             for line in stream:
                 num_rows += 1
                 yield line

@@ -45,7 +45,8 @@ class DatasetCorpus:
             self._engine.definition, name=manifest.tokenizer.name, revision=manifest.tokenizer.revision
         )
         self.settings: dict[str, Any] | None = None
-        rows = list(self._file_rows())
+        with self._dataset.edition.reading():
+            rows = list(self._file_rows())
         self._languages: dict[FileKey, str] = {(row.repo, row.path): row.language or "" for row in rows}
         self.num_files = {split: sum(row.split is split for row in rows) for split in Split}
         self.num_bytes = {split: sum(row.bytes or 0 for row in rows if row.split is split) for split in Split}
@@ -62,7 +63,8 @@ class DatasetCorpus:
             yield Text(f"{repo}/{path}", self._languages.get((repo, path), ""), texts, num_tokens)
 
     def write_files_table(self, path: Path) -> None:
-        shutil.copyfile(self._dataset.folder / FILES, path)
+        with self._dataset.edition.reading():
+            shutil.copyfile(self._dataset.folder / FILES, path)
 
     def _stretches(self, windows: Iterable[ShownWindow]) -> list[Ids]:
         found = whole((window.start, window.ids) for window in windows)
