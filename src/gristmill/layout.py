@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gristmill.plainfile import open_plain, read_plain, read_plain_text
+from gristmill.plainfile import open_descriptor, open_plain, read_plain, read_plain_text
 from gristmill.records import Split
 
 MANIFEST = "manifest.json"
@@ -145,7 +145,7 @@ def sync_tree(folder: Path) -> None:
 
 def sync_file(path: str | os.PathLike[str]) -> None:
     """Bring its content to the disk, whichever process has written it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_descriptor(path)
     try:
         _sync(descriptor)
     finally:

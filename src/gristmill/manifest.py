@@ -365,7 +365,7 @@ def opened(path: Path, edition: Edition | None) -> Iterator[BinaryIO]:
     """A data file of this build; what is open stays, whatever becomes of its name."""
     with ExitStack() as stack:
         with reading(edition):
-            stream = stack.enter_context(path.open("rb"))
+            stream = stack.enter_context(open_plain(path))
         yield stream
 
 

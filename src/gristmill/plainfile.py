@@ -61,7 +61,7 @@ def require_plain_files(folder: str | Path) -> None:
                 require_plain(entry.path)
 
 
-def open_descriptor(path: str | Path, *, follow_links: bool = True) -> int:
+def open_descriptor(path: str | os.PathLike[str], *, follow_links: bool = True) -> int:
     """The same as a descriptor, to be closed. Without `follow_links`, a link raises OSError with ELOOP."""
     try:
         status = os.stat(path, follow_symlinks=follow_links)
@@ -79,7 +79,7 @@ def open_descriptor(path: str | Path, *, follow_links: bool = True) -> int:
     return descriptor
 
 
-def _require_regular(status: os.stat_result, path: str | Path) -> None:
+def _require_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
         raise NotPlainError(KINDS.get(kind, "something else"), path)

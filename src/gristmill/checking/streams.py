@@ -16,6 +16,7 @@ import orjson
 
 from gristmill.checking.runs import BY_WINDOWS
 from gristmill.manifest import Manifest
+from gristmill.plainfile import open_plain, read_plain, require_plain
 from gristmill.records import Split
 
 STREAMS = {"npy": (".npy", ".ends.npy"), "bin": (".bin", ".ends.npy"), "megatron": (".bin", ".idx")}
@@ -40,7 +41,7 @@ class _Stream(NamedTuple):
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """With their numbers, one at a time: packed ones are as large as their ids."""
         num_rows = 0
-        with self.sidecar.open("rb") as stream:
+        with open_plain(self.sidecar) as stream:
             for number, line in enumerate(stream):
                 yield number, orjson.loads(line)
                 num_rows += 1
@@ -65,13 +66,16 @@ def stream_fault(folder: Path, manifest: Manifest, what: tuple[str, Split]) -> s
 
 def _read(folder: Path, name: str, split: Split) -> _Stream:
     stream, index = (folder / f"{split}{suffix}" for suffix in STREAMS[name])
-    kind = np.dtype(orjson.loads((folder / f"{split}.stream.json").read_bytes())["dtype"])
+    places = folder / f"{split}.windows.npy"
+    for path in (stream, index, places):
+        require_plain(path)
+    kind = np.dtype(orjson.loads(read_plain(folder / f"{split}.stream.json"))["dtype"])
     if index.suffix == ".idx":
-        kind, ends = _megatron_ends(index.read_bytes())
+        kind, ends = _megatron_ends(read_plain(index))
     else:
         ends = np.load(index, allow_pickle=False)
     ids = np.load(stream, mmap_mode="r") if stream.suffix == ".npy" else np.memmap(stream, kind, "r")
-    windows = np.load(folder / f"{split}.windows.npy", allow_pickle=False)
+    windows = np.load(places, allow_pickle=False)
     starts, counts = windows["offset"].astype(np.int64), windows["count"].astype(np.int64)
     if not len(ends) or ends[-1] != len(ids):
         raise ValueError(f"{len(ids)} ids, and its index ends elsewhere")
