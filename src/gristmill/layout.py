@@ -145,20 +145,23 @@ def sync_tree(folder: Path) -> None:
 
 def sync_file(path: str | os.PathLike[str]) -> None:
     """Bring its content to the disk, whichever process has written it."""
-    descriptor = open_descriptor(path)
-    try:
-        _sync(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync_and_close(open_descriptor(path))
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
     """Bring the names in it to the disk, unless it cannot be opened or its file system cannot do that."""
     try:
-        sync_file(path)
+        _sync_and_close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
         if error.errno not in {errno.EACCES, errno.EINVAL, errno.ENOTSUP}:
             raise
+
+
+def _sync_and_close(descriptor: int) -> None:
+    try:
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync(descriptor: int) -> None:
