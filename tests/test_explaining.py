@@ -113,6 +113,8 @@ def test_what_lies_in_a_folder_that_was_left_out_is_found_through_it(dataset):
         ("py", "was found when this dataset was built"),
         ("", "was found"),
         ("nowhere/node_modules/x.js", "was found when this dataset was built"),
+        ("3000", r"A row is named with --row train:3000\."),
+        ("test:12", r"A row is named with --row test:12\."),
         ("header.py:99", "has 2 lines: there is no line 99"),
         ("header.py:0", "there is no line 0"),
         ("header.py:" + "9" * 5000, "was found when this dataset was built"),

@@ -226,13 +226,21 @@ def test_a_size_is_one_story_in_all_that_a_plan_says(code, tmp_path, capsys, siz
     assert f"one epoch at overlap {picked['overlap']}: {picked['train_windows']:,} windows" in text
 
 
-def test_overlap_is_not_picked_at_the_cost_of_text(code, tmp_path):
-    """150 windows are not all there are even without overlap, 10,000 are more than with any."""
-    for most, overlap in ((50, 0), (10_000, 256)):
-        sampling = SamplingConfig(max_windows=most)
-        plan = gristmill.plan(Config(sources=[str(code)], out=str(tmp_path / "none"), sampling=sampling))
-        assert plan.pick.overlap == overlap
-        assert any("more windows than are asked for" in reason for reason in plan.pick.why) == (overlap == 0)
+@pytest.mark.parametrize(
+    ("size", "shares", "overlap"),
+    [
+        ({"max_windows": 50}, "85/10/5", 0),  # not all there are even without overlap
+        ({"max_windows": 50}, "0/50/50", 0),
+        ({"target_windows": 50}, "85/10/5", 0),
+        ({"max_windows": 10_000}, "85/10/5", 256),  # more than there are
+        ({"target_windows": 10_000, "max_epochs": 20}, "85/10/5", 256),  # repeats do not count as overlap
+    ],
+)
+def test_overlap_is_not_picked_at_the_cost_of_text(code, tmp_path, size, shares, overlap):
+    sampling, split = SamplingConfig(**size), SplitConfig(shares=shares)
+    plan = gristmill.plan(Config(sources=[str(code)], out=str(tmp_path / "none"), sampling=sampling, split=split))
+    assert plan.pick.overlap == overlap
+    assert any("more windows than are asked for" in reason for reason in plan.pick.why) == (overlap == 0)
 
 
 @pytest.mark.parametrize(

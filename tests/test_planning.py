@@ -269,7 +269,7 @@ def test_a_draw_is_the_same_each_time_and_leaves_empty_files_out():
 def overlap_plan(overlap, redundancy, epochs=None):
     return OverlapPlan(
         overlap=overlap, windows=100, train_windows=85, validation_windows=10, test_windows=5, tokens=50_000, train_tokens=round(40_000 * redundancy),
-        redundancy=redundancy, is_cut_short=False, jsonl_bytes=round(1e6 * redundancy), jsonl_zst_bytes=10, parquet_bytes=None,
+        redundancy=redundancy, windows_per_token=redundancy, is_cut_short=False, jsonl_bytes=round(1e6 * redundancy), jsonl_zst_bytes=10, parquet_bytes=None,
         build_seconds=1.0, steps_per_epoch=3, epochs_for_budget=epochs,
     )  # fmt: skip
 

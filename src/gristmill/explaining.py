@@ -119,7 +119,10 @@ def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | Non
         if found:
             return found[0], line
     paths = (row.path for row in table.values())
-    hint = did_you_mean(choices[-1][0], paths, "What a .gitignore hides is not found either.")
+    otherwise = "What a .gitignore hides is not found either."
+    if digits.isdecimal() and path in {"", *Split}:
+        otherwise = f"A row is named with --row {path or Split.TRAIN}:{digits}."
+    hint = did_you_mean(choices[-1][0], paths, otherwise)
     raise InputError(f"no file {asked!r} was found when this dataset was built. {hint}")
 
 

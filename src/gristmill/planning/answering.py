@@ -50,6 +50,7 @@ class Build(NamedTuple):
 
     overlap: int
     by_split: dict[Split, Totals]
+    windows_per_token: float
     is_cut_short: bool
     distinct_tokens: float
     cut_tokens: float
@@ -91,7 +92,8 @@ def build_at(gathered: Gathered, context: Context, judged: Judged, natural: Natu
     return Build(
         overlap=context.config.window.num_shared,
         by_split=_totals(gathered, decision, natural, column),
-        is_cut_short=wanted.get(Split.TRAIN, 0) < there.get(Split.TRAIN, 0),
+        windows_per_token=_windows_per_token(drawn, natural, column),
+        is_cut_short=any(wanted[split] < there[split] for split in wanted),
         distinct_tokens=sum(num_tokens for _, num_tokens in _weighted_tokens(drawn, decision)),
         cut_tokens=sum(num_tokens for _, num_tokens in _weighted_cuts(drawn, decision)),
         languages=_portions(drawn, decision, lambda document: document.language),
@@ -103,6 +105,12 @@ def build_at(gathered: Gathered, context: Context, judged: Judged, natural: Natu
         warnings=_warnings(gathered, judged, variants) if is_all and facts else [],
         error=0.0 if is_all else _error(drawn, decision, natural, column),
     )
+
+
+def _windows_per_token(drawn: Drawn, natural: Natural, column: int) -> float:
+    weights = np.array([drawn.bytes_weight(document.size) for document in natural.documents])
+    content, fresh = (float(weights @ natural.counts[:, column, of]) for of in (CONTENT, FRESH))
+    return content / max(1.0, fresh)
 
 
 def _totals(gathered: Gathered, decision: Decision, natural: Natural, column: int) -> dict[Split, Totals]:
@@ -233,6 +241,7 @@ def _overlap_plan(
         tokens=round(total[IDS]),
         train_tokens=train_tokens,
         redundancy=round(total[CONTENT] / max(1.0, total[FRESH]), 4),
+        windows_per_token=round(build.windows_per_token, 4),
         is_cut_short=build.is_cut_short,
         jsonl_bytes=round(total[BYTES]),
         jsonl_zst_bytes=grown.num_bytes(counted.tried[0].jsonl_zst_bytes, tried.jsonl_zst_bytes),

@@ -65,10 +65,10 @@ def pick(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) ->
     is_bounded = budget is not None and without.train_tokens > 0
     passes = budget.tokens / without.train_tokens if budget and is_bounded else float(FEW_PASSES)
     candidates = [one for one in overlaps if one.overlap <= length // 2]
-    fitting = [one for one in candidates if one.redundancy <= passes and not one.is_cut_short]
+    fitting = [one for one in candidates if one.windows_per_token <= passes and not one.is_cut_short]
     chosen = max(fitting, key=_overlap_of, default=without)
     compress = chosen.jsonl_bytes > LARGE_BYTES
-    why = [*_about_places(chosen, without)]
+    why = [*_about_places(chosen)]
     why += _about_budget(chosen, without, passes) if is_bounded else _about_epochs(chosen, without)
     held_back = next((one for one in candidates if one.overlap > chosen.overlap), None)
     if held_back is not None and held_back.is_cut_short:
@@ -78,7 +78,7 @@ def pick(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) ->
         )
     elif held_back is not None:
         why.append(
-            f"overlap {held_back.overlap} would show each token {held_back.redundancy:.2f} times in one epoch, "
+            f"overlap {held_back.overlap} would show each token {held_back.windows_per_token:.2f} times in one epoch, "
             f"and the budget reaches {passes:.2f}"
         )
     else:
@@ -92,12 +92,11 @@ def _overlap_of(one: OverlapPlan) -> int:
     return one.overlap
 
 
-def _about_places(chosen: OverlapPlan, without: OverlapPlan) -> Iterator[str]:
+def _about_places(chosen: OverlapPlan) -> Iterator[str]:
     if chosen.overlap:
-        repeats = "repeats included" if without.redundancy > 1 else "in different places"
         yield (
             "what stands at the edge of one window is further inside the next: "
-            f"each token is shown {chosen.redundancy:.2f} times, {repeats}"
+            f"each token is shown {chosen.windows_per_token:.2f} times, in different places"
         )
 
 

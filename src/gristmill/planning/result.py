@@ -18,8 +18,10 @@ class OverlapPlan(msgspec.Struct, frozen=True, kw_only=True):
     train_tokens: int
     redundancy: float
     """How often each source token is shown: content tokens in all windows per distinct one."""
+    windows_per_token: float
+    """In how many places each source token is, whatever is drawn of them: the redundancy that overlap alone makes."""
     is_cut_short: bool
-    """--max-windows or --target-windows leaves windows of train out."""
+    """--max-windows or --target-windows leaves windows out."""
     jsonl_bytes: int
     jsonl_zst_bytes: int
     parquet_bytes: int | None
