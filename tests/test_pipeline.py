@@ -311,7 +311,7 @@ def test_nothing_to_build_from_says_why(tree, tmp_path, files, said):
 
 def test_too_few_files_for_three_splits_is_a_note(tree, tmp_path):
     manifest = make(tree({"a.py": "x"}), tmp_path / "out")
-    assert any("validation is empty: only 1 files" in warning for warning in manifest.warnings)
+    assert any("validation is empty: only 1 file left nothing" in warning for warning in manifest.warnings)
     assert not (tmp_path / "out/validation.jsonl").exists()
     assert len(open_dataset(tmp_path / "out")["validation"]) == 0
 

@@ -55,7 +55,8 @@ def scrolling_table(table: Table) -> Iterator[str]:
     yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{shown(table.title)}">'
     yield from html_table(replace(table, rows=table.rows[:MOST_ROWS]))
     if len(table.rows) > MOST_ROWS:
-        yield f"<p>Not shown: {counted(len(table.rows) - MOST_ROWS, 'more row')}.</p>"
+        num_more = len(table.rows) - MOST_ROWS
+        yield f"<p>{counted(num_more, 'more row')} {'is' if num_more == 1 else 'are'} not shown.</p>"
     yield "</div>"
 
 

@@ -145,7 +145,7 @@ def _training_lines(plan: Plan) -> list[str]:
     if budget is None or picked.epochs_for_budget is None:
         return lines
     told = counted(budget.tokens, "id")
-    if budget.epochs is not None and budget.sequences is not None and budget.length is not None:
+    if budget.epochs is not None and budget.sequences is not None:
         epochs_asked = counted(f"{budget.epochs:g}", "epoch")
         told = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {counted(budget.length, 'id')} = {told}"
     epochs = picked.epochs_for_budget

@@ -88,7 +88,8 @@ def _unlicensed(manifest: Manifest) -> str | None:
     if num_unknown <= 0:
         return None
     ids = ",".join(list(_known(manifest))[:LICENSES_NAMED]) or "MIT,Apache-2.0"
-    told = f"{num_unknown:,} of {counted(manifest.counts.kept, 'file')} without a known licence"
+    have = "has" if num_unknown == 1 else "have"
+    told = f"{num_unknown:,} of {counted(manifest.counts.kept, 'file')} {have} no known licence"
     return f"{told}; a build with --license-allow {ids} leaves them out"
 
 
