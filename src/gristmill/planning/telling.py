@@ -147,7 +147,7 @@ def _training_lines(plan: Plan) -> list[str]:
     told = counted(budget.tokens, "id")
     if budget.epochs is not None and budget.sequences is not None:
         epochs_asked = counted(f"{budget.epochs:g}", "epoch")
-        told = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {counted(budget.length, 'id')} = {told}"
+        told = f"{epochs_asked} x {counted(budget.sequences, 'sequence')} x {budget.length} ids = {told}"
     epochs = picked.epochs_for_budget
     num_steps = math.ceil(epochs * windows / plan.batch_size)
     return [
