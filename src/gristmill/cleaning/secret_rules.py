@@ -48,6 +48,7 @@ NAME = (
 VALUE = r"[A-Za-z0-9+/=_.~!@#$%^&*?:-]"
 BARE_VALUE = r"[A-Za-z0-9+/=_.~!@#$%^*?:-]"
 PUNCTUATED_VALUE = r"[!#-&(-\[\]-~]"
+QUOTED_PASSWORD = r"[!#-&(-\[\]-_a-~]"
 # Code in columns: the value may stand far from its name.
 BLANKS = r"[ \t]{0,40}"
 NAME_END = rf"""\\?["'`]?(?:\]|\[[0-9]{{0,4}}\]|\))?{BLANKS}"""
@@ -72,7 +73,7 @@ BARE_END = r"""(?:["'`;&\s\\,)}\]>|]|</|\z)"""
 # A field of a connection string: `Password=value;Port=1`, `password=value dbname=grist`
 FIELD = r"""[ \t]?=[ \t]?"""
 FIELD_END = r"""(?:;[ \t]?[A-Za-z][A-Za-z _]{1,30}=|;["']|[ \t][a-z_]{2,20}=)"""
-GIVEN = rf"(?:{QUOTE}|{BARE}{BARE_VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
+GIVEN = rf"(?:{QUOTE}|{BARE}{VALUE}{{8}}|[ \t]{{1,4}}{BARE_VALUE}{{16}})"
 URL_PART = r"""[^\s/:@"'`<>?#\\,;(){}\[\]|]"""
 URL_PASSWORD = r"""[^\s/:@"'`<>?#\\;{}\[\]|]"""
 PEM_BEGIN = "-----BEGIN[A-Z0-9 +%]{0,40}PRIVATE(?: |[+]|%20)KEY(?:(?: |[+]|%20)BLOCK)?-----"
@@ -243,7 +244,7 @@ SECRET_RULES = (
     SecretRule(
         "assigned-secret",
         NAME,
-        rf"""{NAME}(?:{QUOTE}({VALUE}{{10,64}})\\?["'`]|{BARE}({BARE_VALUE}{{10,64}})(?:["'\s\\]|</|\z))""",
+        rf"""{NAME}(?:{QUOTE}({QUOTED_PASSWORD}{{10,64}})\\?["'`]|{BARE}({VALUE}{{10,64}})(?:["'\s\\]|</|\z))""",
         check="password",
         followed_by=GIVEN,
     ),
@@ -299,21 +300,23 @@ NO_SECRET_VALUE = (
 # Words in passwords that people make up for examples. Only short values are held against them.
 PASSWORD_WORD = (
     r"(?i)p[a@4][s5$]{2}|s[e3]cr[e3]t|adm[i1]n|root|user|login|w[e3]lc[o0]m|l[e3]tm[e3]|hello|world|guest|demo|temp|local"
-    r"|postgres|mysql|mongo|redis|docker|rabbit|django|minio|hunter|trouba|tr0ub|dragon|monkey|master|default|value"
+    r"|postgres|mysql|mongo|redis|docker|rabbit|django|minio|hunter|dragon|monkey|master|default|value"
     r"|name|string|null|none|true|false|super|strong|weak|wrong|valid|match|random|token|auth|param|field|input|word|abcd|1234"
 )
+# `{name}`, `[1,2]`
+BRACKETED = r"^[{(<\[].*[})>\]]$"
 # By RFC 7617 and RFC 6749.
 EXAMPLE_PASSWORD = r"(?i)^open ?sesame$|^gX1fBat3bV$|^7Fjfp0ZBr1KtDRbnfVdmIw$"
-PASSWORD_NAME = r"(?i)passw(?:or)?d|passphrase|pass\b|pwd"
+PASSWORD_NAME = r"""(?i)passw(?:or)?d|passphrase|pass["']?\]?[ \t]*[=:>]|pwd"""
 # Behind one of these names even plain hex is a credential; elsewhere it is a hash.
 CREDENTIAL_NAME = (
-    r"(?i)api[_-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
+    r"(?i)api[_.-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
 )
 # What is known by one of these names is often a UUID too, and no secret.
 NO_CREDENTIAL_NAME = r"(?i)(?:ids?|uuid|guid|name|type|version)[^A-Za-z0-9]*$"
-# Version 4 is random; the other one is the example in every text on UUIDs.
-RANDOM_UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-EXAMPLE_UUID = r"(?i)^550e8400-e29b-41d4-a716-446655440000$"
+# Version 1 is a time and a machine, not random; the others are in every text on UUIDs.
+RANDOM_UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[02-9a-f][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+EXAMPLE_UUID = r"(?i)^(?:550e8400-e29b-41d4-a716-446655440000|123e4567-e89b-.*)$"
 # A port before a slash, and a host behind an @: the password has ended there, if it was one.
 NO_RAW_PASSWORD = r"^[0-9]{1,5}(?:[/,]|$)|@(?:[A-Za-z0-9-]+\.[A-Za-z0-9.-]+|localhost)(?:[/,]|$)"
 # Schemes of addresses that hardly ever have a path with an `@` in it.

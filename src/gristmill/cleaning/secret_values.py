@@ -17,6 +17,7 @@ from typing import Any
 import re2
 
 from gristmill.cleaning.secret_rules import (
+    BRACKETED,
     CREDENTIAL_NAME,
     ESCAPED,
     EXAMPLE_HOST,
@@ -58,6 +59,7 @@ MAX_PLACEHOLDER_BYTES = 128
 # Values of fewer bytes than this cannot reach MIN_ENTROPY_BITS for certain, even if they are random.
 SHORT_BYTES = 16
 MIN_LOGIN_BYTES = 6
+MIN_PASSWORD_BYTES = 8
 MIN_MIXED_CLASSES = 3
 MIN_MIXED_CHANGE_FRACTION = 0.33
 # Letters alone are random only if there are many of them, and the case changes as it never does in a name.
@@ -78,6 +80,8 @@ KEY_WORD = (
     rf"(?:{BLANK})|({LINE_END})"
     rf"|((?:[A-Za-z0-9+]|{ESCAPED_SIGN})(?:[A-Za-z0-9+/]|{ESCAPED_SIGN})*(?:=|{ESCAPED_EQUALS})*)"
 )
+# `&name=` of a URL, and the `&&` of a shell
+NEXT_FIELD = r"&(?:amp;)?[A-Za-z0-9_.\[\]-]{1,40}=|&amp;|&&"
 GAP = rf"(?:\s|{LINE_END}|{BLANK})*/?"
 LINE_END_GROUP, WORD_GROUP = 1, 2
 LOCAL_BYTES = bytes({*b"._%+-", *string.ascii_letters.encode(), *string.digits.encode(), *range(0x80, 0x100)})
@@ -180,11 +184,17 @@ def _is_secret_uuid(value: bytes, name: bytes) -> bool:
 def _password(text: bytes, shape: Any) -> Iterator[Span]:
     """A short one, behind the name of a password: it must look more random than a longer one."""
     start, end = shape.span(shape.lastindex)
+    next_field = compiled(NEXT_FIELD).search(text, start, end)
+    end = end if next_field is None else next_field.start()
     value, name = text[start:end], _name(text, shape)
-    if not compiled(PASSWORD_NAME).search(name) or compiled(NO_SECRET_NAME).search(name):
+    if (
+        len(value) < MIN_PASSWORD_BYTES
+        or not compiled(PASSWORD_NAME).search(name)
+        or compiled(NO_SECRET_NAME).search(name)
+    ):
         return
-    is_other = compiled(NO_SECRET_VALUE).search(value) or compiled(PASSWORD_WORD).search(value) or _is_hex(value)
-    if not is_other and _is_mixed(value) and _is_strong(value):
+    is_other = any(compiled(one).search(value) for one in (NO_SECRET_VALUE, PASSWORD_WORD, BRACKETED))
+    if not is_other and not _is_hex(value) and _is_mixed(value) and _is_strong(value):
         yield start, end
 
 
@@ -206,9 +216,7 @@ def _basic_login(text: bytes, shape: Any) -> Iterator[Span]:
 
 def _bare_end(text: bytes, end: int) -> int:
     """A `&` that begins no further field of a URL, as in `NAME=a1b2&c3d4`, belongs to the value."""
-    rest = compiled(r"&(?:amp;)?[A-Za-z0-9_.\[\]-]{1,40}=|&amp;|&&|(&[^\s\"'`<>)]+)").match(
-        text, end, end + MAX_LOCAL_BYTES
-    )
+    rest = compiled(rf"{NEXT_FIELD}|(&[^\s\"'`<>)]+)").match(text, end, end + MAX_LOCAL_BYTES)
     return end if rest is None or rest.lastindex is None else int(rest.end())
 
 
