@@ -2,7 +2,7 @@
 
 One RE2 pattern made of all openings reads the text once (rows: secret_rules.py); what follows an opening is checked
 within a bound, so time is linear in the text whatever it holds. Precision goes first: a password that reads like a word
-stays. 350 MB/s a core on the standard library (benchmarks/find_secrets.py).
+stays. 330 MB/s a core on the standard library (benchmarks/find_secrets.py).
 """
 
 import hashlib
