@@ -944,6 +944,18 @@ def test_a_damaged_model_is_said(small, tmp_path):
         train(small, tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "generation_config.json"])
+def test_a_fifo_beside_a_model_is_refused(small, tmp_path, name):
+    model = tmp_path / "model"
+    model.mkdir()
+    for one in ("tokenizer.json", "tokenizer_config.json"):
+        (model / one).write_bytes((small / one).read_bytes())
+    os.mkfifo(model / name)
+    with pytest.raises(InputError, match="not an ordinary file"):
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", model=str(model)))
+
+
 def test_a_folder_is_never_written_over(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=500, batch_size=16)
     train(small, tmp_path / "run", config)

@@ -28,6 +28,9 @@ class NotPlainError(OSError):
     def __init__(self, kind: str, path: str | os.PathLike[str]) -> None:
         super().__init__(0, f"it is {kind}, not an ordinary file", os.fspath(path))
 
+    def __str__(self) -> str:
+        return f"{self.strerror}: {self.filename!r}"
+
 
 def open_plain(path: str | Path) -> BufferedReader:
     """Open a regular file for reading bytes; raise OSError for anything else, also for a name that no file can have."""

@@ -114,9 +114,10 @@ def _require_keys(rows: Sequence[Sequence[dict[str, Any]]], keys: Sequence[str])
 
 @contextmanager
 def reading(pa: Any, path: Path) -> Iterator[None]:
-    """Open the file within: what the library finds wrong with it becomes one line."""
+    """Open the file, or those of a folder, within: what the library finds wrong becomes one line."""
     try:
-        require_plain(path)
+        if path.exists() and not path.is_dir():
+            require_plain(path)
         yield
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {_one_line(error)}. Build the dataset again.") from None
