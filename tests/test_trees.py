@@ -94,6 +94,13 @@ def test_ignore_files_made_to_fail_or_to_be_slow_do_neither(tmp_path, lines):
     assert paths(root) == [".gitignore", "a/" * 100 + "c"]
 
 
+def test_an_ignore_file_without_end_is_not_used_and_said(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a", "sub/.gitignore": "a.py\n" * 300_000, "sub/a.py": "a"})
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py", "sub/.gitignore", "sub/a.py"]
+    assert found.warnings == ["repo/sub/.gitignore: larger than 1,048,576 bytes; its patterns are not used."]
+
+
 def test_a_work_tree_is_what_git_lists(tmp_path):
     root = write_tree(
         tmp_path / "repo", {"a.py": "a", "b.py": "b", ".gitignore": "b.py\n", "build/c.py": "c", "t/d.py": "d"}
