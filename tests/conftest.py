@@ -53,6 +53,14 @@ def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
     return root
 
 
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty one: no settings of git, Ray, AWS or the Hub, and nothing is left in the user's."""
+    folder = tmp_path_factory.mktemp("home")
+    os.environ["HOME"] = str(folder)
+    return folder
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> MakeTree:
     return lambda files: write_tree(tmp_path / "repo", files)

@@ -4,11 +4,9 @@
 `default_signals()` and `without_privileges()` are for tests in which Ctrl-C or file permissions must count.
 """
 
-import atexit
 import ctypes
 import os
 import pwd
-import shutil
 import signal
 import sys
 import tempfile
@@ -38,11 +36,9 @@ PR_SET_SECUREBITS, SECBIT_NOROOT = 28, 1
 
 
 def settle() -> None:
-    home = tempfile.mkdtemp(prefix="home-")
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
     kept = {name: value for name, value in os.environ.items() if _is_kept(name.upper())}
     os.environ.clear()
-    os.environ.update(kept, **FIXED, HOME=home, TMPDIR=os.path.realpath(tempfile.gettempdir()))
+    os.environ.update(kept, **FIXED, TMPDIR=os.path.realpath(tempfile.gettempdir()))
     os.umask(0o022)
 
 
