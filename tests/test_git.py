@@ -64,12 +64,12 @@ def test_configured_programs_of_the_repository_do_not_run(repository, tmp_path):
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch '{marker}'\n")
     program.chmod(0o755)
-    git(repository, "config", "core.fsmonitor", str(program))
+    git(repository, "config", "core.fsmonitor", f"'{program}'")
     git(repository, "config", "core.hooksPath", str(tmp_path))
-    git(repository, "config", "core.pager", str(program))
+    git(repository, "config", "core.pager", f"'{program}'")
     git(repository, "config", "protocol.ext.allow", "always")
     git(repository, "config", "extensions.partialClone", "origin")
-    git(repository, "config", "remote.origin.url", f"ext::{program}")
+    git(repository, "config", "remote.origin.url", f"ext::{str(program).replace(' ', '% ')}")
     git(repository, "ls-files", "--others")
     assert marker.exists(), "the planted command must be one that git would run"
     marker.unlink()
