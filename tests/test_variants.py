@@ -67,6 +67,8 @@ def source(tmp_path_factory):
         "textwrap",
     ):
         (folder / f"{name}.py").write_text(made_module(f"{name}.py", 20_000))
+    with (folder / "calendar.py").open("a") as stream:
+        stream.write("\n\nclass Calendar:\n    first_weekday = 0\n")
     (folder / "README.md").write_text(
         "\n".join(f"- point {number} of the things to read first" for number in range(80))
     )
