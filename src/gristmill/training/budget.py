@@ -14,7 +14,7 @@ WARMUP_SHARE = 0.05
 """Of all steps: the learning rate rises."""
 PATIENCE_SHARE = 0.1
 LEAST_PATIENCE = 10
-"""By benchmarks/training: with these, every run there with a clean split keeps the model it kept after 200 epochs."""
+"""Of evaluations. By the curves in benchmarks/training, every run with a clean split keeps the model it kept without."""
 
 
 class Budget(NamedTuple):
