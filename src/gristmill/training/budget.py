@@ -14,7 +14,7 @@ WARMUP_SHARE = 0.05
 """Of all steps: the learning rate rises."""
 PATIENCE_SHARE = 0.1
 LEAST_PATIENCE = 10
-"""Of evaluations. By the curves in benchmarks/training, every run with a clean split keeps the model it kept without."""
+"""Evaluations. By the curves in benchmarks/training, every run with a clean split keeps the model it kept without."""
 
 
 class Budget(NamedTuple):
