@@ -127,6 +127,7 @@ def test_a_training_begins_again_or_goes_on(tmp_path):
             step = checkpoint.name[-1]
             assert (checkpoint / "state").read_text() == f"state {step}"
             assert {path.read_text() for path in place.model.iterdir()} == {f"model {step}"}
+            assert all((one / "whole").is_file() for one in checkpoint.parent.iterdir())
             place.release()
 
 

@@ -14,8 +14,9 @@ import pytest
 import gristmill
 from builds import in_a_process
 from conftest import write_tree
-from gristmill import Config, OutputConfig, RunConfig, build, export, layout, train_tokenizer
+from gristmill import Config, DatasetError, OutputConfig, RunConfig, build, export, layout, train_tokenizer
 from gristmill import workspace as workspaces
+from gristmill.rebuilding import against_clean
 from gristmill.training.metrics import Metrics
 from gristmill.training.runfolder import RunFolder
 from gristmill.workspace import Workspace
@@ -178,3 +179,32 @@ def test_a_model_and_a_checkpoint_are_on_the_disk_before_those_before_them_go(tm
     assert not broken
     assert named.count("model") == 2
     assert named.count("whole") == 2
+
+
+def upload(config):
+    """To a folder of this machine, by its address; what lies here is deleted then."""
+    os.chdir(Path(config.out).parent)
+    law = Law(Path(config.out))
+    build(msgspec.structs.replace(config, out=f"file://{config.out}"))
+    return [path.name for path in Path(config.out).iterdir() if law.synced.get(path.stat().st_ino) is None]
+
+
+def test_what_is_uploaded_to_a_folder_of_this_machine_is_on_the_disk_before_it_goes_here(into):
+    config = into()
+    assert in_a_process(upload, config) == []
+    assert (Path(config.out) / "manifest.json").is_file()
+    assert not (Path(config.out).parent / "out.work/dataset").exists()
+
+
+def test_earlier_splits_that_a_cut_has_taken_are_missed(into):
+    config = into()
+    for _ in range(2):
+        build(config)
+    previous = Path(f"{config.out}.work/previous.jsonl")
+    assert against_clean(config.out) == []
+    previous.write_bytes(b"")
+    with pytest.raises(DatasetError, match="is not what it was"):
+        against_clean(config.out)
+    previous.unlink()
+    with pytest.raises(DatasetError, match="is gone"):
+        against_clean(config.out)

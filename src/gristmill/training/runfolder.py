@@ -80,7 +80,11 @@ class RunFolder:
         if checkpoint is None:
             self.drop_checkpoints()
             write_atomically(self.path / RUN, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
-        elif (checkpoint / BEST).is_dir():
+            return
+        for other in (self.path / CHECKPOINTS).iterdir():
+            if not _is_whole(other):  # the Trainer keeps the last two: it would delete a whole one for its sake
+                shutil.rmtree(other)
+        if (checkpoint / BEST).is_dir():
             self.keep_model(lambda folder: _link_all(checkpoint / BEST, folder))
 
     def _lock_it(self) -> None:
