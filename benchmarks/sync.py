@@ -34,10 +34,8 @@ class Seconds(NamedTuple):
 def main() -> None:
     print("# Syncing a dataset\n")
     print(f"`python benchmarks/sync.py`. {machine('gristmill')}.\n")
-    print(
-        "Seconds of a build of the standard library over an earlier dataset, from scratch. Builds with and without syncing"
-    )
-    print(f"take turns: medians of {TURNS}, the ratio that of each turn. `waits`: until all was on the disk.\n")
+    print("Seconds of a build of the standard library over an earlier dataset, from scratch. Builds with and without")
+    print(f"syncing take turns: medians of {TURNS}, the ratio that of each turn. `waits`: until all was on the disk.\n")
     print("| `--compress` | MB | with | without | ratio | waits |\n| --- | --- | --- | --- | --- | --- |")
     for case in CASES:
         with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
