@@ -189,6 +189,8 @@ def test_a_struck_through_text_is_no_end():
     gemma_like = definition(json.dumps(tree))
     assert gemma_like.end_id == gemma_like.id_of("<eos>")
     assert gemma_like.id_of("</s>") not in gemma_like.control_ids
+    listed = definition(json.dumps(tree), '{"additional_special_tokens": [{"content": "<s>"}, "</s>"]}')
+    assert {listed.id_of("<s>"), listed.id_of("</s>")} <= listed.control_ids
     named = definition(json.dumps(tree), '{"eos_token": "</s>"}')
     assert named.end_id == named.id_of("</s>")
     assert named.end_id in named.control_ids
@@ -218,7 +220,9 @@ def test_a_hostile_file_is_refused(tmp_path, change):
         locate(str(tmp_path))
 
 
-@pytest.mark.parametrize("config", ['{"pad_token": ["x"]}', "\xff", "[" * 5000])
+@pytest.mark.parametrize(
+    "config", ['{"pad_token": ["x"]}', '{"additional_special_tokens": [["x"]]}', "\xff", "[" * 5000]
+)
 def test_a_hostile_configuration_is_refused(tmp_path, config):
     (tmp_path / "tokenizer.json").write_text(made.byte_level())
     (tmp_path / "tokenizer_config.json").write_text(config, encoding="latin-1")

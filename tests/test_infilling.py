@@ -24,10 +24,10 @@ PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002
 TOKENIZER = load_tokenizer()
 
 
-def infiller(num_content=64, tokenizer=TOKENIZER, ids=(PREFIX, MIDDLE, SUFFIX), *, is_told=False):
+def infiller(num_content=64, tokenizer=TOKENIZER, ids=(PREFIX, MIDDLE, SUFFIX), *, with_text=False):
     names = (b"<fim_prefix>", b"<fim_middle>", b"<fim_suffix>")
     sentinels = map(Sentinel, ids, names)
-    return Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, *sentinels, num_content, is_told)
+    return Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, *sentinels, num_content, with_text)
 
 
 def with_fim(spelled, **flags):
@@ -114,7 +114,7 @@ def test_the_text_of_a_row_is_what_the_tokenizer_makes_its_ids_of(spelled, text,
     tokenizer, text = tokenizer_for(definition), text.encode()
     starts = tokenizer.encode(text, with_starts=True).starts
     whole = Tokenizer.from_str(definition.json.decode())
-    for one in infiller(40, tokenizer, fim_ids(definition), is_told=True).infill(text, starts, Dice(seed)):
+    for one in infiller(40, tokenizer, fim_ids(definition), with_text=True).infill(text, starts, Dice(seed)):
         assert whole.encode(one.text.decode()).ids == one.ids.tolist()
         assert tokenizer.decode(one.ids) == one.text
 

@@ -47,7 +47,6 @@ ALLOWED = {
     "exporting.py:_lock": WORK,
     "vocabulary/place.py:staged": WORK,
     "vocabulary/place.py:_clear_stages": "a folder, which is opened without waiting",
-    "intake/git.py:_let_go_on": "for writing, without waiting",
     "checking/streams.py:_read": GUARDED,
     "bench/job.py": WORK,
     "bench/methods.py": WORK,

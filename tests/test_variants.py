@@ -338,9 +338,9 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["marked as special", "not marked"])
-def told(request, source, tmp_path_factory):
+def infilled(request, source, tmp_path_factory):
     """Fill in the middle with texts, of a source that spells the tokens for it."""
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("infilled")
     shutil.copytree(source, folder / "project")
     code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
     (folder / "project/sentinels.py").write_text(code)
@@ -352,10 +352,10 @@ def told(request, source, tmp_path_factory):
     return folder
 
 
-def test_the_text_of_fill_in_the_middle_encodes_to_its_ids(told):
-    assert check(told / "out", [str(told / "project")]).ok
-    whole = Tokenizer.from_file(str(told / "with-fim/tokenizer.json"))
-    rows = [row for row in rows_of(told / "out") if row["variant"] == "fim"]
+def test_the_text_of_fill_in_the_middle_encodes_to_its_ids(infilled):
+    assert check(infilled / "out", [str(infilled / "project")]).ok
+    whole = Tokenizer.from_file(str(infilled / "with-fim/tokenizer.json"))
+    rows = [row for row in rows_of(infilled / "out") if row["variant"] == "fim"]
     assert len(rows) > 50
     for row in rows:
         assert whole.encode(row["text"]).ids == row["input_ids"]
@@ -376,21 +376,21 @@ def replanted(folder, change):
     return {one.name for one in check(folder).checks if one.status == "failed"}
 
 
-def test_the_plain_text_in_a_row_of_fill_in_the_middle_is_found(told, tmp_path):
+def test_the_plain_text_in_a_row_of_fill_in_the_middle_is_found(infilled, tmp_path):
     def to_plain(row):
         row["text"] = re.sub("<fim_(prefix|suffix|middle)>", "", row["text"])
 
-    folder = shutil.copytree(told / "out", tmp_path / "planted")
+    folder = shutil.copytree(infilled / "out", tmp_path / "planted")
     assert replanted(folder, lambda row: None) == set()
     assert replanted(folder, to_plain) == {"schema"}
 
 
-def test_a_file_that_spells_sentinels_stays_in_and_is_text(told):
+def test_a_file_that_spells_sentinels_stays_in_and_is_text(infilled):
     for name in ("out", "bare"):
-        assert check(told / name, [str(told / "project")]).ok
-        row = files_table(told / name)["sentinels.py"]
+        assert check(infilled / name, [str(infilled / "project")]).ok
+        row = files_table(infilled / name)["sentinels.py"]
         assert row["status"] == "kept"
-        # Its text would be read as sentinels by whoever tokenizes it again; its ids are not.
+        # A trainer that tokenizes its text would find sentinels there; among its ids there are none.
         assert [one["missing"] for one in row["variants"]] == (["control_token"] if name == "out" else [None])
 
 

@@ -48,7 +48,7 @@ def _rejoined(ids: Ids, sentinels: tuple[int, int, int], tokenizer: Tokenizer) -
 
 
 class _Spelled:
-    """What a stretch of a file spells, and how far its rows have been found in it."""
+    """The text of a stretch of a file, and how far its rows have been found in it."""
 
     def __init__(self, stretch: Stretch, tokenizer: Tokenizer, goes_on: Tokenizer) -> None:
         self.stretch, self._decode = stretch, goes_on.decode
@@ -56,7 +56,7 @@ class _Spelled:
         self._token, self._byte = stretch.start, 0
 
     def compared(self, piece: bytes, start: int) -> str | None:
-        """Quick where pieces come in the order of their places."""
+        """Say what is wrong with a piece. Quick if pieces come in the order of their places."""
         base = self.stretch.start
         if start < self._token:
             self._token, self._byte = base, 0
@@ -71,7 +71,7 @@ class _Spelled:
         return None
 
     def _cut_short(self, piece: bytes, about: int) -> int:
-        """Where the rows show less of the file than the piece has."""
+        """Find a piece that goes on beyond what the rows show of the file; -1: it is not there."""
         for at in range(max(about - SLACK_BYTES, 0), min(about + SLACK_BYTES, len(self._text)) + 1):
             rest = self._text[at : len(self._text) - SLACK_BYTES]
             if len(rest) < len(piece) and piece.startswith(rest):

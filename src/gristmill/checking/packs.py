@@ -181,7 +181,7 @@ def _require_ends(ids: list[int], groups: list[int], segments: list[dict[str, An
 
 
 def _places_between(ids: list[int], segments: list[dict[str, Any]]) -> Iterator[int]:
-    """Where special ids stand."""
+    """Places of special ids."""
     edges = [0, *(edge for one in segments for edge in (one["at"], one["at"] + one["length"])), len(ids)]
     for start, end in list(pairwise(edges))[::2]:
         yield from range(start, end)

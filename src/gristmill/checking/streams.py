@@ -15,6 +15,9 @@ import numpy.typing as npt
 import orjson
 
 from gristmill.checking.runs import BY_WINDOWS
+from gristmill.errors import DatasetError
+from gristmill.formats.batch import Schema
+from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.plainfile import open_plain, read_plain, require_plain
 from gristmill.records import Split
@@ -36,10 +39,10 @@ class _Stream(NamedTuple):
     stops: Numbers
     is_framed: list[bool]
     sidecar: Path
-    """What is told of each row, a line for each."""
+    """A line for each row, with its columns beside the ids."""
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """With their numbers, one at a time: packed ones are as large as their ids."""
+        """Yield rows with their numbers, one at a time: packed ones are as large as their ids."""
         num_rows = 0
         with open_plain(self.sidecar) as stream:
             for number, line in enumerate(stream):
@@ -54,22 +57,24 @@ def stream_fault(folder: Path, manifest: Manifest, what: tuple[str, Split]) -> s
     name, split = what
     if not manifest.splits[split].windows:
         return None
-    is_packed = "segments" in manifest.columns
+    is_packed, schema = "segments" in manifest.columns, Schema.of(manifest)
     try:
-        stream = _read(folder / name, name, split)
+        StoredSplit(folder, name, split, schema, manifest.splits[split].windows).require()  # ordinary files, all there
+        stream = _read(folder / name, name, split, np.dtype(schema.id_type).newbyteorder("<"))
         fault = _wrong_packed(stream) if is_packed else _wrong_documents(stream)
         fault = fault or _wrong_between(stream, None if is_packed else manifest.tokenizer.end_id)
-    except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
+    except DatasetError as error:
+        fault = str(error)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         fault = f"its stream cannot be read: {error}"
     return None if fault is None else f"{split}: {fault}"
 
 
-def _read(folder: Path, name: str, split: Split) -> _Stream:
+def _read(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> _Stream:
     stream, index = (folder / f"{split}{suffix}" for suffix in STREAMS[name])
     places = folder / f"{split}.windows.npy"
     for path in (stream, index, places):
         require_plain(path)
-    kind = np.dtype(orjson.loads(read_plain(folder / f"{split}.stream.json"))["dtype"])
     if index.suffix == ".idx":
         kind, ends = _megatron_ends(read_plain(index))
     else:
@@ -125,7 +130,7 @@ def _document_key(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _wrong_between(stream: _Stream, end_id: int | None) -> str | None:
-    """What no row shows is the end token of each document, if there is such a token, and nothing else."""
+    """Outside of rows, the end token of each document stands, if there is such a token, and nothing else."""
     shown_until = np.concatenate(([0], np.maximum.accumulate(stream.stops)))
     gaps = np.concatenate((stream.starts, [len(stream.ids)])) - shown_until
     found = shown_until[gaps > 0]

@@ -77,7 +77,7 @@ class DocumentRows(NamedTuple):
 
     @property
     def text_windows(self) -> Windows:
-        """Whose text the rows have: of noise the clean one, of fill in the middle what its ids spell."""
+        """Windows of the texts in rows: of noise the clean ones, of fill in the middle those of its ids."""
         return self.told_windows if self.labels is not None else self.windows
 
 

@@ -150,7 +150,7 @@ def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
     definition = tokenizer.definition
     with_text = context.config.output.with_text
     if with_text and any(token.content.encode() in source.text for token in _found_in_texts(definition)):
-        return WhyNoVariant.CONTROL_TOKEN  # to whoever tokenizes the row's text, that is no text
+        return WhyNoVariant.CONTROL_TOKEN  # a trainer that tokenizes the row's text would make one of it
     goes_on = definition.continuing
     parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
     spelled = {token.id: token.content.encode() for token in definition.added_tokens}
@@ -162,7 +162,7 @@ def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
         middle=middle,
         suffix=suffix,
         num_content=context.window_shape.num_content,
-        is_told=with_text,
+        with_text=with_text,
     )
     starts = tokenizer.encode(source.text, with_starts=True).starts
     assert starts is not None, "they were asked for"
@@ -174,7 +174,7 @@ def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
 
 
 def _found_in_texts(definition: Definition) -> list[AddedToken]:
-    """Tokens that are none in ours, and are in what other programs make of a text."""
+    """Tokens that other programs find in a text that spells them."""
     return [token for token in definition.added_tokens if token.special or token.id in definition.control_ids]
 
 

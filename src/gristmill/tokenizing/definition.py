@@ -146,7 +146,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def control_ids(self) -> frozenset[int]:
         """All but the one for unknown text, which text may rightly become."""
         around = {*self.template.prefix, *self.template.suffix}
-        named = {self._configured(role) for role in ROLES}
+        more = self._configured("additional_special_tokens")
+        named = {self._configured(role) for role in ROLES} | {_content(one) for one in (more or ())}
         added = {
             token.id
             for token in self.added_tokens
@@ -187,8 +188,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def _configured(self, setting: str) -> Any:
         """The token that tokenizer_config.json names so."""
-        named = self._decode(self.config, dict[str, Any]).get(setting)
-        return named.get("content") if isinstance(named, dict) else named
+        return _content(self._decode(self.config, dict[str, Any]).get(setting))
 
     def _marked_first(self, names: Sequence[str]) -> list[str]:
         """Those that are marked as special before others: Gemma's </s> is HTML, and <eos> ends its texts."""
@@ -293,6 +293,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: {error}. Fetch it again.") from None
+
+
+def _content(token: Any) -> Any:
+    """A token as tokenizer_config.json has it: its spelling, or an object with that in it."""
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _without_blank(step: dict[str, Any] | None) -> dict[str, Any] | None:

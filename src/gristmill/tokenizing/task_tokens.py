@@ -1,4 +1,4 @@
-"""Tokens with a task, by their names: those that models are told by where text begins, ends, is masked or moved.
+"""Tokens with a task, by their names: marks for where a text begins, ends, is masked or moved, and who speaks.
 
 Tokenizers do not agree which of them are marked as special: Qwen and DeepSeek leave out those for fill-in-the-middle,
 repositories and tools. To gristmill an added token of these names is a control token, marked or not, so that a source

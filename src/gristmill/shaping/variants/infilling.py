@@ -31,7 +31,7 @@ class Infilled(NamedTuple):
     place: Range
     """Of the file's tokens."""
     text: bytes
-    """What the tokenizer makes these ids of: the parts in this order, sentinels spelled out."""
+    """The text that encodes to these ids: the parts in this order, sentinels spelled out."""
 
 
 class Sentinel(NamedTuple):
@@ -49,9 +49,9 @@ class Infiller(NamedTuple):
     suffix: Sentinel
     num_content: int
     """Tokens that a window takes."""
-    is_told: bool = False
-    """Rows have a text, and the tokenizer makes their ids of it: what it would join across the cut between prefix and
-    middle comes as PSM, where a sentinel stands between the two."""
+    with_text: bool = False
+    """Rows have a text, which must encode to their ids. Where the tokenizer would join the end of the prefix with the
+    beginning of the middle, the row is PSM, which has a sentinel between the two."""
 
     def infill(self, text: bytes, starts: Indices, dice: Dice) -> list[Infilled] | None:
         """The whole file, piece by piece; None where the tokenizer does not give a part of it back as it was.
@@ -85,7 +85,7 @@ class Infiller(NamedTuple):
         before, between, behind = parts
         sentinels = (_Part(np.array([one.id], np.uint32), one.spelled) for one in self[2:5])
         prefix, middle, suffix = sentinels
-        if dice.below(2) and not (self.is_told and self._are_joined(before, between)):
+        if dice.below(2) and not (self.with_text and self._are_joined(before, between)):
             return [prefix, suffix, behind, middle, before, between]
         return [prefix, before, suffix, behind, middle, between]
 
