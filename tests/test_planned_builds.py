@@ -132,7 +132,7 @@ PLANNED = {
     "fresh": "--fresh-splits --tokenizer codebert --cache-dir {folder} --runner local --device cpu --out {folder}/other",
     "table": "--text-column code --path-column name --repo-column project --license-column terms --max-expansion 50",
     "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m --rewrite-way paraphrase "
-    "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1",
+    "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1 --rewrite-max-tokens 99 --rewrite-context 4096",
 }
 """Options of a build that a plan is of, several at once."""
 REFUSED = {
