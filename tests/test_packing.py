@@ -344,6 +344,7 @@ def test_a_row_and_a_file_explain_themselves(sources, tmp_path):
 def test_a_loader_gives_what_a_causal_training_needs_and_ours_refuses(sources, tmp_path):
     from gristmill import train
 
+    pytest.importorskip("torch")
     build(config(sources, tmp_path / "out"))
     windows = open_dataset(tmp_path / "out").torch("train")
     batch = next(iter(windows.loader(4, windows.causal_collator())))
@@ -364,7 +365,7 @@ def test_a_loader_gives_what_a_causal_training_needs_and_ours_refuses(sources, t
 
 
 def test_a_model_sees_each_window_of_a_row_as_if_it_were_alone(sources, tmp_path):
-    import torch
+    torch = pytest.importorskip("torch")
     from transformers import LlamaConfig, LlamaForCausalLM
 
     build(config(sources, tmp_path / "out", window=WindowConfig(length=64, pack="best-fit")))
