@@ -266,7 +266,7 @@ def test_an_export_that_broke_off_is_taken_back(source, tmp_path, monkeypatch):
     made(source, tmp_path / "out")
     before = {path.name for path in (tmp_path / "out").iterdir()}
 
-    def die(*_):
+    def die(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
