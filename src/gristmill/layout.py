@@ -82,7 +82,7 @@ def is_dataset_folder(folder: Path) -> bool:
 
 def can_hold_files(folder: Path) -> bool:
     """True if the folder, or else the nearest one above it that exists, can be written to."""
-    if str(folder).startswith("~"):  # expanded already, so it is nobody's home
+    if str(folder).startswith("~"):  # not expanded, so there is no such home
         return False
     nearest = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     effective = os.access in os.supports_effective_ids

@@ -1,6 +1,6 @@
 """The one way to open a file that somebody else may have put there: it waits for nothing and takes only regular files.
 
-A FIFO in the place of a file blocks whoever opens it until another process writes to it; opening a device may have
+A FIFO in the place of a file blocks the process that opens it until another writes to it; opening a device may have
 side effects. So the kind is looked at before, the file is opened without waiting, and the kind is looked at again,
 as another process may have exchanged the file meanwhile.
 

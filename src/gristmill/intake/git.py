@@ -260,7 +260,7 @@ def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | N
 
 
 def _answer(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, bytes]:
-    """What git writes to its two streams. One that takes long is let go on from the FIFOs that may hold it up."""
+    """Read git's output. If it takes long, release it from FIFOs that may hold it up."""
     deadline = time.monotonic() + SECONDS_TO_ANSWER
     fifos: list[str] | None = None
     while time.monotonic() < deadline:
@@ -284,8 +284,8 @@ def _fifos(folder: str) -> Iterator[str]:
 
 
 def _let_go_on(fifo: str) -> None:
-    """Whoever waits to read from it reads that there is nothing: as git has it, an ignore file without a pattern."""
-    with suppress(OSError):  # nobody waits there
+    """Give a process that waits to read from the FIFO an end of file: to git, an ignore file without patterns."""
+    with suppress(OSError):  # no process waits
         os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 

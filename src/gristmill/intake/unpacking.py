@@ -82,7 +82,7 @@ class Index(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def num_bytes(self) -> int:
-        """Of all texts, each row with the memory that it takes itself."""
+        """Size of all texts; a row counts as at least LEAST_ROW_BYTES."""
         return sum(max(row.size, LEAST_ROW_BYTES) for row in self.rows)
 
 
@@ -183,7 +183,7 @@ def _write_rows(part: _Part, path: str) -> Index:
 
 
 class _Room:
-    """What a table may still unpack to: a few hundred bytes of Parquet can stand for gigabytes."""
+    """The room that a table has left to unpack into: a few hundred bytes of Parquet can stand for gigabytes."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

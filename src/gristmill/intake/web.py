@@ -40,12 +40,12 @@ FACTS = ("ETag", "Last-Modified")
 
 class Body(NamedTuple):
     start: int
-    """Where in the file the blocks begin: where it was asked for, or 0."""
+    """Offset of the first block in the file: the one asked for, or 0."""
     blocks: Iterator[bytes]
 
 
 class WebFiles:
-    """What `remote` needs of a file system, for web servers."""
+    """The part of a file system's interface that `remote` uses, for web servers."""
 
     async_impl = False
 
