@@ -79,8 +79,9 @@ def test_commands_that_run_beside_a_test_are_started_in_one_place():
 
 
 def test_nobody_may_write_and_read_only_where_asked(tmp_path):
-    (tmp_path / "closed").mkdir(mode=0o500)
+    (tmp_path / "closed").mkdir()
     (tmp_path / "closed/file").touch(mode=0o400)
+    (tmp_path / "closed").chmod(0o500)
     with without_privileges(may_read=True):
         assert (tmp_path / "closed/file").read_bytes() == b""
         for name in ("file", "new"):
