@@ -224,7 +224,8 @@ def assert_same_but_for_locals(before: bytes, after: bytes) -> int:
                 assert (type(old), field) in {(ast.Name, "id"), (ast.ExceptHandler, "name")}
                 assert changed.setdefault(was, now) == now
     assert len(set(changed.values())) == len(changed)
-    assert_same_symbols(*(symtable.symtable(text, "a.py", "exec") for text in (before, after)))
+    if sys.version_info < (3, 12):  # later ones list what a comprehension binds among the names around it
+        assert_same_symbols(*(symtable.symtable(text, "a.py", "exec") for text in (before, after)))
     return len(changed)
 
 
