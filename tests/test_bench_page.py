@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import gristmill
-from conftest import without_privileges
 from gristmill import cli
 from gristmill.bench.markdown import HEADING
 from gristmill.bench.page import Page
 from gristmill.bench.results import PHASES
 from gristmill.errors import OutputError
+from surroundings import without_privileges
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from card_texts import definition_named
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
-from gristmill.errors import InputError
+from gristmill.errors import InputError, TokenizerError
 from gristmill.tokenizing.cuda import reading
 from gristmill.tokenizing.cuda.reader import read_files
 from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
@@ -47,7 +47,7 @@ def paths(tmp_path):
     for number, name in enumerate(names):
         size = int(generator.integers(0, 3000)) if number % 7 else 0
         text = bytes(generator.choice(np.frombuffer(b"def x(): return y + 1\n", np.uint8), size))
-        (tmp_path / name).write_bytes(text if number % 50 else b"\xff\xfe" + text)
+        (tmp_path / name).write_bytes(text if number % 50 else "\ufeffé字🙂".encode() + text)
     return [str(tmp_path / name) for name in names]
 
 
@@ -67,6 +67,13 @@ def assert_read(tokenizer, paths):
 
 
 def test_files_give_the_ids_of_what_is_in_them(tokenizer, paths):
+    assert_read(tokenizer, paths)
+
+
+def test_a_file_that_is_not_utf8_is_refused_by_its_number_and_the_next_call_works(tokenizer, paths, tmp_path):
+    (tmp_path / "latin.py").write_bytes(b"x = '\xe9'\n")
+    with pytest.raises(TokenizerError, match=r"document 2: .* byte 5 \(0xe9\) is not UTF-8"):
+        tokenizer.encode_files([*paths[:2], str(tmp_path / "latin.py"), *paths[2:]])
     assert_read(tokenizer, paths)
     assert_read(tokenizer, paths[::-1])
     assert_read(tokenizer, [])

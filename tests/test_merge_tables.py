@@ -182,6 +182,11 @@ def set_in(part, **values):
     return lambda tree: tree[part].update(values)
 
 
+def with_a_merge_twice(tree):
+    tree["model"]["vocab"].setdefault("ab", 1 + max(tree["model"]["vocab"].values()))
+    tree["model"]["merges"] = ["a b", "a b"]
+
+
 def without_a_byte(tree):
     del tree["model"]["vocab"]["!"]
 
@@ -220,7 +225,7 @@ REFUSALS = {
     r"Sequence\[Digits, ": sequence({"type": "Digits", "individual_digits": False}, {**BYTES_ALONE, "use_regex": True}),
     "Whitespace is": lambda tree: tree.update(pre_tokenizer={"type": "Whitespace"}),
     "lacks 1 of the 256 bytes, the first 0x21": without_a_byte,
-    "merge 'a b' is listed twice": lambda tree: tree["model"].update(merges=["a b", "a b"]),
+    "merge 'a b' is listed twice": with_a_merge_twice,
     "name 'notthere', which is not in its vocabulary": partial(with_a_merge, merge=["notthere", "a"]),
     "name '!~', which is not": lambda tree: tree["model"].update(merges=["! ~"]),
     "merge 'a b c' is not of two parts": lambda tree: tree["model"].update(merges=["a b c"]),
