@@ -140,6 +140,7 @@ def test_manifest_without_a_licence_declares_nothing(name, text):
         "a = " + "9" * 5000,
         "a." * 60_000 + "a = 1",
         "[" + "a." * 60_000 + "a]",
+        ("a." * 40 + '"\u2028".') * 1400 + "a = 1",
         "x" * (MAX_JSON_CHARACTERS + 1),
         "#" * (MAX_TOML_CHARACTERS + 1),
         cargo("MIT") + "#" * MAX_TOML_CHARACTERS,

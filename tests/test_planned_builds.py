@@ -243,6 +243,17 @@ def test_overlap_is_not_picked_at_the_cost_of_text(code, tmp_path, size, shares,
     assert any("more windows than are asked for" in reason for reason in plan.pick.why) == (overlap == 0)
 
 
+def test_repeats_do_not_make_a_budget_smaller(code, tmp_path):
+    """Four passes over the text are four, in four epochs or in one that repeats it four times."""
+    config = Config(sources=[str(code)], out=str(tmp_path / "none"), split=SplitConfig(shares="100/0/0"))
+    natural = gristmill.plan(config).overlaps[0]
+    wanted = Wanted(budget_tokens=4 * natural.train_tokens)
+    sampling = SamplingConfig(target_windows=4 * natural.train_windows, max_epochs=9)
+    repeated = gristmill.plan(msgspec.structs.replace(config, sampling=sampling), wanted)
+    assert repeated.pick.overlap == gristmill.plan(config, wanted).pick.overlap == 256
+    assert any("goes over each token 4.0 times" in reason for reason in repeated.pick.why)
+
+
 @pytest.mark.parametrize(
     "sections",
     [

@@ -484,7 +484,28 @@ def test_more_memory_than_a_table_may_take_is_an_error_that_names_it(tmp_path):
         "    list(rows_of(sys.argv[1], 't', columns, 0))\n"
     )
     done = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=False)
-    assert "InputError: the table 't' is damaged" in done.stderr
+    assert "InputError: reading the table 't' takes too much memory" in done.stderr
+
+
+@pytest.mark.parametrize("shared_bytes", [0, 64 << 20])
+def test_columns_that_are_large_in_the_file_are_no_dictionaries(tmp_path, monkeypatch, shared_bytes):
+    """Those would hold every text of a row group in memory. The rows are the same either way."""
+    monkeypatch.setattr(tables_module, "SHARED_BYTES", shared_bytes)
+    table = write_parquet(tmp_path / "t.parquet", [*STACK, {**STACK[0], "content": None}])
+    names = ["content", "max_stars_repo_path"]
+    assert tables_module._shared_columns(str(table), 0, names) == (names if shared_bytes else [])
+    texts, drops = rows([table], tmp_path / "cache")
+    assert sorted(texts.values()) == [b"", b"a = 1\n", "b = 'é'\n".encode(), b"c"]
+    assert len(drops) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
+def test_what_is_unpacked_already_does_not_count_as_memory():
+    with unpacking.bounded_memory(1 << 30) as renew:
+        before = resource.getrlimit(resource.RLIMIT_AS)[0]
+        held = bytearray(200_000_000)
+        renew()
+        assert resource.getrlimit(resource.RLIMIT_AS)[0] >= before + len(held) // 2
 
 
 def test_the_limit_on_memory_is_lifted_afterwards():

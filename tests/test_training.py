@@ -335,6 +335,20 @@ def sizes(folder):
     return facts.windows, facts.emitted_tokens
 
 
+@pytest.mark.parametrize(
+    "output", [OutputConfig(formats=["parquet"]), OutputConfig(compress="zstd")], ids=["parquet", "zstd"]
+)
+def test_test_is_scored_though_the_dataset_was_rebuilt_meanwhile(tmp_path, corpus, output):
+    """Test is read once all steps are done."""
+    folder = small_dataset(tmp_path, corpus, output=output)
+    num_windows = len(open_dataset(folder)["test"])
+    feeds = Feeds(open_dataset(folder), TrainConfig(objective="causal"), is_fixed_width=False)
+    feeds.held_out("validation")
+    (tmp_path / "code/json/new.py").write_text("x = 1\n" * 900)
+    build(Config(sources=[str(tmp_path / "code")], out=str(folder), output=output))
+    assert sum(len(batch["input_ids"]) for batch in feeds.held_out("test")) == num_windows > 0
+
+
 def test_bits_per_byte_are_what_they_are_by_hand(small):
     """A model that knows nothing gives every token the same chance: log2 of the vocabulary in bits, for each token."""
     dataset = open_dataset(small)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from conftest import git, write_tree
 from gristmill import Config, build
 from gristmill.errors import InputError
+from gristmill.intake import git as git_module
 from gristmill.intake.trees import scan
 from gristmill.records import DropReason
 from gristmill.sections import ScanConfig
@@ -133,6 +134,8 @@ def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path
     git(root, "submodule", "--quiet", "add", str(library), "sub")
     (root / "sub/x.log").write_text("ignored by the submodule's own rules")
     assert paths(root) == [".gitmodules", "a.py", "nested/.gitignore", "nested/n.py", "sub/.gitignore", "sub/lib.py"]
+    git(root / "sub", "sparse-checkout", "set", "--no-cone", "/*")  # moves core.worktree into a file of its own
+    assert paths(root / "sub") == [".gitignore", "lib.py"]
     git(root, "submodule", "--quiet", "deinit", "-f", "sub")
     assert dropped(root) == {"sub": DropReason.NOT_A_FILE}
 
@@ -144,6 +147,42 @@ def test_repositories_below_a_plain_folder_are_asked_too(tmp_path):
     git(root / "one", "init", "-q")
     git(root / "one", "add", "-f", "b.py")
     assert paths(root) == ["c.py", "one/.gitignore", "one/a.py", "one/b.py"]
+
+
+def test_an_empty_git_folder_is_passed_over_as_git_does(tmp_path):
+    root = write_tree(tmp_path / "repo", {"sub/a.py": "a", "sub/b.log": "b", ".gitignore": "*.log\n"})
+    git(root, "init", "-q")
+    (root / "sub/.git").mkdir()
+    found = scan([str(root / "sub")], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py"]
+    assert not found.warnings
+
+
+@pytest.mark.timeout(30)
+def test_configurations_that_include_each_other_come_to_an_end(tmp_path):
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    git(root, "init", "-q")
+    with (root / ".git/config").open("a") as stream:
+        stream.write("[include]\n\tpath = config\n" * 9)
+    found = scan([str(root)], ScanConfig())  # git itself refuses it
+    assert [file.path for file in found.files] == ["a.py"]
+    assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize("name", [".git", ".git/HEAD", ".git/commondir"])
+def test_files_of_git_that_are_too_large_are_not_read(tmp_path, name):
+    root = write_tree(tmp_path / "repo", {"a.py": "a"})
+    if name != ".git":
+        git(root, "init", "-q")
+    with (root / name).open("wb") as stream:
+        stream.truncate(1 << 36)  # it takes no room on the disk
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == ["a.py"]
+    assert "larger than 65,536 bytes" in found.warnings[0]
+
+
+def test_a_file_that_goes_while_fifos_are_looked_for_is_none(tmp_path):
+    assert not git_module._is_fifo(str(tmp_path / "index.lock"))
 
 
 def test_a_broken_repository_is_read_as_a_plain_folder_with_a_warning(tmp_path):

@@ -446,6 +446,10 @@ def test_source_below_the_root_of_its_work_tree_has_the_licence_above(tmp_path):
     assert found() == ("NOASSERTION", "../package.json (SEE LICENSE IN ../LICENSE)")
     (repo / "package.json").unlink()
     assert found() == ("NOASSERTION", said)
+    for name in ("COPYING", "LICENSE"):
+        (repo / name).unlink()
+    write_tree(repo, {"LICENSE.txt": MIT, "license/notes.txt": "about licences\n"})
+    assert found() == ("MIT", "../LICENSE.txt")  # a folder of that name says nothing
 
 
 def test_git_folder_that_is_not_what_it_seems_widens_nothing(tmp_path):

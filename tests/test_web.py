@@ -33,6 +33,7 @@ class Server(ThreadingHTTPServer):
         """Per answer to come: bytes of the body until the connection is cut."""
         self.announced: int | None = None
         self.refuses_head = False
+        self.head_is_empty = False
         self.redirects_to: str | None = None
         self.pause = 0.0
         """Seconds before each byte of a body."""
@@ -70,7 +71,8 @@ class Answer(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             self.send_response(200)
-        self.send_header("Content-Length", str(server.announced or len(content) - start))
+        size = 0 if server.head_is_empty and not has_body else server.announced or len(content) - start
+        self.send_header("Content-Length", str(size))
         self.send_header("ETag", '"one"')
         self.end_headers()
         if has_body:
@@ -164,6 +166,11 @@ def test_a_body_that_trickles_is_given_up(server, tmp_path):
 
 def test_a_server_without_head_is_asked_with_get(server, tmp_path):
     server.refuses_head = True
+    assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
+
+
+def test_a_size_of_nothing_is_asked_for_again_with_get(server, tmp_path):
+    server.head_is_empty = True
     assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
 
 

@@ -182,7 +182,8 @@ def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
         num_tokens = _num_tokens(placed.run.key, file)
         if file is None or num_tokens is None:
             continue
-        is_end = windows[:, END] == num_tokens
+        # A variant made window by window (fill in the middle, say) ends with each of them.
+        is_end = (windows[:, END] == num_tokens) | placed.run.key.is_by_windows
         if settings.is_by_repo:  # the last end token may be in a row by itself
             is_end = windows[:, END] == windows[:, END].max()
             is_end &= last_of_repo[file.split, file.repo] == file.key
@@ -196,7 +197,8 @@ def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
     for split, packed in rows.packed.items():
         num_repos = sum(one is split for one, _ in last_of_repo)
         if settings.is_by_repo and packed.num_ends != num_repos:
-            faults.add("special_tokens", f"{split} has {packed.num_ends} end tokens for {num_repos} repositories")
+            ends, repos = counted(packed.num_ends, "end token"), counted(num_repos, "repository", "repositories")
+            faults.add("special_tokens", f"{split} has {ends} for {repos}")
 
 
 def _num_tokens(key: RunKey, file: KeptFile | None) -> int | None:

@@ -130,10 +130,11 @@ class FolderLicenses:
         num_above = self._files.num_above
         while True:
             yield folder
-            is_above = num_above > 0 and folder.startswith("..")
+            parts = folder.split("/")
+            is_above = num_above > 0 and parts[0] == ".."
             if folder and not is_above:
                 folder = folder.rpartition("/")[0]
-            elif folder.count("..") < num_above:
+            elif parts.count("..") < num_above:
                 folder = posixpath.join("..", folder) if folder else ".."
             else:
                 return

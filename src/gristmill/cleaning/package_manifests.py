@@ -162,7 +162,7 @@ def _of_project(project: dict[str, Any]) -> Iterator[Declaration]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    if len(text) > MAX_TOML_CHARACTERS or any(line.count(".") > MAX_DOTS_IN_LINE for line in text.splitlines()):
+    if len(text) > MAX_TOML_CHARACTERS or any(line.count(".") > MAX_DOTS_IN_LINE for line in text.split("\n")):
         return {}
     return tomllib.loads(text)
 

@@ -129,7 +129,7 @@ def few_tokens(facts: FrozenFacts) -> list[str]:
     """Say so where the test set is smaller than it should be."""
     if facts.tokens >= MIN_TOKENS:
         return []
-    found = f"{facts.tokens:,} tokens of {facts.files:,} files, fewer than {MIN_TOKENS:,}"
+    found = f"{counted(facts.tokens, 'token')} of {counted(facts.files, 'file')}, fewer than {MIN_TOKENS:,}"
     return [f"the test set has {found}: intervals are wide, and a small difference does not show"]
 
 

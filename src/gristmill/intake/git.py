@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill.errors import InputError
-from gristmill.plainfile import open_plain, read_plain, require_plain
+from gristmill.plainfile import open_plain, require_plain
 
 HARDENED = (
     *("-c", "core.fsmonitor=false"),
@@ -50,6 +50,8 @@ WORK_TREE_FILES = (".git", ".gitignore", ".gitattributes", ".gitmodules")
 INDEXES = ("index", "sharedindex.*")
 """Lists of file names. Not even a link to another one counts."""
 MAX_CONFIG_BYTES = 1 << 20
+MAX_POINTER_BYTES = 1 << 16
+"""For files that hold one path or name."""
 CONFIG_VALUE = re.compile(
     rb'^[ \t]*(?:\[[^\]\n]*\])?[ \t]*([a-z-]+)[ \t]*=[ \t]*"?([^"\n#;]+)', re.IGNORECASE | re.MULTILINE
 )
@@ -93,7 +95,7 @@ def list_files(folder: str) -> Listing | None:
 
 def work_tree_of(folder: str) -> str | None:
     """The root of the work tree that takes this folder in, or None."""
-    holder = _holder(folder)
+    holder = holder_of(folder)
     if holder is None or shutil.which("git") is None:
         return None
     _require_own_repository(holder)
@@ -112,15 +114,19 @@ def work_tree_of(folder: str) -> str | None:
     return None if ignored is not None and ignored.returncode == 0 else work_tree
 
 
-def _holder(folder: str) -> str | None:
-    """The nearest folder, from this one upwards, that has a `.git`."""
+def holder_of(folder: str) -> str | None:
+    """The nearest folder, from this one upwards, with a `.git` that git would take: an empty one it passes over."""
     folder = os.path.realpath(folder)
-    while not os.path.lexists(os.path.join(folder, ".git")):
+    while not _is_repository(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
         if parent == folder:
             return None
         folder = parent
     return folder
+
+
+def _is_repository(path: str) -> bool:
+    return os.path.lexists(os.path.join(path, "HEAD") if os.path.isdir(path) else path)
 
 
 def _require_own_repository(top: str) -> None:
@@ -149,10 +155,19 @@ def _require_own_repository(top: str) -> None:
 
 
 def _pointed_at(pointer: Path) -> str:
-    content = read_plain(pointer)
+    content = _short_file(pointer)
     if not content.startswith(b"gitdir: ") or b"\0" in content:
         raise ValueError
     return os.fsdecode(content.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
+
+
+def _short_file(path: Path, max_bytes: int = MAX_POINTER_BYTES) -> bytes:
+    """Read a file of git's own; raise OSError if it is larger, as no such file is."""
+    with open_plain(path) as stream:
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(0, f"larger than {max_bytes:,} bytes", str(path))
+    return content
 
 
 def _common(repository: Path) -> Path:
@@ -160,13 +175,13 @@ def _common(repository: Path) -> Path:
     path = repository / "commondir"
     if not os.path.lexists(path):
         return repository
-    return Path(os.path.realpath(repository / os.fsdecode(read_plain(path).rstrip(b"\r\n"))))
+    return Path(os.path.realpath(repository / os.fsdecode(_short_file(path).rstrip(b"\r\n"))))
 
 
 def _is_linked_tree(repository: Path, common: Path, pointer: Path) -> bool:
     """Say if it is of `git worktree add`: its folder among the repository's points back here."""
     try:
-        back = os.fsdecode(read_plain(repository / "gitdir").rstrip(b"\r\n"))
+        back = os.fsdecode(_short_file(repository / "gitdir").rstrip(b"\r\n"))
     except OSError:
         return False
     leads_back = os.path.realpath(repository / back) == os.path.realpath(pointer.parent) + "/.git"
@@ -174,10 +189,14 @@ def _is_linked_tree(repository: Path, common: Path, pointer: Path) -> bool:
 
 
 def _is_submodule(repository: Path, common: Path, top: str) -> bool:
-    answer = _git(top, "config", "--file", str(repository / "config"), "core.worktree")
-    if common != repository or answer is None or not _text(answer):
+    """Say if its configuration points back here; a sparse checkout moves that into a file of its own."""
+    if common != repository:
         return False
-    return os.path.realpath(repository / _text(answer)) == top
+    answers = (
+        _git(top, "config", "--file", str(repository / name), "core.worktree") for name in ("config", "config.worktree")
+    )
+    named = [_text(answer) for answer in answers if answer is not None and _text(answer)]
+    return any(os.path.realpath(repository / path) == top for path in named)
 
 
 def _require_plain_files(repository: Path, top: Path) -> None:
@@ -191,10 +210,11 @@ def _require_plain_files(repository: Path, top: Path) -> None:
         require_plain(path)
     for path in _refs(repository):
         require_plain(path)
-    pending = [repository / "config", repository / "config.worktree"]
+    pending = {repository / "config", repository / "config.worktree"}
+    seen: set[Path] = set()  # files may include each other
     for _ in range(MAX_INCLUDES):
-        included = [path for one in pending for path in _named_in_config(one, top)]
-        pending = included
+        seen |= pending
+        pending = {path for one in sorted(pending) for path in _named_in_config(one, top)} - seen
 
 
 def _refs(repository: Path) -> Iterator[Path]:
@@ -204,7 +224,7 @@ def _refs(repository: Path) -> Iterator[Path]:
         path = repository / name
         if not path.is_file():
             return
-        content = read_plain(path)
+        content = _short_file(path)
         if not content.startswith(b"ref:") or b"\0" in content:
             return
         name = os.fsdecode(content.removeprefix(b"ref:").strip())
@@ -216,11 +236,7 @@ def _named_in_config(config: Path, top: Path) -> Iterator[Path]:
     """The files that it includes. Raise OSError if one of its values names a FIFO or the like, which git would open."""
     if not config.is_file():
         return
-    with open_plain(config) as stream:
-        content = stream.read(MAX_CONFIG_BYTES + 1)
-    if len(content) > MAX_CONFIG_BYTES:
-        raise OSError(0, f"larger than {MAX_CONFIG_BYTES:,} bytes", str(config))
-    for key, value in CONFIG_VALUE.findall(content):
+    for key, value in CONFIG_VALUE.findall(_short_file(config, MAX_CONFIG_BYTES)):
         name = os.path.expanduser(os.fsdecode(value.strip().replace(b"\0", b"")))
         for path in {config.parent / name, top / name}:
             if os.path.exists(path) and not path.is_dir() and str(path) != os.devnull:
@@ -239,23 +255,24 @@ def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | N
     # GIT_DIR and its like, as set inside a hook, would answer for another repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        with subprocess.Popen(
+        process = subprocess.Popen(
             ["git", *HARDENED, *arguments],  # noqa: S607 - the git that is on the path
             cwd=folder,
             env=inherited | ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                output, errors = _answer(process, folder)
-            except BaseException:
-                process.kill()
-                raise
+        )
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"git cannot be asked: {error.strerror}.") from None
+    with process:
+        try:
+            output, errors = _answer(process, folder)
+        except BaseException:
+            process.kill()
+            raise
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
@@ -267,7 +284,10 @@ def _answer(process: subprocess.Popen[bytes], folder: str) -> tuple[bytes, bytes
         try:
             return process.communicate(timeout=SECONDS_UNTIL_LOOK)
         except subprocess.TimeoutExpired:
-            fifos = list(_fifos(folder)) if fifos is None else fifos
+            if fifos is None:
+                began = time.monotonic()
+                fifos = list(_fifos(folder))
+                deadline += time.monotonic() - began  # git's time, not that of the walk
             for fifo in fifos:
                 _let_go_on(fifo)
     raise InputError(f"git gave no answer within {SECONDS_TO_ANSWER} s.")
@@ -279,8 +299,15 @@ def _fifos(folder: str) -> Iterator[str]:
         is_gits = ".git" in place[len(folder) :].split(os.sep)
         for name in names:
             path = os.path.join(place, name)
-            if (is_gits or name in WORK_TREE_FILES) and stat.S_ISFIFO(os.lstat(path).st_mode):
+            if (is_gits or name in WORK_TREE_FILES) and _is_fifo(path):
                 yield path
+
+
+def _is_fifo(path: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.lstat(path).st_mode)
+    except OSError:  # git's own locks come and go
+        return False
 
 
 def _let_go_on(fifo: str) -> None:

@@ -94,12 +94,8 @@ def _work_tree(source: Source) -> str | None:
 
     Git's own answer may be any folder: `core.worktree` names one. And anybody may put a `.git` into `/tmp`.
     """
-    folder = source.root
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        folder, below = os.path.dirname(folder), folder
-        if folder == below:
-            return None
-    if source.is_download or folder == source.root:
+    folder = git.holder_of(source.root)
+    if folder is None or source.is_download or folder == source.root:
         return None
     try:
         owners = {os.lstat(source.root).st_uid, os.geteuid()}
@@ -114,7 +110,9 @@ def _name(path: str) -> str:
 
 
 def _names_in(folder: str) -> list[str]:
+    """Names of all entries but folders: `license/` says nothing by itself."""
     try:
-        return os.listdir(folder)
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
     except OSError:  # one may open a file in it, and not look around
         return []

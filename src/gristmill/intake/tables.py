@@ -35,6 +35,7 @@ CHUNK_BYTES = 1 << 20
 ZSTD_CHUNK_BYTES = 4 << 10
 """Zstandard can make 32,768 bytes of one: from so few at a time never more than 128 MiB come at once."""
 BATCH_ROWS = 256
+SHARED_BYTES = 64 << 20
 UTF8_MARK = b"\xef\xbb\xbf"
 TOO_LONG = object()
 """Stands for a text of more than MAX_ROW_BYTES."""
@@ -130,7 +131,11 @@ def _damage_told(origin: str) -> Iterator[None]:
         if error.strerror:
             raise InputError(f"cannot read the table {origin!r}: {error.strerror}.") from None
         raise _damaged(origin, error) from None
-    except (ValueError, EOFError, zlib.error, zstandard.ZstdError, MemoryError, NotImplementedError) as error:
+    except MemoryError:
+        raise InputError(
+            f"reading the table {origin!r} takes too much memory. Write it with shorter rows or smaller row groups."
+        ) from None
+    except (ValueError, EOFError, zlib.error, zstandard.ZstdError, NotImplementedError) as error:
         raise _damaged(origin, error) from None
     except Exception as error:
         if type(error).__module__.startswith("pyarrow"):  # of an extra: its classes cannot be named here
@@ -155,11 +160,26 @@ def _parquet() -> tuple[Any, Any]:
     return pa, parquet
 
 
-def _open_parquet(location: str, texts: Sequence[str] = ()) -> Any:
-    """`texts` come as dictionaries: ten million bytes that 256 rows share are then in memory once."""
+def _open_parquet(location: str, shared: Sequence[str] = ()) -> Any:
+    """`shared`: columns that are to come as dictionaries."""
     require_plain(location)
     _, parquet = _parquet()
-    return parquet.ParquetFile(location, pre_buffer=False, page_checksum_verification=True, read_dictionary=texts)
+    options = {"pre_buffer": False, "buffer_size": CHUNK_BYTES, "page_checksum_verification": True}
+    return parquet.ParquetFile(location, read_dictionary=shared, **options)
+
+
+def _shared_columns(location: str, part: int, names: Sequence[str]) -> list[str]:
+    """Columns of text that are small in the file: what many rows share is then in memory once.
+
+    Ten million bytes may stand for 256 rows. A large column is no such thing, and as a dictionary it would stay in
+    memory from the first row to the last.
+    """
+    kinds, _ = _parquet_kinds(location)
+    with _open_parquet(location) as file:
+        group = file.metadata.row_group(part)
+        chunks = [group.column(number) for number in range(group.num_columns)]
+    small = {chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size <= SHARED_BYTES}
+    return [name for name in names if kinds[name] and name in small]
 
 
 def _parquet_kinds(location: str) -> tuple[dict[str, bool], tuple[int, ...]]:
@@ -180,8 +200,7 @@ def _holds_text(kind: Any) -> bool:
 def _parquet_rows(location: str, columns: Columns, part: int) -> Iterator[TableRow]:
     pa, _ = _parquet()
     names = list(dict.fromkeys(name for name in msgspec.structs.astuple(columns) if name is not None))
-    kinds, _ = _parquet_kinds(location)
-    with _open_parquet(location, [name for name in names if kinds[name]]) as file:
+    with _open_parquet(location, _shared_columns(location, part, names)) as file:
         batches = file.iter_batches(BATCH_ROWS, row_groups=[part], columns=names, use_threads=False)
         for batch in batches:
             held = [_values(pa, batch.column(name)) for name in names]

@@ -13,7 +13,7 @@ import os
 import resource
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -169,9 +169,9 @@ def _write_rows(part: _Part, path: str) -> Index:
     table, found, number = part
     rows: list[UnpackedRow] = []
     digest = hashlib.sha256()
-    room = _Room(table)
     offset = 0
-    with open(path, "wb", WRITE_BYTES, opener=_open_private) as stream, bounded_memory(MAX_MEMORY_BYTES):
+    with open(path, "wb", WRITE_BYTES, opener=_open_private) as stream, bounded_memory(MAX_MEMORY_BYTES) as renew:
+        room = _Room(table, renew)
         read = rows_of(table.location, printable(table.origin), found.columns, number)
         for row_number, row in enumerate(read, found.first_rows[number]):
             room.take(len(row.text))
@@ -185,8 +185,9 @@ def _write_rows(part: _Part, path: str) -> Index:
 class _Room:
     """The room that a table has left to unpack into: a few hundred bytes of Parquet can stand for gigabytes."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, table: Table, renew: Callable[[], None]) -> None:
+        """`renew`: lets what has been unpacked stay in memory, and bounds what comes next."""
+        self._table, self._renew = table, renew
         self._num_bytes = self._num_looked_at = 0
 
     def take(self, num_bytes: int) -> None:
@@ -194,6 +195,7 @@ class _Room:
         require_expansion(self._table, self._num_bytes)
         if self._num_bytes - self._num_looked_at >= BYTES_BETWEEN_LOOKS:
             self._num_looked_at = self._num_bytes
+            self._renew()
             free = shutil.disk_usage(self._table.folder).free
             if free < SPARE_BYTES:
                 raise OutputError(
@@ -207,7 +209,8 @@ def require_expansion(table: Table, num_bytes: int) -> None:
     if num_bytes > max(ALWAYS_ALLOWED_BYTES, table.max_expansion * packed):
         raise InputError(
             f"the table {printable(table.origin)!r} has {packed:,} bytes and unpacks to more than "
-            f"{table.max_expansion} times that. If you trust it, raise --max-expansion."
+            f"{table.max_expansion} times that, a row counted as {LEAST_ROW_BYTES} bytes at least. If you trust it, "
+            "raise --max-expansion."
         )
 
 
@@ -216,19 +219,22 @@ def _open_private(path: str, flags: int) -> int:
 
 
 @contextmanager
-def bounded_memory(num_bytes: int) -> Iterator[None]:
-    """Let this process take so much more memory and no more, where the system can count it (Linux)."""
+def bounded_memory(num_bytes: int) -> Iterator[Callable[[], None]]:
+    """Let this process take so much more memory than it has now, where the system can count it (Linux).
+
+    Calling what is yielded begins the count anew.
+    """
     before = resource.getrlimit(resource.RLIMIT_AS)
-    try:
-        with open("/proc/self/statm", encoding="ascii") as stream:
+
+    def renew() -> None:
+        with suppress(OSError), open("/proc/self/statm", encoding="ascii") as stream:
             limit = int(stream.read().split()[0]) * resource.getpagesize() + num_bytes
-    except OSError:
-        yield
-        return
-    if before[0] == resource.RLIM_INFINITY or limit < before[0]:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+            if before[0] == resource.RLIM_INFINITY or limit < before[0]:
+                resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+
+    renew()
     try:
-        yield
+        yield renew
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
 

@@ -53,12 +53,12 @@ class WebFiles:
         self._seconds = seconds
 
     def info(self, address: str) -> dict[str, Any]:
-        """Size and state; asked for with GET where a server refuses HEAD or gives no size then."""
+        """Size and state; asked for with GET where a server refuses HEAD or gives no size, or 0, then."""
         try:
             facts = self._facts(address, "HEAD")
         except HTTPError:
             facts = None
-        return facts if facts is not None and facts["size"] is not None else self._facts(address, "GET")
+        return facts if facts is not None and facts["size"] else self._facts(address, "GET")
 
     def _facts(self, address: str, method: str) -> dict[str, Any]:
         with _answer(address, method, self._seconds) as answer:

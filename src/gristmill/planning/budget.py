@@ -63,7 +63,8 @@ def pick(overlaps: Sequence[OverlapPlan], budget: Budget | None, length: int) ->
     """
     without = overlaps[0]
     is_bounded = budget is not None and without.train_tokens > 0
-    passes = budget.tokens / without.train_tokens if budget and is_bounded else float(FEW_PASSES)
+    # An epoch goes over a token more than once where --target-windows asks for more than there is.
+    passes = budget.tokens / without.train_tokens * without.redundancy if budget and is_bounded else float(FEW_PASSES)
     candidates = [one for one in overlaps if one.overlap <= length // 2]
     fitting = [one for one in candidates if one.windows_per_token <= passes and not one.is_cut_short]
     chosen = max(fitting, key=_overlap_of, default=without)

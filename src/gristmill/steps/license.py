@@ -22,6 +22,7 @@ from gristmill.config import Config
 from gristmill.intake.licensing import SpeakingFiles, file_below, find_speaking_files, read_text, rows_at
 from gristmill.intake.sources import Source
 from gristmill.intake.trees import Scan
+from gristmill.naming import counted
 from gristmill.records import Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.steps.clean import without_secret
 
@@ -120,8 +121,8 @@ def _warnings(contradictions: Counter[str]) -> Iterator[str]:
         [first, *others] = contradictions
         more = f", and {len(others):,} more such in files.jsonl" if others else ""
         yield (
-            f"the licence of {contradictions.total():,} files is unknown, as a manifest contradicts another one or a "
-            f"licence text. In {first}{more}."
+            f"the licence of {counted(contradictions.total(), 'file')} is unknown, as a manifest contradicts another "
+            f"one or a licence text. In {first}{more}."
         )
 
 

@@ -89,6 +89,6 @@ def _stop_text(budget: Budget) -> str:
     if budget.patience is None:
         return "at the end of the budget"
     return (
-        f"once {budget.patience:,} evaluations in a row lower the loss on validation by less than {LEAST_GAIN:.1%} in "
-        "all, or at the end of the budget"
+        f"once {counted(budget.patience, 'evaluation')} in a row lower the loss on validation by less than "
+        f"{LEAST_GAIN:.1%} in all, or at the end of the budget"
     )

@@ -98,8 +98,9 @@ class Feeds:
                 f"Try --batch-size {self._place.world_size * max(1, config.batch_size // self._place.world_size)}."
             )
         self._pad: Pad = "length" if is_fixed_width else "batch"
-        for split in Split:  # what is open stays, even if the dataset is rebuilt meanwhile
-            dataset[split].opened()
+        # All splits now: what is open stays, even if the dataset is rebuilt before test is scored.
+        held_out = (Split.VALIDATION, Split.TEST)
+        self._held_out = {split: dataset.torch(split, shuffle=False, without=LEFT_OUT) for split in held_out}
         self._windows = dataset.torch("train", seed=config.seed, without=LEFT_OUT)
         self.num_windows = len(self._windows.order)
         if not self.num_windows:
@@ -139,7 +140,7 @@ class Feeds:
     def held_out(self, split: Split) -> Sequence[Batch]:
         """The same ones every time."""
         if split not in self._kept:
-            windows = self._dataset.torch(split, shuffle=False, without=LEFT_OUT)
+            windows = self._held_out[split]
             draws = windows.order.draws(0, range(len(windows)))
             most = self._config.eval_windows if split == Split.VALIDATION else None
             if most is not None and most < len(draws):

@@ -177,7 +177,7 @@ class Watch:
         pace = f"{self._step_seconds / self._timed_steps:.2g} s a step"
         scoring = f", {self._evaluation_seconds:.2g} s an evaluation" if self._evaluation_seconds else ""
         less = "" if self._budget.patience is None else "; less if validation stops improving before"
-        steps = f"{self._budget.steps - step:,} steps"
+        steps = counted(self._budget.steps - step, "step")
         self._tell(f"{'':>8} about {self._time_left(step)} left for {steps}: {pace}{scoring}{less}")
         self.draw(is_running=True)
 
