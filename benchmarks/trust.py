@@ -18,7 +18,7 @@ from measure import GRISTMILL, STDLIB, cold_build, machine, medians, peak_mb_of,
 import gristmill
 from gristmill.checking.spans import shared_with_train
 from gristmill.cleaning.rules import Limits, Page, judge
-from gristmill.grouping.clusters import GramSets, find_clusters
+from gristmill.grouping.clusters import GramSets, find_clusters, groups_of
 from gristmill.grouping.signatures import GRAM_TOKENS, Ids, band_keys
 from gristmill.sections import RulesConfig
 
@@ -133,7 +133,7 @@ def recall() -> None:
         texts += [original, mutant]
     arrays = [np.array(ids, np.uint16) for ids in texts]
     grams = GramSets(arrays.__getitem__)
-    clusters = find_clusters(band_keys(arrays).T, len(arrays), lambda pair: grams.jaccard(*pair))
+    clusters = find_clusters(groups_of(band_keys(arrays).T), len(arrays), lambda pair: grams.jaccard(*pair))
     found = {cluster.first for cluster in clusters}
     print("\nNear-duplicates: 6,000 random texts, each with a mutant of it (seed 0).\n")
     print("| Jaccard of the two | pairs | found |")
