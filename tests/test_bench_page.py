@@ -81,9 +81,11 @@ def test_a_page_that_cannot_be_is_refused_at_once(tmp_path, path):
         Page(str(tmp_path / path))
 
 
-def test_a_page_in_a_closed_folder_is_refused_at_once(open_folder):
-    with without_privileges(), pytest.raises(OutputError, match="cannot write into"):
-        Page(str(open_folder / "new" / "b.md"))
+def test_a_page_in_a_closed_folder_is_refused_at_once(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    with without_privileges(may_read=True), pytest.raises(OutputError, match="cannot write into"):
+        Page(str(closed / "new" / "b.md"))
 
 
 def test_a_new_folder_is_made_for_the_page(source, tmp_path, capsys):

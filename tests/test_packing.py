@@ -462,7 +462,7 @@ def test_an_end_token_that_is_planted_or_missing_is_found(streamed, tmp_path, is
     (folder / "train.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
     mended(folder, "train.jsonl")
     found = failed(check(folder, workers=1))["special_tokens"]
-    assert any(f"the end token {END}" in one or "end tokens for" in one for one in found), found
+    assert any(f"the end token {END}" in one or "end token for" in one for one in found), found
 
 
 def test_tokens_that_are_others_are_found_by_the_digest(good, tmp_path):
