@@ -37,7 +37,7 @@ class MethodResult(Quality, frozen=True, kw_only=True):
     seconds_max: float
     runs: int
     phases: dict[str, float | None]
-    """Of that run; None: done in one with another phase. Missing to `seconds`: starting and ending."""
+    """Seconds by phase of the run reported; None: part of another phase. The rest of `seconds` is start and end."""
     peak_mb: float
     """Of all its processes together; on Linux shared pages count once."""
     bytes: int

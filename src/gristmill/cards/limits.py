@@ -12,6 +12,6 @@ def limits(manifest: Manifest) -> list[str]:
         "Secrets, generated code and near-duplicates are found by rules and sketches, which miss some.",
         shared if manifest.decontamination.how != "off" else "Held-out files and train may share code of any length.",
         f"Names and other personal data in comments and code are left as they are{emails}.",
-        "Licences are what headers, package manifests, licence files and tables say; nobody has reviewed them.",
+        "Licences are what headers, package manifests, licence files and tables say; they are not reviewed.",
         "The code was not run, compiled or reviewed: it may be wrong, insecure or offensive.",
     ]

@@ -202,7 +202,7 @@ def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
 
 
 def _num_tokens(key: RunKey, file: KeptFile | None) -> int | None:
-    """Of the file, or of its variant."""
+    """Number of tokens of the file or of its variant."""
     if file is None or key.variant is None:
         return None if file is None else file.tokens
     return next((row.tokens for row in file.variants if (row.kind, row.seed) == (key.variant, key.seed)), None)

@@ -10,7 +10,7 @@ from gristmill.checking.tokens import Ids
 from gristmill.tokenizing.tokenizer import Tokenizer, tokenizer_for
 
 SLACK_BYTES = 8
-"""Where tokens share a character, what they spell by themselves may be longer or shorter than what they do together."""
+"""Tokens that share a character may spell more or fewer bytes apart than together."""
 SHOWN_BYTES = 20
 
 

@@ -72,7 +72,7 @@ class Report(msgspec.Struct, kw_only=True):
     fingerprint: str
     """Of the dataset, as its manifest has it."""
     content_sha256: str
-    """Of its rows in any format, as its manifest has it."""
+    """Digest of its rows in any format, from its manifest."""
     gristmill: str
     """The version that checked."""
     checks: list[CheckResult]

@@ -33,9 +33,9 @@ Numbers = npt.NDArray[np.int64]
 class _Stream(NamedTuple):
     ids: npt.NDArray[Any]
     ends: Numbers
-    """Of its documents."""
+    """End of each document in the stream."""
     starts: Numbers
-    """Of each row's ids in it."""
+    """Place of each row's first id in the stream."""
     stops: Numbers
     is_framed: list[bool]
     sidecar: Path

@@ -28,7 +28,7 @@ TOKENS_PER_TASK = 1 << 18
 class TextRules(NamedTuple):
     spelling: Spelling
     sentinels: tuple[int, ...]
-    """Of fill in the middle; none where there is nothing to put together again, or to do it with."""
+    """Ids of the fill-in-the-middle tokens; empty if such rows are not rejoined."""
     looks_for_secrets: bool
     emails: bool
     notebooks: str
@@ -45,7 +45,7 @@ class TextTask(NamedTuple):
     variant: VariantRow | None = None
     """What files.jsonl tells of it, if it is one."""
     of_file: Run | None = None
-    """Of fill in the middle: the file's own windows."""
+    """For a fill-in-the-middle variant: the file's own windows."""
 
 
 class TextFindings(NamedTuple):

@@ -164,7 +164,7 @@ class _Guard:
             )
 
     def connected_by_proxy(self) -> None:
-        """The proxy decides whom it reaches; what is reached without it is still looked at."""
+        """Skip the check: the proxy decides which hosts it reaches. Direct connections are still checked."""
         self._may_be_private = bool(self._may_be_private)
 
 
@@ -184,14 +184,8 @@ class _Connection(HTTPConnection):
         self._guard.admit(self)
 
 
-class _SecureConnection(HTTPSConnection):
-    def __init__(self, *arguments: Any, guard: _Guard, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._guard = guard
-
-    def connect(self) -> None:
-        super().connect()
-        self._guard.admit(self)
+class _SecureConnection(_Connection, HTTPSConnection):
+    """The same over TLS."""
 
 
 class _Http(HTTPHandler):

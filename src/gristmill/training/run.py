@@ -134,8 +134,9 @@ class Run:
         """What each evaluation has to do: of a short run, it is most of the work."""
         num_windows = len(self._dataset[Split.VALIDATION])
         validation = f"{counted(min(num_windows, self._config.eval_windows or num_windows), 'window')} of validation"
-        frozen = "" if self._frozen is None else f" and {self._num_frozen:,} frozen ones"
-        return f"{validation}{frozen}, before the first step and {self._budget.num_evaluations} times after it"
+        frozen = "" if self._frozen is None else f" and {counted(self._num_frozen, 'frozen one')}"
+        evaluations = counted(self._budget.num_evaluations, "time")
+        return f"{validation}{frozen}, before the first step and {evaluations} after it"
 
     def _learnt(self, step: int, loss: float, learning_rate: float) -> None:
         self._watch.learnt(step, self._together.mean(loss), learning_rate)
