@@ -21,11 +21,12 @@ import orjson
 from measure import STDLIB, machine
 
 import gristmill
+from gristmill.columns import Schema
 from gristmill.config import Config
 from gristmill.drawing.table import Cell, Table, markdown_table
 from gristmill.formats.arrow import ARROW
 from gristmill.formats.arrow_tables import ROWS_AT_ONCE, tables_of
-from gristmill.formats.batch import Ragged, Schema, WindowBatch
+from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.content import row_digests
 from gristmill.formats.format import Format, Target
 from gristmill.formats.json_rows import batch_of_lines

@@ -14,8 +14,8 @@ import orjson
 from measure import GRISTMILL, STDLIB, cold_build, machine, medians
 
 import gristmill
+from gristmill.columns import Schema
 from gristmill.config import Config
-from gristmill.formats.batch import Schema
 from gristmill.formats.json_rows import batch_of_lines
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.manifest import Manifest

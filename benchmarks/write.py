@@ -16,8 +16,9 @@ import orjson
 from measure import STDLIB, machine
 
 import gristmill
+from gristmill.columns import Schema
 from gristmill.formats.arrow_tables import import_pyarrow, tables_of
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import DocumentRows, RowFormat
 from gristmill.formats.parquet import write_options

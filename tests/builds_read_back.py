@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill import Config, build
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.columns import Schema
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content import content_of, row_digests
 from gristmill.formats.format import Format, Target
 from gristmill.formats.json_rows import batch_of_lines

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.formats.batch import KINDS, MASK, Kind, Ragged, Schema, WindowBatch, between
+from gristmill.columns import KINDS, MASK, Kind, Schema
+from gristmill.formats.batch import Ragged, WindowBatch, between
 
 PLAIN = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
 EVERY = (*PLAIN, "text", "repeat", "labels", "weight", "variant", "variant_seed")

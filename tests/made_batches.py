@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.formats.batch import KINDS, Kind, Ragged, Schema, WindowBatch, between
+from gristmill.columns import KINDS, Kind, Schema
+from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.json_rows import lines_of
 
 LENGTH = 12

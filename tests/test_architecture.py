@@ -18,6 +18,8 @@ LAYERS = {
     "naming": 0,
     "loading": 0,
     "plainfile": 0,
+    "columns": 3,
+    "text": 1,
     "wildmatch": 0,
     "validating": 1,
     "sections": 2,

@@ -28,7 +28,7 @@ from gristmill.cards.front_matter import size_category
 from gristmill.cards.licenses import hub_license, license_entries
 from gristmill.cards.reading import reading_lines
 from gristmill.cards.readme import readme
-from gristmill.formats.batch import IDS, KINDS, Kind
+from gristmill.columns import IDS, KINDS, Kind
 from gristmill.layout import CROISSANT, README
 from gristmill.manifest import FileFacts, SourceFacts
 from gristmill.records import DROP_REASONS, Split, VariantKind

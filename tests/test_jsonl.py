@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gristmill.columns import Schema
 from gristmill.config import Config
 from gristmill.errors import ConfigError, DatasetError
-from gristmill.formats.batch import Schema
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.json_rows import batch_of_lines
 from gristmill.formats.json_rows import lines_of as lines_of_batch

@@ -25,7 +25,8 @@ from gristmill import (
     load_tokenizer,
 )
 from gristmill.checking.streams import STREAMS, stream_fault
-from gristmill.formats.batch import Ragged, Schema, WindowBatch, between, joined
+from gristmill.columns import Schema
+from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.content import content_of, row_digests
 from gristmill.formats.format import Target
 from gristmill.formats.json_rows import batch_of_lines, lines_of

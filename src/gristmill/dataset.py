@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 import orjson
 
+from gristmill.columns import PER_ID, Schema
 from gristmill.errors import DatasetError
 from gristmill.feeding.extra import require_torch
-from gristmill.formats.batch import PER_ID, Schema
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.unpacking import UnpackedJsonlFile

@@ -15,10 +15,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gristmill.cards.cards import write_cards
+from gristmill.columns import Schema
 from gristmill.dataset import Dataset, open_dataset
 from gristmill.errors import ConfigError, DatasetError, OutputError
 from gristmill.flow import write_all
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.jsonlines import piece_bytes
 from gristmill.formats.registry import folder_of, format_named
 from gristmill.formats.stored_split import StoredSplit

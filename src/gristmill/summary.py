@@ -1,8 +1,7 @@
 """What a build made, as a table for people and as JSON for scripts."""
 
-import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,12 +19,11 @@ from gristmill.manifest import (
 from gristmill.naming import counted, path_text, printable
 from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split, VariantKind, WhyNoVariant
 from gristmill.sections import asked_shares
+from gristmill.text import size_text, table_text
 
 LANGUAGES_SHOWN = 5
 LICENSES_SHOWN = 4
 WORTH_NAMING = 2
-WIDEST = 250
-"""Tables are as wide as what stands in them: nothing is cut off."""
 
 
 def summary_json(manifest: Manifest, out: str) -> str:
@@ -108,22 +106,6 @@ def language_lines(tokens_by_language: Mapping[str, Mapping[Split, int]]) -> lis
         named.append((counted(others, "other"), sums.total() - sum(tokens for _, tokens in named)))
     told = (f"{printable(name)} {tokens:,} ({tokens / sums.total():.1%})" for name, tokens in named)
     return [f"language {', '.join(told)}"] if named else []
-
-
-def table_text(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """Columns that line up, the first `left` of them at the left; an empty line at the end."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and not needed for --json
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console = Console(file=io.StringIO(), width=WIDEST, color_system=None, markup=False, highlight=False)
-    console.print(table)
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
 
 
 def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> list[str]:
@@ -249,13 +231,6 @@ def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
     if seconds.get("shape", 0.0) > seconds.get("prepare", 0.0):
         return "writing took longer than all of reading, cleaning and the card"
     return "the card waited for reading and cleaning"
-
-
-def size_text(num_bytes: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if num_bytes >= scale:
-            return f"{num_bytes / scale:,.1f} {unit}"
-    return counted(f"{num_bytes:.0f}", "byte")
 
 
 def _packing_line(manifest: Manifest) -> list[str]:

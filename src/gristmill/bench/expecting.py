@@ -16,7 +16,7 @@ from gristmill.bench.telling import (
     times_text,
 )
 from gristmill.naming import counted
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 THREADS_EXPECTED = 8
 JSONL_EXPECTED = 2

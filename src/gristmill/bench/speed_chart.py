@@ -11,7 +11,7 @@ from gristmill.bench.speed_telling import CARD, place_text, rate_text, speed_of
 from gristmill.bench.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
 from gristmill.drawing.look import ACCENT, BACKGROUND, BORDER, FAINT_INK, FONT, OTHER
 from gristmill.naming import counted
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 TOP = 84
 """Above the first group: the title and the panels' headings."""

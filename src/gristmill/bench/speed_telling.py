@@ -12,7 +12,7 @@ from gristmill.bench.speeds import CASE_TITLES, Case, Speed, State, TokenizerBen
 from gristmill.bench.telling import ABOUT, short_seconds, times_text
 from gristmill.drawing.table import ABSENT
 from gristmill.naming import counted, printable
-from gristmill.summary import size_text, table_text
+from gristmill.text import size_text, table_text
 
 CARD = "cuda"
 BASELINES = ("gigatoken", "tokenizers")

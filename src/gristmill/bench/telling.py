@@ -10,7 +10,7 @@ import msgspec
 
 from gristmill.bench.results import PHASES, Bench, MethodResult
 from gristmill.naming import counted, printable
-from gristmill.summary import size_text, table_text
+from gristmill.text import size_text, table_text
 
 ORIGINAL = "original"
 OURS = "gristmill"

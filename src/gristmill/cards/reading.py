@@ -1,7 +1,7 @@
 """Where the rows lie in each format, and the line of Python that reads them there."""
 
 from gristmill.cards.escaping import literal
-from gristmill.formats.batch import Schema
+from gristmill.columns import Schema
 from gristmill.manifest import FileFacts, Manifest
 from gristmill.records import Split
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from gristmill.checking.result import Faults, Verdict
 from gristmill.checking.settings import Settings
 from gristmill.checking.streams import STREAMS, stream_fault
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError, GristmillError, MissingExtraError
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content import Content, line_digest, row_digests
 from gristmill.formats.json_rows import lines_of
 from gristmill.formats.registry import format_named

@@ -11,8 +11,8 @@ from gristmill.checking.result import Faults
 from gristmill.checking.runs import ROW, START, Run, joined
 from gristmill.checking.settings import Settings
 from gristmill.checking.textcolumn import PartRules
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import Schema
 from gristmill.formats.content import Content
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest

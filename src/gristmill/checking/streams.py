@@ -15,8 +15,8 @@ import numpy.typing as npt
 import orjson
 
 from gristmill.checking.runs import BY_WINDOWS
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import Schema
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.manifest import Manifest
 from gristmill.plainfile import open_plain, read_plain, require_plain

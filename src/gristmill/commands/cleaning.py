@@ -18,7 +18,7 @@ def clean(arguments: Sequence[str]) -> int:
     add_output_options(parser, "the result")
     given = parser.parse_args(arguments)
     with signals_held("gristmill.workspace"):
-        from gristmill.summary import size_text  # noqa: PLC0415 - --help does without
+        from gristmill.text import size_text  # noqa: PLC0415 - --help does without
         from gristmill.viewing.keeping import forget, view_folder  # noqa: PLC0415
         from gristmill.workspace import Workspace  # noqa: PLC0415
     work = Workspace(given.folder)

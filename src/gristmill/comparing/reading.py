@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.checking.digits import numbers_in
+from gristmill.columns import IGNORED_LABEL
 from gristmill.dataset import Dataset
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import IGNORED_LABEL
 from gristmill.manifest import TokenizerFacts
 from gristmill.records import BY_THEMSELVES, FileKey, Split
 

@@ -6,7 +6,7 @@ from gristmill.comparing.frozen import MIN_TOKENS, FrozenFacts
 from gristmill.comparing.result import Comparison, DatasetFacts, scores_of
 from gristmill.comparing.statistics import CONFIDENCE, Interval, interval_text
 from gristmill.naming import counted, printable
-from gristmill.summary import table_text
+from gristmill.text import table_text
 
 WHOLE_FROM = 100
 NOT_KNOWN = "-"

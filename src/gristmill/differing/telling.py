@@ -6,7 +6,7 @@ import msgspec
 
 from gristmill.differing.result import FILE_KINDS, Difference, FileChange, FileKind, Numbers, Step, ValueChange
 from gristmill.naming import path_text, printable
-from gristmill.summary import table_text
+from gristmill.text import table_text
 
 SHORT_DIGEST = 12
 INDENT = " " * 10

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from gristmill.columns import IGNORED_LABEL
 from gristmill.errors import ConfigError
 from gristmill.feeding.frame import Flags, Frame, Numbers, Pad, check_pad
 from gristmill.feeding.items import IDS, LABELS, MASK, POSITIONS, Item
 from gristmill.feeding.masking import MASK_RATE, Masking
 from gristmill.feeding.vocabulary import Vocabulary
-from gristmill.formats.batch import IGNORED_LABEL
 from gristmill.tokenizing.task_tokens import MASK_NAMES
 from gristmill.tokenizing.tokenizer import Tokenizer
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
+from gristmill.columns import IGNORED_LABEL
 from gristmill.errors import ConfigError, DatasetError
 from gristmill.feeding.frame import Frame, Pad, check_pad
 from gristmill.feeding.order import Draw
-from gristmill.formats.batch import IGNORED_LABEL
 from gristmill.manifest import Manifest
 from gristmill.records import BY_THEMSELVES
 

@@ -21,9 +21,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError
 from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.layout import UNFINISHED
 from gristmill.plainfile import open_plain, read_plain

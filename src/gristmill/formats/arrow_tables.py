@@ -13,22 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.columns import IDS, KINDS, MASK, SEGMENTS, Kind, Schema
 from gristmill.errors import DatasetError, MissingExtraError, OutputError
-from gristmill.formats.batch import (
-    IDS,
-    KINDS,
-    MASK,
-    SEGMENTS,
-    Column,
-    Kind,
-    Ragged,
-    Schema,
-    WindowBatch,
-    natural,
-    rebatched,
-    require_fitting,
-    stored,
-)
+from gristmill.formats.batch import Column, Ragged, WindowBatch, natural, rebatched, require_fitting, stored
 from gristmill.plainfile import require_plain
 
 ROWS_AT_ONCE = 1000

@@ -12,18 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from gristmill.columns import IDS, MASK, Kind, Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import (
-    IDS,
-    MASK,
-    Column,
-    Kind,
-    Ragged,
-    Schema,
-    WindowBatch,
-    joined,
-    natural,
-)
+from gristmill.formats.batch import Column, Ragged, WindowBatch, joined, natural
 from gristmill.formats.chunks import COUNT, Chunk, Field, Layout
 from gristmill.naming import counted
 from gristmill.plainfile import open_plain, read_plain

@@ -17,20 +17,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.columns import IDS, KINDS, LABELS, MASK, Kind, Schema
 from gristmill.errors import OutputError
-from gristmill.formats.batch import (
-    IDS,
-    KINDS,
-    LABELS,
-    MASK,
-    Column,
-    Kind,
-    Ragged,
-    Schema,
-    WindowBatch,
-    rebatched,
-    stored,
-)
+from gristmill.formats.batch import Column, Ragged, WindowBatch, rebatched, stored
 from gristmill.naming import counted
 
 CHUNK_BYTES = 1 << 26

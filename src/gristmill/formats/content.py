@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gristmill.columns import SEGMENTS
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import SEGMENTS, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.records import Split
 
 ROW_BYTES = 16

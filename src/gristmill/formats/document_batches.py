@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.formats.batch import LABELS, Column, Ragged, Schema, WindowBatch
+from gristmill.columns import LABELS, Schema
+from gristmill.formats.batch import Column, Ragged, WindowBatch
 from gristmill.formats.jsonl import DocumentRows, text_ranges
 from gristmill.shaping.windows import Windows, lines_of
 

@@ -12,8 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.records import Split
 
 

@@ -6,19 +6,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from gristmill.columns import IDS, KINDS, Kind, Schema
 from gristmill.errors import DatasetError, OutputError
-from gristmill.formats.batch import (
-    IDS,
-    KINDS,
-    Column,
-    Kind,
-    Ragged,
-    Schema,
-    WindowBatch,
-    natural,
-    require_fitting,
-    stored,
-)
+from gristmill.formats.batch import Column, Ragged, WindowBatch, natural, require_fitting, stored
 
 
 def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:

@@ -10,8 +10,9 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.formats.json_rows import batch_of_lines, lines_of
 from gristmill.formats.jsonl import JsonlFile

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from gristmill.columns import Kind, Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import Kind, Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.chunk_reader import ChunkReader, read_index
 from gristmill.formats.chunks import CHUNK_BYTES, Chunk, Field, Layout, fields_of, write_chunks
 from gristmill.formats.format import Format, SplitReader, Target

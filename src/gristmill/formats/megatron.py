@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gristmill.columns import Schema
 from gristmill.errors import OutputError
 from gristmill.formats.arrays import damaged, map_part, no_head
-from gristmill.formats.batch import Schema
 from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
 from gristmill.plainfile import open_plain
 from gristmill.shaping.windows import Indices

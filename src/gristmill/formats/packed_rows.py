@@ -13,17 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.formats.batch import (
-    IDS,
-    KINDS,
-    POSITION_IDS,
-    SEGMENT_IDS,
-    SEGMENTS,
-    Kind,
-    Ragged,
-    Schema,
-    WindowBatch,
-)
+from gristmill.columns import IDS, KINDS, POSITION_IDS, SEGMENT_IDS, SEGMENTS, Kind, Schema
+from gristmill.formats.batch import Ragged, WindowBatch
 
 PLACE = ("at", "length")
 """What a segment tells beside what a row does: where its tokens are, without the special ones."""

@@ -13,8 +13,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gristmill.columns import KINDS, Kind, Schema
 from gristmill.formats.arrow_tables import batch_of, import_pyarrow, no_rows, reading, require_kinds, tables_of
-from gristmill.formats.batch import KINDS, Kind, Schema, WindowBatch, joined
+from gristmill.formats.batch import WindowBatch, joined
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.layout import UNFINISHED
 from gristmill.naming import counted

@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 import orjson
 
+from gristmill.columns import KINDS, Kind, Schema
 from gristmill.formats.arrays import damaged
-from gristmill.formats.batch import KINDS, Column, Kind, Ragged, Schema, WindowBatch
+from gristmill.formats.batch import Column, Ragged, WindowBatch
 from gristmill.formats.json_rows import column_of
 from gristmill.formats.jsonl import row_starts
 from gristmill.naming import counted

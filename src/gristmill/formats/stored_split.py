@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
+from gristmill.columns import Schema
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import SplitReader
 from gristmill.formats.json_rows import lines_of
 from gristmill.formats.registry import folder_of, format_named

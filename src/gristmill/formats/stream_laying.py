@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.columns import SEGMENTS, Schema
 from gristmill.errors import OutputError
-from gristmill.formats.batch import SEGMENTS, Ragged, Schema, WindowBatch, require_fitting
+from gristmill.formats.batch import Ragged, WindowBatch, require_fitting
 from gristmill.naming import counted
 from gristmill.records import BY_THEMSELVES
 from gristmill.shaping.windows import Indices

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from gristmill.columns import Schema
 from gristmill.errors import OutputError
 from gristmill.formats.arrays import ArrayFile, Head, damaged, map_array, no_head, npy_head, write_array
-from gristmill.formats.batch import Ragged, Schema, WindowBatch
+from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.format import Format, Target
 from gristmill.formats.sidecar import Sidecar, sidecar_lines
 from gristmill.formats.stream_laying import WINDOW, StreamLaying, bytes_of

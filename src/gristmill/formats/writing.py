@@ -6,8 +6,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from gristmill.columns import Schema
 from gristmill.errors import GristmillError
-from gristmill.formats.batch import Schema, WindowBatch
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content import Content, row_digests
 from gristmill.formats.format import Target
 from gristmill.formats.registry import folder_of, format_named, name_in

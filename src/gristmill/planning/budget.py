@@ -11,7 +11,7 @@ import msgspec
 
 from gristmill.errors import ConfigError
 from gristmill.planning.result import Budget, OverlapPlan, Pick
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 FEW_PASSES = 4
 """Four epochs are worth 3.7 times the data (Muennighoff et al. 2023): so many are assumed where no budget is named."""

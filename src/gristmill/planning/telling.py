@@ -9,7 +9,8 @@ from gristmill.planning.budget import FEW_PASSES
 from gristmill.planning.result import Plan, Portion
 from gristmill.records import DROP_REASONS
 from gristmill.sections import SamplingConfig
-from gristmill.summary import previous_lines, sampling_lines, size_text, table_text, variant_lines
+from gristmill.summary import previous_lines, sampling_lines, variant_lines
+from gristmill.text import size_text, table_text
 
 PORTIONS_SHOWN = 8
 WHOLE_FROM = 10

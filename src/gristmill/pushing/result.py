@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from gristmill.naming import counted, printable
-from gristmill.summary import size_text, table_text
+from gristmill.text import size_text, table_text
 
 NAMES_SHOWN = 5
 

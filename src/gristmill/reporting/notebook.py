@@ -20,7 +20,7 @@ from gristmill.reporting.page import Headline, headlines_html, row_headline
 from gristmill.reporting.section import folded, listed, share_text, short_number
 from gristmill.reporting.sheet import DARK, LIGHT
 from gristmill.reporting.splits import split_lines
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 MOST_LANGUAGES = 12
 MOST_LISTED = 200

@@ -8,7 +8,7 @@ from gristmill.naming import counted
 from gristmill.reporting.charts import Bars, Funnel, count_series, hint, label
 from gristmill.reporting.facts import Facts, Reason
 from gristmill.reporting.section import Figure, Section, folded, listed, name_html, share_text
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 MOST_TOLD = 3
 

@@ -8,7 +8,7 @@ from gristmill.naming import counted
 from gristmill.reporting.charts import Bars, Series, hint, label
 from gristmill.reporting.facts import Facts, Provenance
 from gristmill.reporting.section import Figure, Section, folded
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 
 def seconds_section(facts: Facts) -> Section:

@@ -12,7 +12,7 @@ from gristmill.reporting.of_twins import twins_section
 from gristmill.reporting.of_windows import windows_section
 from gristmill.reporting.page import Headline, Page, row_headline
 from gristmill.reporting.section import Section, listed, share_text, short_number
-from gristmill.summary import size_text
+from gristmill.text import size_text
 
 MOST_NOTES = 20
 MOST_NAMED = 3

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from gristmill.columns import Schema
 from gristmill.config import Config
-from gristmill.formats.batch import Schema
 from gristmill.formats.jsonl import RowFormat
 from gristmill.formats.packed_rows import packed_schema
 from gristmill.formats.registry import format_named

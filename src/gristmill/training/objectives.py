@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gristmill.formats.batch import IGNORED_LABEL
+from gristmill.columns import IGNORED_LABEL
 
 PLACES_STEP = 16
 """Places are filled up to a multiple of a 16th of all tokens in the batch."""

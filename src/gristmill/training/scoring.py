@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gristmill.formats.batch import IGNORED_LABEL
+from gristmill.columns import IGNORED_LABEL
 from gristmill.training.objectives import Objective, Places
 
 Batch = dict[str, torch.Tensor]

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.columns import MASK
 from gristmill.errors import DatasetError
-from gristmill.formats.batch import MASK
 from gristmill.looking.telling import has_lines
 from gristmill.looking.windows import Window, read_row
 from gristmill.manifest import BUILD, Manifest

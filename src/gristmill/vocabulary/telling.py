@@ -6,7 +6,8 @@ import msgspec
 
 from gristmill.naming import counted, printable
 from gristmill.records import Split
-from gristmill.summary import previous_lines, size_text, table_text
+from gristmill.summary import previous_lines
+from gristmill.text import size_text, table_text
 from gristmill.vocabulary.format import NUM_BYTES
 from gristmill.vocabulary.result import Vocabulary
 from gristmill.vocabulary.table import TextFacts, TokenizerTable

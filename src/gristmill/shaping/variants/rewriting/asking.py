@@ -58,14 +58,14 @@ class Asking:
     def _retried(self, path: str, body: bytes | None) -> bytes:
         for attempt in range(self._endpoint.num_retries):
             try:
-                return exchange(self._endpoint, path, body, self._stop)
+                return exchange(self._endpoint.request(path, body), self._stop)
             except NoAnswerError as error:
                 if error.fault is not Fault.PASSING:
                     raise
                 wait_seconds = seconds_to_wait(attempt, error.retry_after)
             if self._stop.wait(wait_seconds):
                 raise StoppedError
-        return exchange(self._endpoint, path, body, self._stop)
+        return exchange(self._endpoint.request(path, body), self._stop)
 
     def _count_failed(self, error: NoAnswerError) -> None:
         if error.fault is Fault.OF_THIS_TEXT:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gristmill.errors import ConfigError
+from gristmill.shaping.variants.rewriting.exchanging import Request
 
 COMPLETIONS = "/chat/completions"
 MODELS = "/models"
@@ -69,6 +70,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             return wanted
         room = self.context_tokens - tokens_in(prompt.encode())
         return min(wanted, room) if room >= max(1, min(wanted, as_the_text)) else None
+
+    def request(self, path: str, body: bytes | None) -> Request:
+        return Request(self.base + path, self.headers(), body, self.timeout_seconds, self.key_variable)
 
     def headers(self) -> dict[str, str]:
         key = os.environ.get(self.key_variable, "").strip()

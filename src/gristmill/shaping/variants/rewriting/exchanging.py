@@ -9,15 +9,14 @@ import os
 import ssl
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from enum import StrEnum
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead, responses
 from socket import gaierror, socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
-
-from gristmill.shaping.variants.rewriting.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -61,19 +60,31 @@ class StoppedError(Exception):
     """Nobody waits for the answer any more."""
 
 
-def exchange(endpoint: Endpoint, path: str, body: bytes | None, stop: threading.Event) -> bytes:
-    """POST the body, or GET where there is none; the body of the answer, which is whole. Raises NoAnswerError."""
-    headers = endpoint.headers()
-    address = urlsplit(endpoint.base + path)
-    deadline = _Deadline(endpoint.timeout_seconds, stop)
+class Request(NamedTuple):
+    """One request, and how long its answer may take."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    """What is sent by POST. None: a GET."""
+    timeout_seconds: float
+    """For all of it, from the first byte to the last."""
+    key_variable: str
+    """The environment variable with the key, to name it where the server refuses the key."""
+
+
+def exchange(request: Request, stop: threading.Event) -> bytes:
+    """The body of the answer, which is whole. Raises NoAnswerError."""
+    address = urlsplit(request.url)
+    deadline = _Deadline(request.timeout_seconds, stop)
     try:
         deadline.next_wait()
-        with closing(_connected(address, endpoint)) as connection, closing(connection.sock) as connected:
+        with closing(_connected(address, request.timeout_seconds)) as connection, closing(connection.sock) as connected:
             connection.sock = cast("Any", _BoundedSocket(connected, deadline))
-            connection.request("GET" if body is None else "POST", address.path, body, headers)
-            return _whole_body(connection.getresponse(), endpoint)
+            connection.request("GET" if request.body is None else "POST", address.path, request.body, request.headers)
+            return _whole_body(connection.getresponse(), request.key_variable)
     except TimeoutError:
-        raise NoAnswerError(Fault.PASSING, f"no whole answer within {endpoint.timeout_seconds:g} seconds") from None
+        raise NoAnswerError(Fault.PASSING, f"no whole answer within {request.timeout_seconds:g} seconds") from None
     except OSError as error:
         raise NoAnswerError(Fault.PASSING, _in_our_words(error)) from None
     except HTTPException as error:
@@ -81,9 +92,9 @@ def exchange(endpoint: Endpoint, path: str, body: bytes | None, stop: threading.
         raise NoAnswerError(Fault.PASSING, reason) from None
 
 
-def _connected(address: SplitResult, endpoint: Endpoint) -> HTTPConnection:
+def _connected(address: SplitResult, timeout_seconds: float) -> HTTPConnection:
     kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-    connect_seconds = min(CONNECT_SECONDS, endpoint.timeout_seconds)
+    connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
     connection = kind(address.hostname or "", address.port, timeout=connect_seconds)
     try:
         connection.connect()
@@ -96,9 +107,9 @@ def _connected(address: SplitResult, endpoint: Endpoint) -> HTTPConnection:
     return connection
 
 
-def _whole_body(response: HTTPResponse, endpoint: Endpoint) -> bytes:
+def _whole_body(response: HTTPResponse, key_variable: str) -> bytes:
     if response.status != HTTPStatus.OK:
-        raise _refused_by(response, endpoint)
+        raise _refused_by(response, key_variable)
     body = response.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
         raise NoAnswerError(Fault.LASTING, f"an answer of more than {MAX_BODY_BYTES >> 20} MiB")
@@ -107,14 +118,14 @@ def _whole_body(response: HTTPResponse, endpoint: Endpoint) -> bytes:
     return body
 
 
-def _refused_by(response: HTTPResponse, endpoint: Endpoint) -> NoAnswerError:
+def _refused_by(response: HTTPResponse, key_variable: str) -> NoAnswerError:
     status = response.status
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         said = f"HTTP {status}, a redirect, which is not followed: set the URL that it leads to"
         return NoAnswerError(Fault.LASTING, said)
     said = f"HTTP {status} {responses.get(status, '')}".rstrip()
     if status in OVER_THE_KEY:
-        said += f": check the key in ${endpoint.key_variable}"
+        said += f": check the key in ${key_variable}"
     if status == HTTPStatus.NOT_FOUND:
         said += ": check the URL, and the model's name"
     if status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
