@@ -1,12 +1,13 @@
 """What the card could not do, done by the CPU and put into its place."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[Any]
+from gristmill.tokenizing.tokenizer import Ids
+
 Offsets = npt.NDArray[np.int64]
 
 

@@ -27,7 +27,7 @@ from gristmill.tokenizing.cuda.merges import MergeTables
 from gristmill.tokenizing.cuda.patterns import Pattern, compile_options
 from gristmill.tokenizing.cuda.reading import FileReader, FileTooLargeError
 from gristmill.tokenizing.cuda.requiring import require_cuda
-from gristmill.tokenizing.cuda.splicing import splice
+from gristmill.tokenizing.cuda.splicing import Offsets, splice
 from gristmill.tokenizing.cuda.staging import Joined, Listed, Staging
 from gristmill.tokenizing.cuda.structs import LONGEST_CHUNK, Sizes
 from gristmill.tokenizing.definition import Definition
@@ -35,7 +35,6 @@ from gristmill.tokenizing.fast import FastTokenizer
 from gristmill.tokenizing.tokenizer import AnyText, Encoded, Ids, Tokenizer, tokenizer_for, utf8_of_each
 
 Bytes = npt.NDArray[np.uint8]
-Offsets = npt.NDArray[np.int64]
 Place = Literal["machine", "card"]
 TextOf = Callable[[int], bytes]
 """A piece by its number."""

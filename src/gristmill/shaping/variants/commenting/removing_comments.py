@@ -5,9 +5,8 @@ JavaScript and Go end statements at line feeds, those within a comment included.
 
 from collections.abc import Iterator
 
+from gristmill.shaping.variants.commenting.moving_comments import BLANKS
 from gristmill.shaping.variants.edits import Edit, Span
-
-BLANKS = b" \t"
 
 
 def remove(text: bytes, going: list[Span]) -> Iterator[Edit]:
