@@ -18,11 +18,11 @@ from measure import STDLIB, machine
 from torch.utils.data import DataLoader
 
 from gristmill import Config, OutputConfig, build, open_dataset
-from gristmill.dataset import Dataset
-from gristmill.feeding.collating import CausalCollator, MaskedCollator
-from gristmill.feeding.streams import WindowStream
-from gristmill.feeding.windows import WindowDataset
-from gristmill.records import Split
+from gristmill.core.records import Split
+from gristmill.dataset.collators import CausalCollator, MaskedCollator
+from gristmill.dataset.dataset import Dataset
+from gristmill.dataset.torch_stream import WindowStream
+from gristmill.dataset.torch_windows import WindowDataset
 
 BATCH_SIZE = 32
 NUM_BATCHES = 500

@@ -16,8 +16,8 @@ from collections import Counter
 from measure import STDLIB, machine
 
 from gristmill.cleaning.secrets import find_secrets, redact
-from gristmill.intake.decoding import Decoded, decode
-from gristmill.sections import SecretsConfig
+from gristmill.config.settings import SecretsConfig
+from gristmill.sources.decode import Decoded, decode
 
 RUNS = 5
 # Texts made to be slow, a megabyte each: openings without end.

@@ -21,24 +21,23 @@ import orjson
 from measure import STDLIB, machine
 
 import gristmill
-from gristmill.columns import Schema
-from gristmill.config import Config
-from gristmill.drawing.table import Cell, Table, markdown_table
+from gristmill.config.config import Config
+from gristmill.config.settings import WindowConfig
+from gristmill.core.columns import Schema
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import Split
 from gristmill.formats.arrow import ARROW
 from gristmill.formats.arrow_tables import ROWS_AT_ONCE, tables_of
 from gristmill.formats.batch import Ragged, WindowBatch
-from gristmill.formats.content import row_digests
+from gristmill.formats.content_digest import row_digests
 from gristmill.formats.format import Format, Target
-from gristmill.formats.json_rows import batch_of_lines
-from gristmill.formats.jsonlines import JSONL
+from gristmill.formats.jsonl import JSONL, batch_of_lines
 from gristmill.formats.litdata import LITDATA
 from gristmill.formats.mds import MDS
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.parquet import PARQUET, write_options
 from gristmill.formats.token_streams import BIN, NPY
-from gristmill.manifest import read_manifest
-from gristmill.records import Split
-from gristmill.sections import WindowConfig
+from gristmill.views.table import Cell, Table, markdown_table
 
 sys.path += [str(Path(sys.prefix, "readers")), str(Path(__file__).parents[1] / "tests")]
 from library_readers import streaming

@@ -37,7 +37,7 @@ from urllib.request import Request, urlopen
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from gristmill.intake.languages import language_of
+from gristmill.sources.languages import language_of
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 DOWNLOADS_AT_ONCE = 4

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from statistics import median
 from typing import NamedTuple
 
-from gristmill.bench.bench import this_machine
-from gristmill.bench.running import Ran, run
-from gristmill.progress import Progress
+from gristmill.core.progress import Progress
+from gristmill.lab.bench.bench import this_machine
+from gristmill.lab.bench.process import Ran, run
 
 STDLIB = sysconfig.get_path("stdlib")
 GRISTMILL = os.path.join(os.path.dirname(sys.executable), "gristmill")

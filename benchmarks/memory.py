@@ -12,7 +12,7 @@ from pathlib import Path
 
 from measure import GRISTMILL, machine, peak_mb_of
 
-from gristmill.manifest import read_manifest
+from gristmill.core.manifest import read_manifest
 
 MAX_FILE_BYTES = "8000000"
 

@@ -14,13 +14,13 @@ import orjson
 from measure import GRISTMILL, STDLIB, cold_build, machine, medians
 
 import gristmill
-from gristmill.columns import Schema
-from gristmill.config import Config
-from gristmill.formats.json_rows import batch_of_lines
+from gristmill.config.config import Config
+from gristmill.config.settings import OutputConfig, SplitConfig, WindowConfig
+from gristmill.core.columns import Schema
+from gristmill.core.manifest import Manifest
+from gristmill.formats.jsonl import batch_of_lines
 from gristmill.formats.parquet import num_parquet_bytes
-from gristmill.manifest import Manifest
-from gristmill.planning.budget import Wanted
-from gristmill.sections import OutputConfig, SplitConfig, WindowConfig
+from gristmill.planning.overlap_choice import Wanted
 
 PACKAGES = ("numpy", "pyarrow")
 """A repository of usual size, there after `make test`."""

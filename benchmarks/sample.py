@@ -13,22 +13,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gristmill.config import Config
-from gristmill.flow import Intake, in_order, judge, piece_tasks, pieces_of, prepare_all, shape_all, take_in
-from gristmill.grouping.leakage import anchors_of
-from gristmill.grouping.signatures import NUM_BANDS
-from gristmill.intake.trees import Scan
-from gristmill.pipeline import load
-from gristmill.progress import Progress
-from gristmill.records import PreparedDocument, SourceFile, Split
+from gristmill.config.config import Config
+from gristmill.config.settings import RunConfig
+from gristmill.core.progress import Progress
+from gristmill.core.records import PreparedDocument, SourceFile, Split
+from gristmill.dedup.signatures import NUM_BANDS
+from gristmill.pipeline.build import load
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.flow import Intake, in_order, judge, piece_tasks, pieces_of, prepare_all, shape_all, take_in
+from gristmill.pipeline.license import read_license_files
+from gristmill.pipeline.parts import SUFFIX, FileKeys, Part, PartReader, ids_bytes, write_part
+from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner
-from gristmill.sections import RunConfig
-from gristmill.steps.blocks import ids_bytes
-from gristmill.steps.context import Context
-from gristmill.steps.license import read_license_files
-from gristmill.steps.parts import SUFFIX, FileKeys, Part, PartReader, write_part
-from gristmill.steps.prepare import batches
-from gristmill.workspace import Workspace
+from gristmill.sources.trees import Scan
+from gristmill.splits.shared_spans import anchors_of
 
 SPREAD_KEPT = 60
 SYNTHETIC = (20_000, 60_000)

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from measure import GRISTMILL, machine
 
-from gristmill.bench.running import run
-from gristmill.manifest import Manifest, read_manifest
-from gristmill.progress import Progress
+from gristmill.core.manifest import Manifest, read_manifest
+from gristmill.core.progress import Progress
+from gristmill.lab.bench.process import run
 
 CHANGED_ONE_IN = 100
 LARGE_FILE_BYTES = 500_000_000

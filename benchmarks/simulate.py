@@ -21,10 +21,9 @@ import msgspec
 from sample import Sample, as_lines, measure
 from shop import Flow, Pool, Setting, Tasks, simulate
 
-from gristmill.formats.jsonlines import PIECE_BYTES
-from gristmill.sections import RunConfig
-from gristmill.steps.compare import PARTITION_SPANS, num_partition_bits
-from gristmill.steps.sides import BUCKET_BITS, MATCH, RUN_TOKENS, SPAN
+from gristmill.config.settings import RunConfig
+from gristmill.formats.jsonl import PIECE_BYTES
+from gristmill.pipeline.span_join import BUCKET_BITS, MATCH, PARTITION_SPANS, RUN_TOKENS, SPAN, num_partition_bits
 
 HERE = Path(__file__).parent
 SCALE = HERE / "scale.md"

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from measure import STDLIB, machine
 
 import gristmill
-from gristmill import Config, OutputConfig, RunConfig, workspace
+from gristmill import Config, OutputConfig, RunConfig
+from gristmill.pipeline import work_folder
 
 TURNS = 5
 CASES = {"none": OutputConfig(), "zstd": OutputConfig(compress="zstd")}
@@ -69,7 +70,7 @@ def _build(case: str, folder: str, how: str) -> None:
         return call if how == "with" else lambda _: None
 
     for name in ("sync_tree", "sync_folder"):
-        setattr(workspace, name, timed(getattr(workspace, name)))
+        setattr(work_folder, name, timed(getattr(work_folder, name)))
     config = Config(sources=[STDLIB], out=f"{folder}/out", output=CASES[case], run=RunConfig(cache_bytes=0))
     os.sync()
     started = time.perf_counter()

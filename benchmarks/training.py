@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 from gather import Pin, fetch, index_url, unpack
 
-from gristmill.comparing.statistics import Interval, interval_of, interval_text
-from gristmill.drawing.table import Table, markdown_table
+from gristmill.lab.comparison.statistics import Interval, interval_of, interval_text
+from gristmill.views.table import Table, markdown_table
 
 CODE, TEST = Pin("requests", "2.32.5"), Pin("starlette", "0.48.0")
 OUT = Path(__file__).with_name("training")

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import torch
 
-from gristmill.dataset import open_dataset
-from gristmill.drawing.table import Table, markdown_table
-from gristmill.manifest import Manifest
-from gristmill.training.models import SIZES
-from gristmill.training.settings import TrainConfig
-from gristmill.training.train import train
+from gristmill.core.manifest import Manifest
+from gristmill.dataset.dataset import open_dataset
+from gristmill.lab.training.models import SIZES
+from gristmill.lab.training.train import train
+from gristmill.lab.training.train_config import TrainConfig
+from gristmill.views.table import Table, markdown_table
 
 SIDE = 8192
 PRODUCTS = 30

@@ -16,11 +16,11 @@ import numpy as np
 from measure import GRISTMILL, STDLIB, cold_build, machine, medians, peak_mb_of, seconds_of
 
 import gristmill
-from gristmill.checking.spans import shared_with_train
+from gristmill.checks.spans import shared_with_train
 from gristmill.cleaning.rules import Limits, Page, judge
-from gristmill.grouping.clusters import GramSets, find_clusters, groups_of
-from gristmill.grouping.signatures import GRAM_TOKENS, Ids, band_keys
-from gristmill.sections import RulesConfig
+from gristmill.config.settings import RulesConfig
+from gristmill.dedup.clusters import GramSets, find_clusters, groups_of
+from gristmill.dedup.signatures import GRAM_TOKENS, Ids, band_keys
 
 PLAIN = Path(__file__).with_name("plain.toml")
 WAYS = {

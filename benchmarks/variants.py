@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from measure import STDLIB, cold_build, machine, medians
 
 import gristmill
-from gristmill.intake.languages import language_of
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.commenting.vary_comments import vary_comments
-from gristmill.shaping.variants.grammars import GRAMMARS, Parsed, parse
-from gristmill.shaping.variants.infilling import Infiller, Sentinel
-from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
-from gristmill.shaping.variants.noising import Noise
-from gristmill.shaping.variants.renaming.rename import rename
+from gristmill.core.seeded_random import Dice
+from gristmill.sources.languages import language_of
+from gristmill.variants.code_layout import lay_out_again
+from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.grammars import GRAMMARS, Parsed, parse
+from gristmill.variants.infill import Infiller, Sentinel
+from gristmill.variants.noise import Noise
+from gristmill.variants.rename import rename
 
 MEGABYTES = 8
 """Of each language, at most."""

@@ -24,8 +24,8 @@ import psutil
 from measure import GRISTMILL, STDLIB, machine
 
 from gristmill import Config, Manifest, SamplingConfig, build
-from gristmill.records import Split
-from gristmill.viewing.keeping import view_folder
+from gristmill.core.records import Split
+from gristmill.views.viewer.viewer_folder import view_folder
 
 RARE = "quicksilver"
 """In no window: a search goes through all of them."""

@@ -14,8 +14,8 @@ from measure import GRISTMILL, STDLIB, machine, peak_mb_of, seconds_of
 
 import gristmill
 from gristmill import Config
-from gristmill.records import Split
-from gristmill.vocabulary.table import TokenizerCounts, TokenizerTable
+from gristmill.core.records import Split
+from gristmill.lab.vocabulary.vocabulary_text import TokenizerCounts, TokenizerTable
 
 SIZES = (8_000, 16_000, 32_000, 50_265)
 PATTERNS = ("cl100k", "qwen2", "gpt2")

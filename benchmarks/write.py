@@ -16,14 +16,14 @@ import orjson
 from measure import STDLIB, machine
 
 import gristmill
-from gristmill.columns import Schema
+from gristmill.config.settings import WindowConfig
+from gristmill.core.columns import Schema
 from gristmill.formats.arrow_tables import import_pyarrow, tables_of
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_batches import batch_of_documents
-from gristmill.formats.jsonl import DocumentRows, RowFormat
+from gristmill.formats.jsonl_rows import DocumentRows, RowFormat
 from gristmill.formats.parquet import write_options
-from gristmill.sections import WindowConfig
-from gristmill.shaping.windows import WindowShape, cut
+from gristmill.windows.cut import WindowShape, cut
 
 ROW_FORMAT = RowFormat(512, (0,), (2,), None, with_text=False)
 SCHEMA = Schema(tuple(ROW_FORMAT.columns), 512, 50265, (0,), (2,), pad_id=None, end_id=2)

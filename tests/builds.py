@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gristmill import Config, build
-from gristmill.layout import CARDS
-from gristmill.workspace import Workspace
+from gristmill.core.layout import CARDS
+from gristmill.pipeline.work_folder import Workspace
 from surroundings import default_signals
 
 KILLED = -signal.SIGKILL
@@ -146,7 +146,7 @@ def _ended(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[in
 def _clean_processes() -> Any:
     """Forked from one that has loaded everything and does nothing: at once there, whatever threads run in this one."""
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["pytest", "hypothesis", "gristmill.pipeline", "gristmill.byhand"])
+    processes.set_forkserver_preload(["pytest", "hypothesis", "gristmill.pipeline.build", "gristmill.pipeline.by_hand"])
     return processes
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill import Config, build
-from gristmill.columns import Schema
+from gristmill.core.columns import Schema
+from gristmill.core.records import Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.content import content_of, row_digests
+from gristmill.formats.content_digest import content_of, row_digests
 from gristmill.formats.format import Format, Target
-from gristmill.formats.json_rows import batch_of_lines
-from gristmill.records import Split
+from gristmill.formats.jsonl import batch_of_lines
 
 
 class Built(NamedTuple):

@@ -11,12 +11,12 @@ from itertools import islice, pairwise, product
 import numpy as np
 
 import tokenizers_made_here as made
-from gristmill.tokenizing.cuda.merges import byte_characters
-from gristmill.tokenizing.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.locating import locate
-from gristmill.tokenizing.reference import ReferenceTokenizer
-from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.tokenizers.cuda.merge_tables import byte_characters
+from gristmill.tokenizers.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
+from gristmill.tokenizers.locate import locate
+from gristmill.tokenizers.tokenizer import tokenizer_for
 
 PATTERNS = (GPT2, STARCODER2, CL100K, QWEN2)
 TRAINED = ("codebert", *(pattern.name for pattern in PATTERNS))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.columns import KINDS, MASK, Kind, Schema
+from gristmill.core.columns import KINDS, MASK, Kind, Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between
 
 PLAIN = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
-from gristmill.errors import DeviceError
-from gristmill.tokenizing.cuda.requiring import require_cuda
-from gristmill.tokenizing.tokenizer import Tokenizer
+from gristmill.core.errors import DeviceError
+from gristmill.tokenizers.cuda.availability import require_cuda
+from gristmill.tokenizers.tokenizer import Tokenizer
 from made_code import made_library
 from surroundings import settle
 

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from gristmill.records import PreparedDocument
+from gristmill.core.records import PreparedDocument
 
 
 def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more):

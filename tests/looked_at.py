@@ -15,7 +15,7 @@ from gristmill import (
     build,
     open_dataset,
 )
-from gristmill.looking.row import RowLook, look_at
+from gristmill.views.row import RowLook, look_at
 
 EVIL = "<img src=x onerror=alert(1)>.py"
 EVIL_TEXT = (

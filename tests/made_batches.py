@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.columns import KINDS, Kind, Schema
+from gristmill.core.columns import KINDS, Kind, Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between
-from gristmill.formats.json_rows import lines_of
+from gristmill.formats.jsonl import lines_of
 
 LENGTH = 12
 NAMES = st.one_of(

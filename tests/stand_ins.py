@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gristmill.errors import NotOnGpuError
-from gristmill.tokenizing.tokenizer import tokenizer_in
+from gristmill.core.errors import NotOnGpuError
+from gristmill.tokenizers.tokenizer import tokenizer_in
 
 FAILS_AT = 3
 """Which request it fails at: some have been answered by then."""

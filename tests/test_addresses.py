@@ -2,8 +2,8 @@ import base64
 
 import pytest
 
-from gristmill.errors import InputError
-from gristmill.intake.addresses import (
+from gristmill.core.errors import InputError
+from gristmill.sources.addresses import (
     Kind,
     git_address,
     is_table_name,

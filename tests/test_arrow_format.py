@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.errors import DatasetError, OutputError
+from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.records import Split
 from gristmill.formats import arrow
 from gristmill.formats.arrow import ARROW
 from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.format import Target
-from gristmill.formats.json_rows import lines_of
-from gristmill.records import Split
+from gristmill.formats.jsonl import lines_of
 from made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
 
 PLACES = st.lists(st.integers(0, 10), max_size=3)

@@ -18,16 +18,16 @@ import pytest
 from builds import running
 from conftest import write_tree
 from gristmill import Config, ConfigError, InputError, OutputError, Progress, build, load_tokenizer
-from gristmill.bench import bench as benching
-from gristmill.bench.bench import Asked, bench, this_machine
-from gristmill.bench.corpus import gather, sample_of
-from gristmill.bench.job import Job, JobFile, window_spans
-from gristmill.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_no_card, why_skipped
-from gristmill.bench.original import expand
-from gristmill.bench.results import PHASES, REBUILD
-from gristmill.bench.running import run
-from gristmill.layout import FILES
-from gristmill.records import Split
+from gristmill.core.layout import FILES
+from gristmill.core.records import Split
+from gristmill.lab.bench import bench as benching
+from gristmill.lab.bench.bench import Asked, bench, this_machine
+from gristmill.lab.bench.bench_files import gather, sample_of
+from gristmill.lab.bench.bench_result import PHASES, REBUILD
+from gristmill.lab.bench.job import Job, JobFile, window_spans
+from gristmill.lab.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_no_card, why_skipped
+from gristmill.lab.bench.process import run
+from gristmill.lab.bench.scripts.original import expand
 from tokenizers_made_here import word_piece
 
 SAME_ROWS_WITH_COPIES = ("original", "threads", "batch")
@@ -317,7 +317,7 @@ def test_unknown_methods_are_refused_with_the_nearest():
 
 
 def test_a_missing_package_skips_the_method(monkeypatch, codebert):
-    monkeypatch.setattr("gristmill.bench.methods.find_spec", lambda name: None if name == "datasets" else name)
+    monkeypatch.setattr("gristmill.lab.bench.methods.find_spec", lambda name: None if name == "datasets" else name)
     assert why_skipped(BY_NAME["datasets"], codebert) == "datasets is not installed: pip install 'gristmill[bench]'"
     assert why_skipped(BY_NAME["original"], codebert) is None
 
@@ -331,7 +331,7 @@ def test_a_tokenizer_that_gigatoken_does_not_take_skips_the_floor(codebert, sour
 
 
 def test_every_gristmill_command_is_one_that_the_command_line_takes(setting, tmp_path):
-    from gristmill.configuring import load_config
+    from gristmill.config.config import load_config
 
     _, setup = setting
     for method in METHODS:
@@ -488,7 +488,7 @@ def test_phases_of_the_process_are_shown_as_it_tells_them(tmp_path, capsys):
 def test_a_stopped_bench_leaves_no_process(sent, tmp_path):
     inner = "import subprocess, sys, os; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(os.getpid(), p.pid, flush=True); p.wait()"
     code = (
-        "import signal, sys; from pathlib import Path; from gristmill import Progress; from gristmill.bench import running\n"
+        "import signal, sys; from pathlib import Path; from gristmill import Progress; from gristmill.lab.bench import process as running\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"  # as the command line does
         "running._Telling.hear = lambda self, line: print(line.decode(), flush=True)\n"
         f"running.run('m', [sys.executable, '-c', {inner!r}], progress=Progress(), watched=True)"

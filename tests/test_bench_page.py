@@ -7,11 +7,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import gristmill
-from gristmill import cli
-from gristmill.bench.markdown import HEADING
-from gristmill.bench.page import Page
-from gristmill.bench.results import PHASES
-from gristmill.errors import OutputError
+from gristmill.cli import main
+from gristmill.core.errors import OutputError
+from gristmill.lab.bench.bench_markdown import HEADING, Page
+from gristmill.lab.bench.bench_result import PHASES
 from surroundings import without_privileges
 
 
@@ -26,7 +25,7 @@ def source(tmp_path):
 
 
 def run(capsys, *arguments):
-    code = cli.run(arguments)
+    code = main.run(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 

@@ -14,17 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gristmill import Config, DatasetError, OutputError, build, check, open_dataset
-from gristmill.bench import reading
-from gristmill.bench.describing import KeptRun
-from gristmill.bench.job import Job, JobFile
-from gristmill.bench.keeping import keep_as_dataset
-from gristmill.bench.quality import quality_of
-from gristmill.bench.reading import data_files, raw_rows, rows_of
-from gristmill.filestable import FileRow
+from gristmill.core.files_table import FileRow
+from gristmill.core.layout import FILES
+from gristmill.core.manifest import read_manifest, write_manifest
+from gristmill.core.records import DropReason, Split
 from gristmill.formats.zstd import compress_rows, table_of
-from gristmill.layout import FILES
-from gristmill.manifest import read_manifest, write_manifest
-from gristmill.records import DropReason, Split
+from gristmill.lab.bench import method_rows
+from gristmill.lab.bench.foreign_rows import KeptRun, keep_as_dataset
+from gristmill.lab.bench.job import Job, JobFile
+from gristmill.lab.bench.method_rows import data_files, raw_rows, rows_of
+from gristmill.lab.bench.quality import quality_of
 
 PREFIX, SUFFIX, PAD = (0,), (2,), 1
 NUM_CONTENT, STRIDE, LENGTH = 80, 50, 82
@@ -88,7 +87,7 @@ FLAT_ROWS = st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4), max
 @given(rows=FLAT_ROWS, block=st.integers(1, 40), as_ascii=st.booleans())
 def test_a_list_is_read_as_json_load_reads_it(rows, block, as_ascii):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "BLOCK_BYTES", block)
+        patch.setattr(method_rows, "BLOCK_BYTES", block)
         path = Path(folder, "train.json")
         with path.open("w", encoding="utf-8") as stream:
             json.dump(rows, stream, indent=2, ensure_ascii=as_ascii)

@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ET
 import msgspec
 import pytest
 
-from gristmill.bench.chart import chart_svg
-from gristmill.bench.markdown import HEADING, bench_markdown
-from gristmill.bench.results import PHASES, Bench, Corpus, Machine, MethodResult, Skipped
-from gristmill.bench.telling import bench_json, bench_text
+from gristmill.lab.bench.bench_markdown import HEADING, bench_markdown
+from gristmill.lab.bench.bench_result import PHASES, Bench, Corpus, Machine, MethodResult, Skipped
+from gristmill.lab.bench.bench_svg import chart_svg
+from gristmill.lab.bench.bench_text import bench_json, bench_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text><script>|`[red]\n\x1b[2J&"

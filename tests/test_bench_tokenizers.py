@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 
 from conftest import write_tree
-from gristmill import ConfigError, GristmillError, Progress, cli, load_tokenizer
-from gristmill.bench.corpus import gather
-from gristmill.bench.documents import Documents
-from gristmill.bench.engines import SLICE_BYTES, slices
-from gristmill.bench.methods import METHODS, chosen, why_skipped
-from gristmill.bench.speed_chart import tokenizers_svg
-from gristmill.bench.speed_page import HEADING, tokenizers_markdown
-from gristmill.bench.speed_telling import ratio_of, speed_of, tokenizers_json, tokenizers_text
-from gristmill.bench.speeds import Case, State
-from gristmill.bench.tokenizers import AskedOfTokenizers, bench_tokenizers
-from gristmill.tokenizing.cuda.batch import Batch
-from gristmill.tokenizing.locating import locate
+from gristmill import ConfigError, GristmillError, Progress, load_tokenizer
+from gristmill.cli import main
+from gristmill.lab.bench.bench_files import gather
+from gristmill.lab.bench.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
+from gristmill.lab.bench.engines import SLICE_BYTES, slices
+from gristmill.lab.bench.methods import METHODS, chosen, why_skipped
+from gristmill.lab.bench.speed_markdown import HEADING, tokenizers_markdown
+from gristmill.lab.bench.speed_svg import tokenizers_svg
+from gristmill.lab.bench.speed_text import ratio_of, speed_of, tokenizers_json, tokenizers_text
+from gristmill.lab.bench.speeds import Case, State
+from gristmill.lab.bench.tokenizer_documents import Documents
+from gristmill.tokenizers.cuda.id_batch import Batch
+from gristmill.tokenizers.locate import locate
 from tokenizers_made_here import word_piece
 
 ROOT = Path(__file__).parents[1]
@@ -110,7 +111,7 @@ def result(source):
 
 
 def run(capsys, *arguments):
-    code = cli.run(arguments)
+    code = main.run(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -271,7 +272,7 @@ def test_what_gigatoken_does_not_take_is_skipped_with_a_reason(source, tmp_path)
 
 
 def test_without_tokenizers_gigatoken_is_measured_alone(source, monkeypatch):
-    monkeypatch.setattr("gristmill.bench.engines.find_spec", lambda name: None)
+    monkeypatch.setattr("gristmill.lab.bench.engines.find_spec", lambda name: None)
     result = bench_tokenizers(str(source), AskedOfTokenizers(runs=1))
     assert [method.name for method in result.methods] == ["gigatoken"]
     assert [one.name for one in result.skipped] == ["tokenizers"]
@@ -297,7 +298,7 @@ def test_a_build_on_the_card_is_a_method_where_one_is_asked_for(codebert, monkey
     assert method not in chosen([])
     assert method in chosen([], "cuda")
     assert chosen([method.name]) == [method]
-    monkeypatch.setattr("gristmill.tokenizing.cuda.requiring.find_spec", lambda name: None)
+    monkeypatch.setattr("gristmill.tokenizers.cuda.availability.find_spec", lambda name: None)
     assert "pip install 'gristmill[gpu]'" in str(why_skipped(method, codebert))
 
 

@@ -6,8 +6,8 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from gristmill.errors import InputError, MissingExtraError
-from gristmill.intake.benchmarks import read_benchmark, read_benchmarks
+from gristmill.core.errors import InputError, MissingExtraError
+from gristmill.sources.benchmark_files import read_benchmark, read_benchmarks
 
 ROWS = [{"task_id": "t/1", "prompt": "def f(x):\n", "solution": "    return x\n", "tests": ["assert f(1)"], "n": 3}]
 

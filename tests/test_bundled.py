@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gristmill.tokenizing.cuda.classes import CLASSES_FILE
-from gristmill.tokenizing.locating import BUNDLED_FILE
+from gristmill.tokenizers.cuda.character_classes import CLASSES_FILE
+from gristmill.tokenizers.locate import BUNDLED_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,7 +25,7 @@ MERGES_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc
 
 @pytest.fixture(scope="module")
 def packed():
-    return resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
+    return resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
 
 
 def test_it_is_under_a_megabyte(packed):
@@ -62,7 +62,7 @@ def test_a_wheel_has_the_kernels(tmp_path):
     code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=True)
     [wheel] = tmp_path.glob("*.whl")
-    room = ROOT / "src/gristmill/tokenizing/cuda"
+    room = ROOT / "src/gristmill/tokenizers/cuda"
     wanted = {*room.glob("kernels/*.cu"), *room.glob("kernels/*.cuh"), room / CLASSES_FILE}
     assert len(wanted) > 10
     assert {str(path.relative_to(ROOT / "src")) for path in wanted} <= set(zipfile.ZipFile(wheel).namelist())

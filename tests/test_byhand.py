@@ -12,10 +12,10 @@ import pytest
 from builds import command, copy_with_work, everything, kill_here, killed, make, parts, refusal, run, running, work_of
 from conftest import write_tree
 from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
-from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from gristmill.rebuilding import against_clean
-from gristmill.steps.gather import DataFiles
-from gristmill.workspace import Workspace
+from gristmill.checks.rebuild import against_clean
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.pieces import DataFiles
+from gristmill.pipeline.work_folder import Workspace
 
 SMALL = RunConfig(workers=1, batch_bytes=30_000)
 

@@ -22,16 +22,16 @@ from gristmill import (
     export,
     open_dataset,
 )
-from gristmill.cards.cards import card_files
-from gristmill.cards.escaping import code, title, yaml_of
+from gristmill.cards.card_files import card_files
 from gristmill.cards.front_matter import size_category
-from gristmill.cards.licenses import hub_license, license_entries
-from gristmill.cards.reading import reading_lines
+from gristmill.cards.hub_licenses import hub_license, license_entries
 from gristmill.cards.readme import readme
-from gristmill.columns import IDS, KINDS, Kind
-from gristmill.layout import CROISSANT, README
-from gristmill.manifest import FileFacts, SourceFacts
-from gristmill.records import DROP_REASONS, Split, VariantKind
+from gristmill.cards.snippets import reading_lines
+from gristmill.core.columns import IDS, KINDS, Kind
+from gristmill.core.layout import CROISSANT, README
+from gristmill.core.manifest import FileFacts, SourceFacts
+from gristmill.core.markdown import in_code, title, yaml_of
+from gristmill.core.records import DROP_REASONS, Split, VariantKind
 from to_describe import HOSTILE, hostile_manifest, with_parquet, write_sources
 
 MADE = {
@@ -216,12 +216,12 @@ def test_yaml_gives_back_what_was_written(value):
 
 @given(st.text() | st.sampled_from(HOSTILE))
 def test_a_name_in_a_table_is_one_piece_of_code(name):
-    text = f"| a | b |\n| --- | --- |\n| {code(name)} | after |\n"
+    text = f"| a | b |\n| --- | --- |\n| {in_code(name)} | after |\n"
     found = tokens_in(text)
     assert [token.type for token in found].count("td_open") == 2
     inner = [token for token in found if token.type in {"code_inline", "html_inline", "link_open", "image"}]
     assert [token.type for token in inner] == ([] if "(no name)" in text else ["code_inline"])
-    assert "\n" not in code(name)
+    assert "\n" not in in_code(name)
 
 
 @given(st.text())
@@ -267,7 +267,7 @@ def test_several_licences_are_a_list_and_a_single_unnamed_one_is_named():
 def test_every_licence_of_the_table_is_one_of_spdx():
     from packaging.licenses import canonicalize_license_expression
 
-    from gristmill.cards.licenses import OTHER_NAME, SAME_NAME
+    from gristmill.cards.hub_licenses import OTHER_NAME, SAME_NAME
 
     for name in SAME_NAME | OTHER_NAME.keys():
         assert canonicalize_license_expression(name).lower() == name

@@ -24,17 +24,17 @@ from gristmill import (
     WindowConfig,
     build,
 )
-from gristmill.checking import parts, spans
-from gristmill.checking.check import CHECKS, check
-from gristmill.checking.digits import numbers_in
-from gristmill.checking.result import report_text
-from gristmill.checking.secrets import secrets_in
-from gristmill.checking.sources import location_of
-from gristmill.checking.windows import Shape, expected_windows
+from gristmill.checks import data_parts, spans
+from gristmill.checks.check import CHECKS, check
+from gristmill.checks.findings import report_text
+from gristmill.checks.secrets import secrets_in
+from gristmill.checks.source_texts import location_of
+from gristmill.checks.windows import Shape, expected_windows
 from gristmill.cleaning.secrets import find_secrets, redact
-from gristmill.layout import CARDS
-from gristmill.records import Cut
-from gristmill.sections import DuplicatesConfig, SecretsConfig
+from gristmill.config.settings import DuplicatesConfig, SecretsConfig
+from gristmill.core.digits import numbers_in
+from gristmill.core.layout import CARDS
+from gristmill.core.records import Cut
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
     """Borders of parts fall into the middle of rows and of files."""
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     whole = check(tmp_path / "out", workers=1)
-    monkeypatch.setattr(parts, "PART_BYTES", 5_000)
+    monkeypatch.setattr(data_parts, "PART_BYTES", 5_000)
     for workers in (1, 2):
         apart = check(tmp_path / "out", workers=workers)
         assert apart.checks == whole.checks
@@ -227,7 +227,7 @@ def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
 def test_frames_and_parts_change_nothing(source, tmp_path, monkeypatch):
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), output=OutputConfig(compress="zstd")))
     whole = check(tmp_path / "out", workers=1)
-    monkeypatch.setattr(parts, "PART_BYTES", 1)
+    monkeypatch.setattr(data_parts, "PART_BYTES", 1)
     assert check(tmp_path / "out", workers=1).checks == whole.checks
 
 

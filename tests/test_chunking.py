@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from card_texts import REVEALING, definition_named, ids_by_reference, joined
-from gristmill.tokenizing.cuda.chunking import pieces_of, spans_of
-from gristmill.tokenizing.cuda.splicing import splice
+from gristmill.tokenizers.cuda.chunks import pieces_of, spans_of
+from gristmill.tokenizers.cuda.cuda_tokenizer import splice
 
 DOCUMENTS = st.lists(
     st.lists(st.sampled_from([b"a", b"\n", b"x\ny", b" ", b"}\n(", b"\n\n", "é".encode(), b"7\n7"]), max_size=30).map(b"".join),

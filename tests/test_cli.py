@@ -17,9 +17,10 @@ import pytest
 import gristmill
 from builds import refusal, running, said
 from conftest import write_tree
-from gristmill import RulesConfig, TablesConfig, cli
-from gristmill.commands.parsing import Parser, whole
-from gristmill.options import all_options
+from gristmill import RulesConfig, TablesConfig
+from gristmill.cli import main
+from gristmill.cli.parsers import Parser, whole
+from gristmill.config.options import all_options
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
 
@@ -270,8 +271,8 @@ def test_a_bad_value_of_any_option_is_said_in_our_words(capsys, monkeypatch):
     """Numbers and choices of every command, as their parsers have them."""
     parsers = []
     monkeypatch.setattr(Parser, "print_help", lambda self: parsers.append(self))  # noqa: PLW0108 - binds self
-    for name in (*cli.COMMANDS, "tokenizer train", "tokenizer show"):
-        assert cli.run([*name.split(), "--help"]) == 0
+    for name in (*main.COMMANDS, "tokenizer train", "tokenizer show"):
+        assert main.run([*name.split(), "--help"]) == 0
     tried = 0
     for parser in parsers:
         command = parser.prog.split()[1:]
@@ -280,7 +281,7 @@ def test_a_bad_value_of_any_option_is_said_in_our_words(capsys, monkeypatch):
             if not action.option_strings or not (action.choices or action.type in {int, float, whole}):
                 continue
             flag = action.option_strings[-1] if action.option_strings[0].count("-") == 1 else action.option_strings[0]
-            assert cli.run([*command, *given, flag, "5k"]) == 2
+            assert main.run([*command, *given, flag, "5k"]) == 2
             said = capsys.readouterr().err
             kind = "cannot be '5k'. It takes " if action.choices else "takes a "
             assert said.startswith(f"gristmill: {flag} {kind}"), said
@@ -292,12 +293,12 @@ def test_a_bad_value_of_any_option_is_said_in_our_words(capsys, monkeypatch):
 
 def test_a_fault_of_ours_says_so(repo, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gristmill, "build", lambda *_: 1 / 0)
-    assert cli.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 70
+    assert main.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 70
     assert "this is a fault in gristmill" in capsys.readouterr().err
 
 
 def test_a_file_that_fails_unforeseen_is_named(repo, tmp_path):
-    code = "import gristmill; from gristmill import cli; gristmill.build = lambda *_: open('/nowhere'); cli.main()"
+    code = "import gristmill; from gristmill.cli import main as cli; gristmill.build = lambda *_: open('/nowhere'); cli.main()"
     words = [sys.executable, "-c", code, "build", str(repo), "--out", str(tmp_path / "out")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert refusal(done) == (3, "cannot read or write '/nowhere': No such file or directory.")
@@ -308,7 +309,7 @@ def test_an_interruption_is_130(repo, tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gristmill, "build", interrupted)
-    assert cli.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 130
+    assert main.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "gristmill: interrupted; nothing half-written was left in its place.\n"
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from conftest import git, write_tree
-from gristmill.config import Config
-from gristmill.errors import InputError
-from gristmill.intake import cloning
-from gristmill.intake.cloning import clone
-from gristmill.intake.fetching import fetch
-from gristmill.intake.sources import Source
-from gristmill.intake.trees import scan
-from gristmill.sections import ScanConfig
+from gristmill.config.config import Config
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import InputError
+from gristmill.sources import clones
+from gristmill.sources.addresses import Source
+from gristmill.sources.clones import clone
+from gristmill.sources.fetch import fetch
+from gristmill.sources.trees import scan
 
 LOGIN = ("me", "s3cr3t-t0ken")
 
@@ -27,7 +27,7 @@ LOGIN = ("me", "s3cr3t-t0ken")
 def no_settings_of_this_machine(monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
-    monkeypatch.setattr(cloning, "SECONDS_BETWEEN", (0.01, 0.01))
+    monkeypatch.setattr(clones, "SECONDS_BETWEEN", (0.01, 0.01))
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_a_git_that_hangs_is_ended(tmp_path, monkeypatch):
     write_tree(tmp_path, {"bin/git": "#!/bin/sh\nsleep 60 & wait\n"})
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setattr(cloning, "SECONDS_TO_FETCH", 0.2)
+    monkeypatch.setattr(clones, "SECONDS_TO_FETCH", 0.2)
     with pytest.raises(InputError, match="timed out"):
         clone("https://127.0.0.1/x.git", tmp_path / "cache")
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.grouping import clusters as clusters_module
-from gristmill.grouping.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters, groups_of
-from gristmill.grouping.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
+from gristmill.dedup import clusters as clusters_module
+from gristmill.dedup.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters, groups_of
+from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
 
 
 def grams(ids):

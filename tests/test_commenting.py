@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.commenting.vary_comments import vary_comments
-from gristmill.shaping.variants.grammars import GRAMMARS, parse
+from gristmill.core.seeded_random import Dice
+from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.grammars import GRAMMARS, parse
 
 NUM_SEEDS = 12
 COMMENTS = {"comment", "line_comment", "block_comment"}

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.grouping.leakage import MIN_DISTINCT_IDS, SPAN_TOKENS, anchors_of
-from gristmill.grouping.signatures import band_keys
-from gristmill.records import StoredText
-from gristmill.steps import compare as compare_module
-from gristmill.steps import sides as sides_module
-from gristmill.steps.blocks import ids_bytes
-from gristmill.steps.compare import compare
-from gristmill.steps.parts import FileKeys, Part, write_part
-from gristmill.steps.sides import Sides
+from gristmill.core.records import StoredText
+from gristmill.dedup.signatures import band_keys
+from gristmill.pipeline import span_join as compare_module
+from gristmill.pipeline import span_join as sides_module
+from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
+from gristmill.pipeline.span_join import Sides, compare
+from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, SPAN_TOKENS, anchors_of
 
 VOCAB_SIZE = 50_000
 
@@ -168,19 +166,19 @@ def test_a_header_that_every_file_has_costs_no_pairs(tmp_path, monkeypatch):
 
 
 def test_long_texts_are_done_in_parts_with_the_same_result(tmp_path, monkeypatch):
-    from gristmill.grouping import leakage
+    from gristmill.splits import shared_spans
 
     rng = random.Random(1)
     small = [[rng.randrange(VOCAB_SIZE) for _ in range(900)]]
     large = [[7] * 33 + small[0][100:190] + [8] * 400 + small[0][300:700]]
     whole = found_by_compare(tmp_path, small, large, "small")
-    monkeypatch.setattr(leakage, "PART_TOKENS", 64)
-    leakage._powers.cache_clear()
+    monkeypatch.setattr(shared_spans, "PART_TOKENS", 64)
+    shared_spans._powers.cache_clear()
     (tmp_path / "parts").mkdir()
     try:
         assert found_by_compare(tmp_path / "parts", small, large, "small") == whole
     finally:
-        leakage._powers.cache_clear()
+        shared_spans._powers.cache_clear()
     assert [(one.start, one.end) for one in whole[0]] == [(100, 190), (300, 700)]
 
 

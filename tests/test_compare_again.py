@@ -9,16 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from documents import document
-from gristmill.config import Config
-from gristmill.grouping.leakage import anchors_of
-from gristmill.grouping.signatures import band_keys
-from gristmill.steps.blocks import ids_bytes
-from gristmill.steps.compare import compare
-from gristmill.steps.compare_again import COMPARED, compare_again
-from gristmill.steps.context import Context
-from gristmill.steps.parts import FileKeys, Part, write_part
-from gristmill.steps.sides import Sides
-from gristmill.tokenizing.tokenizer import load_tokenizer
+from gristmill.config.config import Config
+from gristmill.dedup.signatures import band_keys
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
+from gristmill.pipeline.span_cache import COMPARED, compare_again
+from gristmill.pipeline.span_join import Sides, compare
+from gristmill.splits.shared_spans import anchors_of
+from gristmill.tokenizers.tokenizer import load_tokenizer
 from test_compare import VOCAB_SIZE, made_up
 
 

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from gristmill import ConfigError
-from gristmill.comparing.frozen import AgainstFacts, FrozenFacts
-from gristmill.comparing.markdown import comparison_markdown
-from gristmill.comparing.result import (
+from gristmill.lab.comparison.comparison import (
     Comparison,
     CurvePoint,
     DatasetFacts,
@@ -17,7 +15,10 @@ from gristmill.comparing.result import (
     best_by_validation,
     curves_of,
 )
-from gristmill.comparing.statistics import (
+from gristmill.lab.comparison.comparison_markdown import comparison_markdown
+from gristmill.lab.comparison.comparison_text import comparison_json, comparison_text
+from gristmill.lab.comparison.frozen import AgainstFacts, FrozenFacts
+from gristmill.lab.comparison.statistics import (
     DatasetScores,
     Interval,
     interval_of,
@@ -25,7 +26,6 @@ from gristmill.comparing.statistics import (
     t_quantile,
     verdicts_of,
 )
-from gristmill.comparing.telling import comparison_json, comparison_text
 
 
 def scores(name, *values, totals=None):

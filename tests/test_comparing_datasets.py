@@ -11,10 +11,10 @@ import pytest
 
 from builds import refusal, run
 from gristmill import Config, ConfigError, OutputError, Progress, TrainConfig, WindowConfig, build, export, open_dataset
-from gristmill.comparing.compare import compare
-from gristmill.comparing.freezing import freeze
-from gristmill.config import TokenizerConfig
-from gristmill.sections import SplitConfig, VariantsConfig
+from gristmill.config.config import TokenizerConfig
+from gristmill.config.settings import SplitConfig, VariantsConfig
+from gristmill.lab.comparison.compare import compare
+from gristmill.lab.comparison.freeze import freeze
 from made_code import made_module
 from tokenizers_made_here import roberta_like
 

@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from gristmill import Config, ConfigError, RunConfig, ScanConfig, SplitConfig, TokenizerConfig, WindowConfig
-from gristmill.config import fingerprint, setting_names
-from gristmill.configuring import load_config
-from gristmill.records import Split
+from gristmill.config.config import fingerprint, load_config, setting_names
+from gristmill.core.records import Split
 
 MINIMAL = {"sources": ["src"], "out": "dataset"}
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from builds import files_table, run
 from conftest import write_tree
-from gristmill import Progress, cli, open_dataset
-from gristmill.naming import counted, counted_units
-from gristmill.reporting.notebook import manifest_html
+from gristmill import Progress, open_dataset
+from gristmill.cli import main
+from gristmill.core.names import counted, counted_units
+from gristmill.views.notebook import manifest_html
 
 NOUNS = [
     "files",
@@ -75,7 +76,7 @@ def test_units_of_progress_agree_too():
 
 def test_a_log_counts_one_as_one(monkeypatch):
     clock = iter(range(0, 1000, 7))
-    monkeypatch.setattr("gristmill.progress.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("gristmill.core.progress.time.perf_counter", lambda: next(clock))
     stream = io.StringIO()
     progress = Progress(quiet=False, stream=stream)
     with progress.phase("prepare", total=1) as step:
@@ -131,7 +132,7 @@ def test_what_a_command_prints_about_one_of_everything(name, dataset, monkeypatc
     write_tree(folder / "empty", {"e.py": ""})
     said = built
     if name != "build":
-        code = cli.run([str(word) for word in COMMANDS[name]])
+        code = main.run([str(word) for word in COMMANDS[name]])
         said = "".join(capsys.readouterr())
         assert (code == 0) is (name not in {"nothing", "no row"}), said
     assert said.strip()

@@ -9,9 +9,9 @@ import pytest
 
 from gristmill import Config, OutputConfig, SplitConfig, VariantsConfig, build, open_dataset
 from gristmill.cards.croissant import croissant
-from gristmill.layout import CROISSANT
-from gristmill.manifest import FileFacts
-from gristmill.records import Split, VariantKind
+from gristmill.core.layout import CROISSANT
+from gristmill.core.manifest import FileFacts
+from gristmill.core.records import Split, VariantKind
 from to_describe import HOSTILE, hostile_manifest, with_parquet, write_sources
 
 mlc = pytest.importorskip("mlcroissant")

@@ -30,16 +30,14 @@ from card_texts import (
     reference_for,
 )
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
-from gristmill.errors import InputError, TokenizerError
-from gristmill.tokenizing.cuda import structs
-from gristmill.tokenizing.cuda.classes import character_classes
-from gristmill.tokenizing.cuda.engine import Engine
-from gristmill.tokenizing.cuda.exceptions import hash_of
-from gristmill.tokenizing.cuda.merges import MergeTables
-from gristmill.tokenizing.cuda.nfc import stable_code_points
-from gristmill.tokenizing.cuda.patterns import Pattern, compile_options
-from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
-from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.core.errors import InputError, TokenizerError
+from gristmill.tokenizers.cuda import structs
+from gristmill.tokenizers.cuda.character_classes import character_classes, stable_code_points
+from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
+from gristmill.tokenizers.cuda.engine import Engine
+from gristmill.tokenizers.cuda.merge_tables import MergeTables, hash_of
+from gristmill.tokenizers.cuda.patterns import Pattern, compile_options
+from gristmill.tokenizers.tokenizer import tokenizer_for
 from test_word_starts import PIECES
 
 CHUNK_BYTES = 1 << 20

@@ -31,9 +31,9 @@ from card_texts import (
     random_letters,
 )
 from gristmill import Config, Progress, RunConfig, build, load_tokenizer
-from gristmill.errors import TokenizerError
-from gristmill.tokenizing.cuda.nfc import stable_code_points
-from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
+from gristmill.core.errors import TokenizerError
+from gristmill.tokenizers.cuda.character_classes import stable_code_points
+from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
 from tokenizers_made_here import byte_level_of
 
 with suppress(ModuleNotFoundError):
@@ -57,7 +57,7 @@ def on_card(name):
 
 
 def over_small_chunks(definition, **options):
-    from gristmill.tokenizing.cuda.cupy_card import CupyCard
+    from gristmill.tokenizers.cuda.cupy_card import CupyCard
 
     return CudaTokenizer.over(definition, CupyCard, chunk_bytes=1 << 20, **options)
 

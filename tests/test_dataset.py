@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from gristmill import Config, DatasetError, OutputConfig, TokenizerError, build, open_dataset
-from gristmill.dataset import windows_in
-from gristmill.viewing import index as viewer_index
+from gristmill.dataset.dataset import windows_in
+from gristmill.views.viewer import index as viewer_index
 
 
 @pytest.fixture(scope="module", params=["none", "zstd"])

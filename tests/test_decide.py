@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from documents import document
-from gristmill.config import Config
-from gristmill.errors import InputError
-from gristmill.formats.jsonlines import PIECE_BYTES
-from gristmill.records import Split
-from gristmill.sections import DuplicatesConfig, OutputConfig, SplitConfig
-from gristmill.steps.context import Context
-from gristmill.steps.decide import decide, lay_out, read_previous_splits
+from gristmill.config.config import Config
+from gristmill.config.settings import DuplicatesConfig, OutputConfig, SplitConfig
+from gristmill.core.errors import InputError
+from gristmill.core.records import Split
+from gristmill.formats.jsonl import PIECE_BYTES
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import decide, lay_out, read_previous_splits
 
 
 def config(tmp_path, **split):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.intake.decoding import Decoded, decode
+from gristmill.sources.decode import Decoded, decode
 
 MARKS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
 
 import tokenizers_made_here as made
-from gristmill.errors import TokenizerError
-from gristmill.tokenizing import task_tokens
-from gristmill.tokenizing.definition import Definition, Template
-from gristmill.tokenizing.fast import FastTokenizer
-from gristmill.tokenizing.locating import locate
-from gristmill.tokenizing.reference import ReferenceTokenizer
-from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.core.errors import TokenizerError
+from gristmill.tokenizers import control_tokens
+from gristmill.tokenizers.definition import Definition, Template
+from gristmill.tokenizers.gigatoken import FastTokenizer
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
+from gristmill.tokenizers.locate import locate
+from gristmill.tokenizers.tokenizer import tokenizer_for
 
 LLAMA_LIKE = {
     "type": "TemplateProcessing",
@@ -123,7 +123,7 @@ def test_plain_added_tokens_keep_their_numbers(base):
 
 
 PLAIN = ["        ", "plain", "<table>", "<unused7>", "<2mass>"]
-TASKS = [name for names in task_tokens._TASKS.values() for name in names if name not in {"<s>", "</s>"}]
+TASKS = [name for names in control_tokens._TASKS.values() for name in names if name not in {"<s>", "</s>"}]
 TASKS += ["<|fim_pad|>", "<|im_start|>", "<\uff5cUser\uff5c>", "<extra_id_7>"]
 
 
@@ -173,9 +173,9 @@ def test_a_task_token_is_spelled_out_by_every_engine(engines):
 
 def test_unmarked_tokens_without_a_task_are_text():
     for name in (*PLAIN, "<s>", "</s>", "<b>", "<code>", "\n\n", "[toxicity=0]", "foo", "<|", "|>", "<| |>", "a<|x|>"):
-        assert not task_tokens.has_task(name)
+        assert not control_tokens.has_task(name)
     for name in TASKS:
-        assert task_tokens.has_task(name)
+        assert control_tokens.has_task(name)
 
 
 def test_a_struck_through_text_is_no_end():

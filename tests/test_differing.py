@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gristmill
-from gristmill import Config, DatasetError, OutputConfig, SamplingConfig, SplitConfig, VariantsConfig, WindowConfig, cli
-from gristmill.differing.result import FileKind, Step
-from gristmill.differing.tables import Row, kinds_of, paired, read_rows
-from gristmill.records import Split, VariantKind
+from gristmill import Config, DatasetError, OutputConfig, SamplingConfig, SplitConfig, VariantsConfig, WindowConfig
+from gristmill.cli import main
+from gristmill.core.records import Split, VariantKind
+from gristmill.planning.diff import Row, kinds_of, paired, read_rows
+from gristmill.planning.diff_result import FileKind, Step
 
 NUM_FILES = 20
 
@@ -55,7 +56,7 @@ def counts(difference):
 
 
 def diff_said(capsys, *words):
-    code = cli.run(["diff", *map(str, words)])
+    code = main.run(["diff", *map(str, words)])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -274,7 +275,7 @@ def test_a_damaged_table_is_an_error_in_one_line(old, tmp_path, capsys, damage):
 
 
 def test_a_row_without_end_is_not_read_whole(old, tmp_path, monkeypatch):
-    monkeypatch.setattr("gristmill.filestable.LONGEST_ROW", 1000)
+    monkeypatch.setattr("gristmill.core.files_table.LONGEST_ROW", 1000)
     new = shutil.copytree(old, tmp_path / "new")
     (new / "files.jsonl").write_bytes(b" " * 5000)
     with pytest.raises(DatasetError, match=r"files\.jsonl' is damaged"):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gristmill import TrainConfig
-from gristmill.configuring import load_config
-from gristmill.options import all_options
-from gristmill.pushing.gates import OVERRIDES
-from gristmill.records import DROP_REASONS, DropReason
+from gristmill.config.config import load_config
+from gristmill.config.options import all_options
+from gristmill.core.records import DROP_REASONS, DropReason
+from gristmill.publish.gates import OVERRIDES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

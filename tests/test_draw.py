@@ -8,10 +8,10 @@ import pytest
 
 from builds import everything, files_table, make, refusal, run
 from gristmill import ConfigError, OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset
-from gristmill.configuring import load_config
-from gristmill.naming import counted
-from gristmill.sections import VariantsConfig, WindowConfig
-from gristmill.summary import language_lines, summary_json, summary_text
+from gristmill.config.config import load_config
+from gristmill.config.settings import VariantsConfig, WindowConfig
+from gristmill.core.names import counted
+from gristmill.pipeline.summary import language_lines, summary_json, summary_text
 
 
 @pytest.fixture(scope="module")

@@ -12,25 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.drawing.chart import CURVES_HEAD, curves_svg
-from gristmill.drawing.frame import Box, frame_of
-from gristmill.drawing.labels import moved_apart
-from gristmill.drawing.lettering import shortened, text_width
-from gristmill.drawing.look import (
-    BACKGROUND,
-    DARK_BACKGROUND,
-    DARK_LINE_COLOURS,
-    LINE_COLOURS,
-    MARKERS,
-    Style,
-)
-from gristmill.drawing.numbers import log_tick_text, tick_texts, value_text
-from gristmill.drawing.page import curves_html
-from gristmill.drawing.panel import Line, Mark, Panel, Point
-from gristmill.drawing.scale import Scale, linear_ticks, log_ticks, range_of, tick_step, with_room
-from gristmill.drawing.table import Table, markdown_table
-from gristmill.drawing.thinning import kept_indexes
-from gristmill.errors import GristmillError
+from gristmill.core.errors import GristmillError
+from gristmill.views.curves.chart import CURVES_HEAD, curves_svg
+from gristmill.views.curves.frame import Box, frame_of
+from gristmill.views.curves.labels import moved_apart
+from gristmill.views.curves.lines import kept_indexes
+from gristmill.views.curves.page import curves_html
+from gristmill.views.curves.panel import Line, Mark, Panel, Point
+from gristmill.views.curves.scale import Scale, linear_ticks, log_ticks, range_of, tick_step, with_room
+from gristmill.views.numbers import log_tick_text, tick_texts, value_text
+from gristmill.views.svg import shortened, text_width
+from gristmill.views.table import Table, markdown_table
+from gristmill.views.theme import BACKGROUND, DARK_BACKGROUND, DARK_LINE_COLOURS, LINE_COLOURS, MARKERS, Style
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAN, INF = math.nan, math.inf

@@ -1,5 +1,5 @@
 from documents import document
-from gristmill.grouping.duplicates import exact_duplicates
+from gristmill.dedup.clusters import exact_duplicates
 
 
 def test_the_first_in_path_order_stays_and_the_others_are_its_copies():

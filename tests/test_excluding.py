@@ -5,9 +5,9 @@ import pytest
 
 from builds import files_table, make
 from conftest import write_tree
-from gristmill.intake.excluding import DEFAULT_EXCLUDES, PathFilter
-from gristmill.records import DropReason
-from gristmill.sections import ScanConfig
+from gristmill.config.settings import ScanConfig
+from gristmill.core.records import DropReason
+from gristmill.sources.path_filter import DEFAULT_EXCLUDES, PathFilter
 
 
 def reason(path, *, is_tracked=False, **config):

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import git, write_tree
 from gristmill import Config, DatasetError, InputError, build, explain, open_dataset
-from gristmill.explaining import explain_row, explanation_json, explanation_text
+from gristmill.planning.explain import explain_row, explanation_json, explanation_text
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
 

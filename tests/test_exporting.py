@@ -22,11 +22,11 @@ from gristmill import (
     export,
     open_dataset,
 )
-from gristmill.cli import run
-from gristmill.exporting import _alone_in
-from gristmill.layout import CARDS
-from gristmill.rebuilding import against_clean
-from gristmill.records import FORMATS
+from gristmill.checks.rebuild import against_clean
+from gristmill.cli.main import run
+from gristmill.core.layout import CARDS
+from gristmill.core.records import FORMATS
+from gristmill.publish.export import _alone_in
 
 NEED_NOTHING = ("npy", "bin", "megatron")
 
@@ -270,8 +270,8 @@ def test_an_export_that_broke_off_is_taken_back(source, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("gristmill.exporting.write_manifest", die)
-        patch.setattr("gristmill.exporting._take_back", lambda *_: None)
+        patch.setattr("gristmill.publish.export.write_manifest", die)
+        patch.setattr("gristmill.publish.export._take_back", lambda *_: None)
         export(tmp_path / "out", "bin")
     left = {path.name for path in (tmp_path / "out").iterdir()} - before
     assert "bin" in left

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import tokenizers_made_here as made
 from card_texts import NOT_UTF8
-from gristmill.errors import TokenizerError
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.fast import FastTokenizer
-from gristmill.tokenizing.reference import ReferenceTokenizer
+from gristmill.core.errors import TokenizerError
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.gigatoken import FastTokenizer
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
 
 CONTROL_TEXTS = ["</s>", "<mask>", "<s>x</s>", " <mask> ", "<|endoftext|>", "<pad><unk>"]
 PATTERNS = {

@@ -15,10 +15,10 @@ import pytest
 
 from builds import everything, files_table, in_a_process, make, parts, refusal, run
 from conftest import write_tree
-from gristmill import Config, InputError, OutputError, RunConfig, ScanConfig, SplitConfig, build, flow
-from gristmill.intake import reading
-from gristmill.layout import CARDS
-from gristmill.steps import prepare
+from gristmill import Config, InputError, OutputError, RunConfig, ScanConfig, SplitConfig, build
+from gristmill.core.layout import CARDS
+from gristmill.pipeline import flow, prepare
+from gristmill.sources import documents
 
 BAD = "json/decoder.py"
 SMALL_BATCHES = {"batch_bytes": 20_000}
@@ -220,7 +220,7 @@ def test_a_read_that_fails_again_and_again_drops_the_file_where_that_is_wanted(s
 
 
 @pytest.mark.parametrize("call", ["open", "read"])
-@pytest.mark.parametrize("num_faults", [1, reading.ATTEMPTS - 1])
+@pytest.mark.parametrize("num_faults", [1, documents.ATTEMPTS - 1])
 def test_a_read_that_works_at_last_leaves_no_trace(source, expected, tmp_path, call, num_faults):
     config = config_for(source, tmp_path / "out", workers=1)
     assert in_a_process(build_with_a_bad_disk, config, source / BAD, num_faults, call) == num_faults
@@ -340,8 +340,8 @@ def test_the_command_says_it_in_one_line(source, tmp_path):
     """All that a user sees of workers that die over whatever they are given."""
     code = (
         "import os\n"
-        "from gristmill import cli\n"
-        "from gristmill.steps import prepare\n"
+        "from gristmill.cli import main as cli\n"
+        "from gristmill.pipeline import prepare\n"
         "prepare.document_of = lambda *_: os.kill(os.getpid(), 9)\n"
         "cli.main()\n"
     )

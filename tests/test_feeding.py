@@ -20,8 +20,8 @@ from gristmill import (
     build,
     open_dataset,
 )
-from gristmill.feeding.order import Draw
-from gristmill.feeding.ranks import place_of
+from gristmill.dataset.batches import Draw
+from gristmill.dataset.torch_split import place_of
 from tokenizers_made_here import sentence_piece_bpe
 
 torch = pytest.importorskip("torch")
@@ -265,7 +265,7 @@ def test_a_stream_is_shuffled_by_seed_and_epoch(dataset):
 
 @pytest.mark.parametrize("num_shown", [0, 1, 500])
 def test_a_stream_resumes_in_the_middle_of_an_epoch(dataset, num_shown, monkeypatch):
-    monkeypatch.setattr("gristmill.feeding.streams.POOL_BLOCKS", 2)
+    monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 2)
     whole_stream, stream, resumed = (dataset.torch("train", streaming=True) for _ in range(3))
     whole_stream.set_epoch(3)
     whole = rows_of(whole_stream)

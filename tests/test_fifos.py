@@ -9,10 +9,11 @@ import pytest
 
 from builds import files_table
 from conftest import git, write_tree
-from gristmill import Config, OutputConfig, WindowConfig, build, cli
-from gristmill.errors import GristmillError
-from gristmill.intake.trees import scan
-from gristmill.sections import ScanConfig
+from gristmill import Config, OutputConfig, WindowConfig, build
+from gristmill.cli import main
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import GristmillError
+from gristmill.sources.trees import scan
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -57,7 +58,7 @@ def make_fifo(path):
 
 def codes(capsys, *commands):
     """Each command's exit code. It may refuse, as it should; a hang or a fault of ours is none."""
-    found = [cli.run([*map(str, command)]) for command in commands]
+    found = [main.run([*map(str, command)]) for command in commands]
     said = capsys.readouterr()
     assert OUR_FAULT not in found, said.err
     return found

@@ -11,10 +11,10 @@ import pytest
 
 from card_texts import definition_named
 from cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
-from gristmill.errors import InputError, TokenizerError
-from gristmill.tokenizing.cuda import reading
-from gristmill.tokenizing.cuda.reader import read_files
-from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
+from gristmill.core.errors import InputError, TokenizerError
+from gristmill.tokenizers.cuda import file_reader
+from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
+from gristmill.tokenizers.cuda.reader_process import read_files
 
 CHUNK_BYTES = 1 << 16
 
@@ -103,7 +103,7 @@ def test_a_reader_that_dies_is_told_and_the_next_call_works(tokenizer, paths):
 
 
 def test_nothing_is_left_of_readers_that_nobody_has_any_more(tokenizer):
-    files = reading.FileReader(tokenizer._card, CHUNK_BYTES, num_cores=4)
+    files = file_reader.FileReader(tokenizer._card, CHUNK_BYTES, num_cores=4)
     numbers = [process.pid for process in files._processes]
     assert all(map(psutil.pid_exists, numbers))
     del files

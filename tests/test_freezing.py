@@ -26,12 +26,11 @@ from gristmill import (
     WindowConfig,
     open_dataset,
 )
-from gristmill.comparing.freezing import freeze
-from gristmill.comparing.frozen import Frozen
-from gristmill.comparing.reading import TextKey, windows_of
-from gristmill.comparing.spans import FrozenSpans
-from gristmill.comparing.stretches import stretches_of, whole
-from gristmill.records import Split
+from gristmill.core.records import Split
+from gristmill.dataset.shown_windows import TextKey, stretches_of, whole, windows_of
+from gristmill.lab.comparison.freeze import freeze
+from gristmill.lab.comparison.frozen import Frozen
+from gristmill.lab.comparison.train_side import FrozenSpans
 from tokenizers_made_here import byte_level
 
 ALL_TRAIN, ALL_TEST = SplitConfig(shares="100/0/0"), SplitConfig(shares="0/0/100")

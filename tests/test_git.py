@@ -4,8 +4,8 @@ import subprocess
 import pytest
 
 from conftest import git, write_tree
-from gristmill.errors import InputError
-from gristmill.intake.git import list_files
+from gristmill.core.errors import InputError
+from gristmill.sources.git import list_files
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import tokenizers_made_here as made
 from conftest import write_tree
 from gristmill import Config, TokenizerConfig, build, load_tokenizer, plan
-from gristmill.errors import HubError, TokenizerError
+from gristmill.core.errors import HubError, TokenizerError
 
 COMMITS = {"main": "a" * 40, "v2": "b" * 40}
 

@@ -28,9 +28,9 @@ from gristmill import (
     WindowConfig,
     build,
 )
-from gristmill.errors import OutputError
-from gristmill.rebuilding import against_clean
-from gristmill.shaping.neighbours import neighbours, steady_neighbours
+from gristmill.checks.rebuild import against_clean
+from gristmill.core.errors import OutputError
+from gristmill.core.partition import neighbours, steady_neighbours
 
 SMALL = RunConfig(workers=1, batch_bytes=20_000)
 

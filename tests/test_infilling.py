@@ -10,14 +10,14 @@ from tokenizers import Tokenizer
 
 import tokenizers_made_here as made
 from gristmill import load_tokenizer
-from gristmill.errors import ConfigError
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.infilling import Infiller, Sentinel
-from gristmill.tokenizing.cuda.merges import byte_characters
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.sentinels import fim_ids, require_spelled_fim
-from gristmill.tokenizing.task_tokens import FIM_NAMES
-from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.core.errors import ConfigError
+from gristmill.core.seeded_random import Dice
+from gristmill.tokenizers.control_tokens import FIM_NAMES
+from gristmill.tokenizers.cuda.merge_tables import byte_characters
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.sentinels import fim_ids, require_spelled_fim
+from gristmill.tokenizers.tokenizer import tokenizer_for
+from gristmill.variants.infill import Infiller, Sentinel
 from made_code import made_module
 
 PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002

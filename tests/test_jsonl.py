@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.columns import Schema
-from gristmill.config import Config
-from gristmill.errors import ConfigError, DatasetError
+from gristmill.config.config import Config
+from gristmill.config.settings import OutputConfig
+from gristmill.core.columns import Schema
+from gristmill.core.errors import ConfigError, DatasetError
+from gristmill.core.records import Variant, VariantKind
 from gristmill.formats.document_batches import batch_of_documents
-from gristmill.formats.json_rows import batch_of_lines
-from gristmill.formats.json_rows import lines_of as lines_of_batch
-from gristmill.formats.jsonl import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
-from gristmill.records import Variant, VariantKind
-from gristmill.sections import OutputConfig
-from gristmill.shaping.windows import WindowShape, cut, lines_of
-from gristmill.tokenizing.definition import Definition
+from gristmill.formats.jsonl import batch_of_lines
+from gristmill.formats.jsonl import lines_of as lines_of_batch
+from gristmill.formats.jsonl_rows import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
+from gristmill.tokenizers.definition import Definition
+from gristmill.windows.cut import WindowShape, cut, lines_of
 
 FORMATS = st.builds(
     RowFormat,

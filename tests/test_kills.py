@@ -14,12 +14,12 @@ import gristmill
 from builds import in_a_process, in_steps, killed, make
 from conftest import write_tree
 from gristmill import OutputError, RunConfig, export
-from gristmill.comparing.folder import ComparisonFolder
-from gristmill.comparing.frozen import Frozen, FrozenFacts, FrozenWindow, digest_of
-from gristmill.training.metrics import Metrics
-from gristmill.training.runfolder import RunFacts, RunFolder
-from gristmill.viewing.keeping import Keeping, forget
-from gristmill.vocabulary.place import Place, splits_beside
+from gristmill.lab.comparison.comparison_folder import ComparisonFolder
+from gristmill.lab.comparison.frozen import Frozen, FrozenFacts, FrozenWindow, digest_of
+from gristmill.lab.training.metrics import Metrics
+from gristmill.lab.training.run_folder import RunFacts, RunFolder
+from gristmill.lab.vocabulary.location import Place, splits_beside
+from gristmill.views.viewer.viewer_folder import Keeping, forget
 
 
 def each_kill(tmp_path, begin, function, most=100):

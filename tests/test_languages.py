@@ -1,8 +1,8 @@
 import pytest
 from identify import extensions
 
-from gristmill.errors import ConfigError
-from gristmill.intake.languages import check_languages, known_languages, language_of
+from gristmill.core.errors import ConfigError
+from gristmill.sources.languages import check_languages, known_languages, language_of
 
 
 @pytest.mark.parametrize(

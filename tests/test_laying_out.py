@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.grammars import GRAMMARS, parse
-from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
+from gristmill.core.seeded_random import Dice
+from gristmill.variants.code_layout import lay_out_again
+from gristmill.variants.grammars import GRAMMARS, parse
 
 NUM_SEEDS = 150
 

@@ -20,7 +20,7 @@ from gristmill.cleaning.licenses import (
     is_license_name,
     named_license,
 )
-from gristmill.errors import ConfigError
+from gristmill.core.errors import ConfigError
 
 TEXTS = dict(CHOOSE_A_LICENSE)
 MIT, APACHE, BSD3, GPL3, LGPL3 = (TEXTS[spdx] for spdx in ("MIT", "Apache-2.0", "BSD-3-Clause", "GPL-3.0", "LGPL-3.0"))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from builds import running
-from gristmill.errors import OutputError
+from gristmill.core.errors import OutputError
 from gristmill.runners.local import NUM_SPARES, LocalRunner, num_cores, num_workers
-from gristmill.runners.processes import start_method
 from gristmill.runners.runner import ATTEMPTS, TASKS_AHEAD_PER_WORKER, TaskFailed
+from gristmill.runners.worker import start_method
 
 
 def slower_for_the_first(number):

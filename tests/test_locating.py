@@ -6,16 +6,16 @@ import zstandard
 
 import tokenizers_made_here as made
 from gristmill import load_tokenizer
-from gristmill.errors import TokenizerError
-from gristmill.tokenizing.definition import Template
-from gristmill.tokenizing.locating import BUNDLED_FILE, ROBERTA_TOKENS, locate
+from gristmill.core.errors import TokenizerError
+from gristmill.tokenizers.definition import Template
+from gristmill.tokenizers.locate import BUNDLED_FILE, ROBERTA_TOKENS, locate
 
 SAMPLE = b"def f(x):\n    return x  # <mask>\n"
 
 
 @pytest.fixture(scope="module")
 def model():
-    packed = resources.files("gristmill.tokenizing").joinpath(BUNDLED_FILE).read_bytes()
+    packed = resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
     return json.loads(zstandard.decompress(packed))["model"]
 
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import DatasetError, InputError, load_tokenizer, open_dataset
-from gristmill.intake.languages import known_languages
-from gristmill.looking.pieces import STAND_IN, note_on, pieces_of
-from gristmill.looking.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, look_at, look_at_tokens
-from gristmill.looking.syntax import KINDS, LONGEST_BLOCK, LONGEST_TEXT, syntax_of
-from gristmill.looking.telling import shared_words, window_facts
-from gristmill.manifest import read_manifest, write_manifest
-from gristmill.naming import printable
+from gristmill.core.manifest import read_manifest, write_manifest
+from gristmill.core.names import printable
+from gristmill.sources.languages import known_languages
+from gristmill.views.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, look_at, look_at_tokens
+from gristmill.views.row_facts import shared_words, window_facts
+from gristmill.views.syntax import KINDS, LONGEST_BLOCK, LONGEST_TEXT, syntax_of
+from gristmill.views.token_text import STAND_IN, note_on, pieces_of
 from looked_at import EVIL, EVIL_TEXT, code, looks_of, make_packed, make_plain, make_varied
 from tokenizers_made_here import byte_level, sentence_piece_bpe, unigram, word_piece
 

@@ -3,7 +3,7 @@
 import ast
 import hashlib
 
-from gristmill.records import DropReason
+from gristmill.core.records import DropReason
 from made_code import made_library, made_module
 
 DIGEST = "fbc1635141eca51e6f5a8a0ed1756a85c8db11d98332a8557d64d83ab9f2a085"

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from gristmill import load_tokenizer
-from gristmill.errors import ConfigError
-from gristmill.feeding.collating import CausalCollator, MaskedCollator
-from gristmill.feeding.frame import Frame
-from gristmill.feeding.masking import Masking
-from gristmill.feeding.vocabulary import Vocabulary, token_bytes
-from gristmill.shaping.chance import number_of
+from gristmill.core.errors import ConfigError
+from gristmill.core.seeded_random import number_of
+from gristmill.dataset.collators import CausalCollator, MaskedCollator
+from gristmill.dataset.frame import Frame
+from gristmill.dataset.masking import Masking
+from gristmill.dataset.token_edges import Vocabulary, token_bytes
 from tokenizers_made_here import word_piece
 
 torch = pytest.importorskip("torch")

@@ -4,11 +4,11 @@ import urllib.error
 
 import pytest
 
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.commenting.vary_comments import vary_comments
-from gristmill.shaping.variants.grammars import parse
-from gristmill.shaping.variants.laying_out.lay_out_again import lay_out_again
-from gristmill.shaping.variants.renaming.rename import rename
+from gristmill.core.seeded_random import Dice
+from gristmill.variants.code_layout import lay_out_again
+from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.grammars import parse
+from gristmill.variants.rename import rename
 from sdists import SDISTS, outcomes
 
 

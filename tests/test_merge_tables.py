@@ -10,13 +10,13 @@ import pytest
 from tokenizers import Tokenizer
 
 import tokenizers_made_here as made
-from gristmill.errors import NotOnGpuError, TokenizerError
-from gristmill.tokenizing.cuda import merges as merging
-from gristmill.tokenizing.cuda.classes import character_classes
-from gristmill.tokenizing.cuda.merges import EMPTY, NO_ID, MergeTables, bpe, byte_characters, slots_of
-from gristmill.tokenizing.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2, Pattern
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.reference import ReferenceTokenizer
+from gristmill.core.errors import NotOnGpuError, TokenizerError
+from gristmill.tokenizers.cuda import merge_tables as merging
+from gristmill.tokenizers.cuda.character_classes import character_classes
+from gristmill.tokenizers.cuda.merge_tables import EMPTY, NO_ID, MergeTables, bpe, byte_characters, slots_of
+from gristmill.tokenizers.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2, Pattern
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from word_starts_in_numpy import word_starts
 
 TEXTS = [

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.intake.languages import known_languages
-from gristmill.naming import _distance, nearest, path_text, printable, system_path
+from gristmill.core.names import _distance, nearest, path_text, printable, system_path
+from gristmill.sources.languages import known_languages
 
 
 def test_plain_names_are_themselves():

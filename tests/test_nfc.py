@@ -9,11 +9,10 @@ import pytest
 from tokenizers import normalizers
 
 from card_texts import SCALARS, definition_named, definition_of, with_nfc
-from gristmill.errors import NotOnGpuError
-from gristmill.tokenizing.cuda.classes import LEFT_TO_CPU, character_classes
-from gristmill.tokenizing.cuda.nfc import stable_code_points
-from gristmill.tokenizing.cuda.patterns import QWEN2, Pattern
-from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.core.errors import NotOnGpuError
+from gristmill.tokenizers.cuda.character_classes import LEFT_TO_CPU, character_classes, stable_code_points
+from gristmill.tokenizers.cuda.patterns import QWEN2, Pattern
+from gristmill.tokenizers.tokenizer import tokenizer_for
 
 
 @cache

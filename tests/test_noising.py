@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.noising import Noise
+from gristmill.core.seeded_random import Dice
+from gristmill.variants.noise import Noise
 
 MASK = 999
 GOLDEN = [387, 883, 408, 83, 701, 250]

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.errors import ConfigError
-from gristmill.feeding.batches import Batches
-from gristmill.feeding.order import Draw, Order, draw_counts
+from gristmill.core.errors import ConfigError
+from gristmill.dataset.batches import Batches, Draw, Order, draw_counts
 
 sizes = st.integers(0, 60)
 worlds = st.integers(1, 5)

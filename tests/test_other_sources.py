@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from gristmill import LicensesConfig, OutputConfig, RunConfig, SplitConfig, build, open_dataset
-from gristmill.config import Config
-from gristmill.errors import OutputError
-from gristmill.layout import CARDS
-from gristmill.records import DropReason
+from gristmill.config.config import Config
+from gristmill.core.errors import OutputError
+from gristmill.core.layout import CARDS
+from gristmill.core.records import DropReason
 from test_remote import moto, proxy, s3  # noqa: F401 - fixtures
 
 TEXTS = [f"def f{number}(x):\n    return x + {number}  # {'abc ' * number}\n" for number in range(12)]
@@ -119,7 +119,7 @@ def test_from_storage_into_storage(s3, tmp_path, monkeypatch):  # noqa: F811
     assert there.files == here.files
     assert not (tmp_path / "one").exists()
     # What lies there is a dataset, and taken.
-    from gristmill.intake.remote import download, list_files
+    from gristmill.sources.remote import download, list_files
 
     for file in list_files("s3://bucket/sets/one/"):
         download(file, tmp_path / "back" / file.name)

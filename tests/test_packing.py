@@ -32,15 +32,15 @@ from gristmill import (
     open_dataset,
     plan,
 )
-from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from gristmill.checking import streams
-from gristmill.checking.check import check
-from gristmill.explaining import explain_row
+from gristmill.checks import streams
+from gristmill.checks.check import check
+from gristmill.checks.rebuild import against_clean
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import Split
 from gristmill.formats.megatron import _write_index
-from gristmill.manifest import read_manifest
-from gristmill.rebuilding import against_clean
-from gristmill.records import Split
-from gristmill.shaping.packing import best_fit
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.planning.explain import explain_row
+from gristmill.windows.packing import best_fit
 from test_stream_formats import parsed_idx
 
 END, REPO, FILE = range(50_265, 50_268)

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from gristmill.errors import DatasetError, OutputError
+from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.records import Split
 from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.format import Target
-from gristmill.formats.json_rows import lines_of
+from gristmill.formats.jsonl import lines_of
 from gristmill.formats.parquet import PARQUET
-from gristmill.records import Split
 from made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
 
 PLACES = st.lists(st.integers(0, 10), max_size=3)

@@ -34,9 +34,9 @@ from gristmill import (
     build,
     open_dataset,
 )
-from gristmill.layout import CARDS
-from gristmill.manifest import read_manifest
-from gristmill.records import DropReason, Split
+from gristmill.core.layout import CARDS
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import DropReason, Split
 
 # For tests about something else: all of every file.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
@@ -473,7 +473,7 @@ def test_a_disk_that_fills_up_leaves_the_earlier_dataset(corpus, tmp_path):
 
 
 def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_path, monkeypatch):
-    from gristmill import flow
+    from gristmill.pipeline import flow
 
     source = shutil.copytree(corpus / "json", tmp_path / "json")
 
@@ -504,7 +504,7 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
     command = [
         sys.executable,
         "-m",
-        "gristmill.cli",
+        "gristmill.cli.main",
         "build",
         str(corpus),
         "--out",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gristmill
-from gristmill.plainfile import open_plain, read_plain, read_plain_text, require_plain, require_plain_files
+from gristmill.core.plain_files import open_plain, read_plain, read_plain_text, require_plain, require_plain_files
 
 ROOT = Path(gristmill.__file__).parent
 
@@ -25,46 +25,46 @@ GUARDED = "require_plain, require_plain_files or is_file stands before it"
 BASELINE = "a method that the benchmark measures as people write it, on files that the scan has found"
 MADE = "made by a descriptor, or a name of the system's own"
 ALLOWED = {
-    "plainfile.py": MADE,
+    "core/plain_files.py": MADE,
     "runners/local.py": MADE,
-    "runners/probing.py": WORK,
-    "layout.py:write_atomically": MADE,
-    "layout.py:sync_folder": "a folder, which is opened without waiting",
-    "reporting/report.py": OURS,
-    "reporting/sheet.py": OURS,
-    "steps/keys.py:code_digest": OURS,
-    "shaping/variants/renaming/rename.py": OURS,
-    "shaping/variants/renaming/names.py": OURS,
+    "runners/probe.py": WORK,
+    "core/layout.py:write_atomically": MADE,
+    "core/layout.py:sync_folder": "a folder, which is opened without waiting",
+    "views/report/report.py": OURS,
+    "views/report/sheet.py": OURS,
+    "pipeline/keys.py:code_digest": OURS,
+    "variants/rename.py": OURS,
+    "variants/fresh_names.py": OURS,
     "cleaning/rules.py": OURS,
-    "tokenizing/cuda/classes.py": OURS,
-    "tokenizing/cuda/cupy_card.py": OURS,
-    "tokenizing/locating.py:_bundled": OURS,
-    "viewing/server.py": OURS,
-    "steps/": WORK,
-    "workspace.py": WORK,
-    "intake/unpacking.py": WORK,
-    "intake/git.py:_let_go_on": "for writing, without waiting",
-    "exporting.py:_lock": WORK,
-    "vocabulary/place.py:staged": WORK,
-    "vocabulary/place.py:_clear_stages": "a folder, which is opened without waiting",
-    "checking/streams.py:_read": GUARDED,
-    "bench/job.py": WORK,
-    "bench/methods.py": WORK,
-    "bench/original.py": BASELINE,
-    "bench/floor.py": BASELINE,
-    "bench/hf_datasets.py": BASELINE,
-    "training/runfolder.py:_lock_it": "for reading and writing, which waits for nothing",
-    "training/models.py:_trained_model": GUARDED,
-    "training/models.py:put_weights": GUARDED,
-    "tokenizing/cuda/reader.py:read_files": GUARDED,
-    "viewing/keeping.py:alone": GUARDED,
-    "formats/chunk_reader.py:_content": "maps a stream of open_plain",
+    "tokenizers/cuda/character_classes.py": OURS,
+    "tokenizers/cuda/cupy_card.py": OURS,
+    "tokenizers/locate.py:_bundled": OURS,
+    "views/viewer/server.py": OURS,
+    "pipeline/": WORK,
+    "pipeline/work_folder.py": WORK,
+    "sources/table_cache.py": WORK,
+    "sources/git.py:_let_go_on": "for writing, without waiting",
+    "publish/export.py:_lock": WORK,
+    "lab/vocabulary/location.py:staged": WORK,
+    "lab/vocabulary/location.py:_clear_stages": "a folder, which is opened without waiting",
+    "checks/streams.py:_read": GUARDED,
+    "lab/bench/job.py": WORK,
+    "lab/bench/methods.py": WORK,
+    "lab/bench/scripts/original.py": BASELINE,
+    "lab/bench/scripts/floor.py": BASELINE,
+    "lab/bench/scripts/hf_datasets.py": BASELINE,
+    "lab/training/run_folder.py:_lock_it": "for reading and writing, which waits for nothing",
+    "lab/training/models.py:_trained_model": GUARDED,
+    "lab/training/models.py:put_weights": GUARDED,
+    "tokenizers/cuda/reader_process.py:read_files": GUARDED,
+    "views/viewer/viewer_folder.py:alone": GUARDED,
+    "formats/chunks.py:_content": "maps a stream of open_plain",
     "formats/arrays.py:map_part": "maps a stream of open_plain",
     "formats/arrow.py:_mapped": GUARDED,
     "formats/parquet.py:_opened": GUARDED,
     "formats/parquet.py:_read": GUARDED,
-    "intake/tables.py:_open_parquet": GUARDED,
-    "intake/benchmarks.py:_parquet_rows": "reads bytes in memory",
+    "sources/tables.py:_open_parquet": GUARDED,
+    "sources/benchmark_files.py:_parquet_rows": "reads bytes in memory",
 }
 
 
@@ -114,7 +114,7 @@ def test_nothing_else_opens_what_may_come_from_elsewhere():
     unknown = [
         f"{module}:{line} in {function}" for module, function, line in found_calls() if not place_of(module, function)
     ]
-    assert not unknown, "open these by gristmill.plainfile, or add the reason to ALLOWED"
+    assert not unknown, "open these by gristmill.core.plain_files, or add the reason to ALLOWED"
 
 
 def test_the_list_of_exceptions_has_only_what_is_there():

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import gristmill
 from conftest import write_tree
-from gristmill import cli
-from gristmill.config import Config
-from gristmill.options import all_options
-from gristmill.planning.budget import Wanted
-from gristmill.planning.result import Plan
-from gristmill.sections import RunConfig, SamplingConfig, ScanConfig, SplitConfig, VariantsConfig, WindowConfig
+from gristmill.cli import main
+from gristmill.config.config import Config
+from gristmill.config.options import all_options
+from gristmill.config.settings import RunConfig, SamplingConfig, ScanConfig, SplitConfig, VariantsConfig, WindowConfig
+from gristmill.planning.overlap_choice import Wanted
+from gristmill.planning.plan_result import Plan
 
 
 def documents_of(seed):
@@ -170,7 +170,7 @@ def earlier(code, tmp_path_factory):
 
 
 def run(capsys, *words):
-    code = cli.run([str(word) for word in words])
+    code = main.run([str(word) for word in words])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 

@@ -16,16 +16,16 @@ import pytest
 from pyarrow import parquet
 
 import gristmill
-from gristmill import cli
-from gristmill.config import Config
-from gristmill.errors import ConfigError, InputError
-from gristmill.planning import overlaps, sampling
-from gristmill.planning.budget import Wanted, pick
-from gristmill.planning.result import Budget, OverlapPlan
-from gristmill.planning.sampling import TakenOut, draw, error_of
-from gristmill.planning.telling import plan_text
-from gristmill.records import SourceFile
-from gristmill.sections import OutputConfig, RunConfig, ScanConfig, SplitConfig, WindowConfig
+from gristmill.cli import main
+from gristmill.config.config import Config
+from gristmill.config.settings import OutputConfig, RunConfig, ScanConfig, SplitConfig, WindowConfig
+from gristmill.core.errors import ConfigError, InputError
+from gristmill.core.records import SourceFile
+from gristmill.planning import overlaps, sample
+from gristmill.planning.overlap_choice import Wanted, pick
+from gristmill.planning.plan_result import Budget, OverlapPlan
+from gristmill.planning.plan_text import plan_text
+from gristmill.planning.sample import TakenOut, draw, error_of
 
 FOLDERS = ("email", "json", "logging", "asyncio", "unittest", "xml", "encodings")
 
@@ -225,7 +225,7 @@ def files_of(sizes):
 @pytest.mark.parametrize(("count", "of"), [(30, 300), (150, 1500)])
 def test_by_chance_the_stated_error_is_exceeded_in_less_than_one_drawing_in_a_hundred(monkeypatch, count, of):
     """Windows go with size, with noise, and every tenth file gives none; other files each time."""
-    monkeypatch.setattr(sampling, "_missed", lambda *_: 0.0)
+    monkeypatch.setattr(sample, "_missed", lambda *_: 0.0)
     rng = random.Random(1)
     num_outside = 0
     for _ in range(400):
@@ -366,7 +366,7 @@ def test_nothing_to_plan_is_said(tmp_path):
 
 
 def run(capsys, *arguments):
-    code = cli.run(arguments)
+    code = main.run(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -414,12 +414,12 @@ def test_the_build_line_names_any_source_so_that_a_shell_takes_it(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     os.mkdir(name)
     Path(os.fsdecode(name), "a.py").write_text("x = 1\n" * 50)
-    assert cli.run(["plan", "--exclude=-x", "--json", "--", os.fsdecode(name)]) == 0
+    assert main.run(["plan", "--exclude=-x", "--json", "--", os.fsdecode(name)]) == 0
     command = json.loads(capsysbinary.readouterr().out)["command"]
     arguments = command.removeprefix("gristmill build ")
     printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {arguments}"], capture_output=True, check=True).stdout
     words = [os.fsdecode(word) for word in printed.split(b"\0")[:-1]]
-    assert cli.run(["build", "--quiet", *words]) == 0
+    assert main.run(["build", "--quiet", *words]) == 0
     assert len(gristmill.open_dataset(os.fsdecode(name) + "-dataset")["train"]) == 1
 
 

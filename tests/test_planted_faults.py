@@ -16,11 +16,11 @@ import pytest
 import zstandard
 
 from gristmill import Config, DatasetError, SplitConfig, WindowConfig, build, open_dataset
-from gristmill.checking.check import check
-from gristmill.checking.result import report_text
+from gristmill.checks.check import check
+from gristmill.checks.findings import report_text
+from gristmill.core.layout import CARDS
 from gristmill.formats.zstd import Frame, read_table, table_of
-from gristmill.layout import CARDS
-from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizers.definition import Definition
 
 SHARED = "".join(
     f"def shared_{word}(first, second):\n    return first.{word} + second[{word!r}]\n\n" for word in "abcdefgh"

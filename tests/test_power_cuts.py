@@ -14,12 +14,13 @@ import pytest
 import gristmill
 from builds import in_a_process
 from conftest import write_tree
-from gristmill import Config, DatasetError, OutputConfig, RunConfig, build, export, layout, train_tokenizer
-from gristmill import workspace as workspaces
-from gristmill.rebuilding import against_clean
-from gristmill.training.metrics import Metrics
-from gristmill.training.runfolder import RunFolder
-from gristmill.workspace import Workspace
+from gristmill import Config, DatasetError, OutputConfig, RunConfig, build, export, train_tokenizer
+from gristmill.checks.rebuild import against_clean
+from gristmill.core import layout
+from gristmill.lab.training.metrics import Metrics
+from gristmill.lab.training.run_folder import RunFolder
+from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline.work_folder import Workspace
 
 GROWING = (".work", ".view", ".tmp", ".part")
 """Ends of folders in which nothing counts yet, or carries a digest: see `is_synced=False`."""

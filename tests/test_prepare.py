@@ -7,17 +7,16 @@ from hypothesis import strategies as st
 
 import tokenizers_made_here as made
 from conftest import write_tree
-from gristmill.config import Config
-from gristmill.intake.trees import scan
-from gristmill.records import DropReason, SourceFile
-from gristmill.sections import OutputConfig, RunConfig, ScanConfig
-from gristmill.steps.blocks import read_blocks
-from gristmill.steps.context import Context
-from gristmill.steps.parts import PartReader
-from gristmill.steps.prepare import Batch, batches
-from gristmill.steps.prepare import prepare as prepare_batch
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.locating import locate
+from gristmill.config.config import Config
+from gristmill.config.settings import OutputConfig, RunConfig, ScanConfig
+from gristmill.core.records import DropReason, SourceFile
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.parts import PartReader, read_blocks
+from gristmill.pipeline.prepare import Batch, batches
+from gristmill.pipeline.prepare import prepare as prepare_batch
+from gristmill.sources.trees import scan
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.locate import locate
 
 
 def context(tmp_path, definition=None, **sections):

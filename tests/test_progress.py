@@ -1,7 +1,7 @@
 import io
 
-from gristmill import progress as progressing
-from gristmill.progress import Progress
+from gristmill.core import progress as progressing
+from gristmill.core.progress import Progress
 
 
 def test_seconds_add_up_per_phase():

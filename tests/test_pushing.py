@@ -13,8 +13,9 @@ import gristmill
 import hub_server
 from builds import said
 from conftest import write_tree
-from gristmill import Config, LicensesConfig, OutputConfig, SecretsConfig, build, cli
-from gristmill.pushing.gates import OVERRIDES
+from gristmill import Config, LicensesConfig, OutputConfig, SecretsConfig, build
+from gristmill.cli import main
+from gristmill.publish.gates import OVERRIDES
 
 ID = "someone/windows"
 MIT = (Path(__file__).parents[1] / "LICENSE").read_text()
@@ -68,7 +69,7 @@ def push(hub, dataset, capsys):
 
     def run(*options, folder=dataset, repo_id=ID):
         capsys.readouterr()
-        code = cli.run(["push", str(folder), repo_id, *options])
+        code = main.run(["push", str(folder), repo_id, *options])
         said = capsys.readouterr()
         for text in (said.out, said.err):
             assert not any(word in text for word in (hub_server.TOKEN, "Traceback", "TopSecretSignature"))

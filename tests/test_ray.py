@@ -15,15 +15,16 @@ import pytest
 
 import gristmill
 from builds import everything, make, parts, refusal, run
-from gristmill import Config, OutputConfig, RunConfig, build, flow
-from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from gristmill.errors import ConfigError, InputError, MissingExtraError, OutputError
-from gristmill.runners import probing
+from gristmill import Config, OutputConfig, RunConfig, build
+from gristmill.core.errors import ConfigError, InputError, MissingExtraError, OutputError
+from gristmill.pipeline import flow
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.prepare import prepare
+from gristmill.runners import probe
 from gristmill.runners.local import LocalRunner
-from gristmill.runners.probing import Sight, probe_of
+from gristmill.runners.probe import Sight, probe_of
 from gristmill.runners.ray import RayRunner, import_ray
 from gristmill.runners.runner import TASKS_AHEAD_PER_WORKER, TaskFailed
-from gristmill.steps.prepare import prepare
 
 ray = import_ray()
 
@@ -362,11 +363,11 @@ def test_a_node_that_cannot_write_is_refused(runner):
 
 
 def test_what_a_node_writes_must_be_seen_here(tmp_path, monkeypatch):
-    monkeypatch.setattr(probing, "SECONDS_TO_APPEAR", 0.2)
+    monkeypatch.setattr(probe, "SECONDS_TO_APPEAR", 0.2)
     (tmp_path / "probe").touch()
     sight = Sight(gristmill.__version__, None, str(tmp_path / "elsewhere"), None)
     with pytest.raises(OutputError, match=r"what node 10\.0\.0\.7 writes to '.*' is not seen here"):
-        probing.refuse(sight, "10.0.0.7", [probe_of(tmp_path / "probe")])
+        probe.refuse(sight, "10.0.0.7", [probe_of(tmp_path / "probe")])
 
 
 def test_a_connection_that_was_there_before_stays(runner, shared):
@@ -390,7 +391,7 @@ def test_fewer_workers_than_cpus_are_as_many_tasks(cluster, shared, tmp_path):
     code = """
         import sys, time, os
         from gristmill.runners.ray import RayRunner
-        from gristmill.runners.probing import probe_of
+        from gristmill.runners.probe import probe_of
 
         def most_at_once(folder):
             name = f"{folder}/{time.monotonic_ns()}"
@@ -411,7 +412,7 @@ def test_without_an_address_a_cluster_is_started_and_ended(tmp_path):
     code = """
         import os, signal, sys, psutil
         from gristmill.runners.ray import RayRunner
-        from gristmill.runners.probing import probe_of
+        from gristmill.runners.probe import probe_of
 
         def die_at_three(number):
             if number == 3:

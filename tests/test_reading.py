@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from conftest import write_tree
-from gristmill.intake import reading
-from gristmill.intake.reading import read_document
-from gristmill.records import Document, Drop, DropReason, SourceFile
-from gristmill.sections import ScanConfig
+from gristmill.config.settings import ScanConfig
+from gristmill.core.records import Document, Drop, DropReason, SourceFile
+from gristmill.sources import documents
+from gristmill.sources.documents import read_document
 from surroundings import without_privileges
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_keeps_changing_is_a_drop(tmp_path, monkeypatch):
             stream.write(b"more")
         return plain_read(descriptor, count)
 
-    monkeypatch.setattr(reading.os, "read", read_while_it_grows)
+    monkeypatch.setattr(documents.os, "read", read_while_it_grows)
     assert read(path).reason is DropReason.CHANGED_WHILE_READ
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_changes_once_is_read_as_it_is_afterwards(tmp_path, monkeypa
             path.write_bytes(changes.pop())
         return plain_read(descriptor, count)
 
-    monkeypatch.setattr(reading.os, "read", read_with_one_change)
+    monkeypatch.setattr(documents.os, "read", read_with_one_change)
     assert read(path).text == b"afterwards"
 
 

@@ -13,8 +13,8 @@ import gristmill
 from builds import in_a_process, make
 from conftest import write_tree
 from gristmill import DatasetError, GristmillError, OutputConfig, RunConfig, SplitConfig, export, open_dataset
-from gristmill.explaining import explain_file, explain_row
-from gristmill.looking.row import look_at
+from gristmill.planning.explain import explain_file, explain_row
+from gristmill.views.row import look_at
 
 NAMES = ("out", "other")
 MOST_MOMENTS = 5

@@ -6,10 +6,10 @@ import pytest
 from tokenizers import Tokenizer
 
 import tokenizers_made_here as made
-from gristmill.errors import TokenizerError
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.reference import ReferenceTokenizer
-from gristmill.tokenizing.tokenizer import tokenizer_for
+from gristmill.core.errors import TokenizerError
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
+from gristmill.tokenizers.tokenizer import tokenizer_for
 
 
 def definition(text):

@@ -15,16 +15,16 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from conftest import write_tree
 from gristmill import build
-from gristmill.config import Config
-from gristmill.errors import ConfigError, InputError, MissingExtraError, OutputError
-from gristmill.intake import remote
-from gristmill.intake.fetching import fetch, scan_rows
-from gristmill.intake.reading import read_bytes
-from gristmill.intake.remote import download, list_files, refuse_taken, upload_dataset
-from gristmill.intake.trees import scan
-from gristmill.layout import CARDS
+from gristmill.config.config import Config
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import ConfigError, InputError, MissingExtraError, OutputError
+from gristmill.core.layout import CARDS
 from gristmill.runners.local import LocalRunner
-from gristmill.sections import ScanConfig
+from gristmill.sources import remote
+from gristmill.sources.documents import read_bytes
+from gristmill.sources.fetch import fetch, scan_rows
+from gristmill.sources.remote import download, list_files, refuse_taken, upload_dataset
+from gristmill.sources.trees import scan
 
 BUCKET = "bucket"
 

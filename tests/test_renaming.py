@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("tree_sitter")
 
-from gristmill.shaping.chance import Dice
-from gristmill.shaping.variants.grammars import GRAMMARS, parse
-from gristmill.shaping.variants.renaming.names import FreshNames, is_fit, keywords, reserved, word_list, words_of
-from gristmill.shaping.variants.renaming.rename import query_of, rename
+from gristmill.core.seeded_random import Dice
+from gristmill.variants.fresh_names import FreshNames, is_fit, keywords, reserved, word_list, words_of
+from gristmill.variants.grammars import GRAMMARS, parse
+from gristmill.variants.rename import query_of, rename
 
 
 def renamed(text: str, language: str, seed: int = 1) -> str:

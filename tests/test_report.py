@@ -11,24 +11,24 @@ import pytest
 
 import gristmill
 from gristmill import DatasetError, MissingExtraError, OutputError
-from gristmill.cli import run
-from gristmill.differing.diff import diff
-from gristmill.differing.result import ValueChange
-from gristmill.layout import REPORT
-from gristmill.looking.row import AFTER, look_at
-from gristmill.looking.telling import row_facts, shared_words
-from gristmill.naming import counted
-from gristmill.records import Split
-from gristmill.reporting.charts import Bars, Series, charts_json, compact, hint, label
-from gristmill.reporting.comparing_two import section_of
-from gristmill.reporting.facts import Certificate, Folder, Histogram, Leak, Share
-from gristmill.reporting.gathering import gather
-from gristmill.reporting.notebook import dataset_html, manifest_html
-from gristmill.reporting.of_rows import shortened
-from gristmill.reporting.of_tokens import tokens_section
-from gristmill.reporting.page import section_html
-from gristmill.reporting.section import Section, listed, share_text, short_number
-from gristmill.reporting.sections import page_of
+from gristmill.cli.main import run
+from gristmill.core.layout import REPORT
+from gristmill.core.names import counted
+from gristmill.core.records import Split
+from gristmill.planning.diff import diff
+from gristmill.planning.diff_result import ValueChange
+from gristmill.views.notebook import dataset_html, manifest_html
+from gristmill.views.report.charts import Bars, Series, charts_json, compact, hint, label
+from gristmill.views.report.facts import Certificate, Folder, Histogram, Leak, Share
+from gristmill.views.report.gather import gather
+from gristmill.views.report.page import section_html
+from gristmill.views.report.report import shortened
+from gristmill.views.report.section import Section, listed, share_text, short_number
+from gristmill.views.report.sections import page_of
+from gristmill.views.report.token_sections import tokens_section
+from gristmill.views.report.two_datasets import section_of
+from gristmill.views.row import AFTER, look_at
+from gristmill.views.row_facts import row_facts, shared_words
 from hostile_datasets import AWS_KEY, PICTURE, build_hostile, python_text, write_sources
 
 LARGEST = 6_000_000

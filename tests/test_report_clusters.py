@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from conftest import write_tree
 from gristmill import Config, InputError, OutputConfig, RunConfig, SecretsConfig, SplitConfig, WindowConfig, build
-from gristmill.filestable import FileRow, file_rows
-from gristmill.reporting import clusters, side_by_side
-from gristmill.reporting.clusters import Twins
-from gristmill.reporting.gathering import gather
-from gristmill.reporting.side_by_side import LONGEST_LINE, MOST_LINES
+from gristmill.core.files_table import FileRow, file_rows
+from gristmill.views.report import clusters
+from gristmill.views.report.clusters import LONGEST_LINE, MOST_LINES, Twins
+from gristmill.views.report.gather import gather
 
 TOKEN = "gh" + "p_Ab1Cd2Ef3Gh4Jk5Lm6Np7Qr8St9Uv0Wx1Yz2"
 ACCESS_KEY = "AK" + "IAQ3WERTYUIOPASDFG"
@@ -326,7 +325,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "", "c\r", "d\u2028e"]), max_size=40
 @given(LINES, LINES)
 def test_both_sides_together_are_the_two_texts(old, new):
     left, right = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
-    lines, num_left_out = side_by_side.side_by_side(left, right, most=1000)
+    lines, num_left_out = clusters.side_by_side(left, right, most=1000)
     assert num_left_out == 0
     spelled = {"left": [], "right": []}
     for line in lines:
@@ -347,24 +346,24 @@ def test_both_sides_together_are_the_two_texts(old, new):
 def test_long_differences_and_long_lines_are_cut_short():
     old = "".join(f"old {number}\n" for number in range(5000))
     new = "".join(f"new {number}\n" for number in range(4000))
-    lines, num_left_out = side_by_side.side_by_side(old, new)
+    lines, num_left_out = clusters.side_by_side(old, new)
     assert len(lines) == MOST_LINES
     assert num_left_out == 5000 - MOST_LINES
     head = "x" * 3000
-    (line,), _ = side_by_side.side_by_side(f"{head}one{head}", f"{head}two{head}")
+    (line,), _ = clusters.side_by_side(f"{head}one{head}", f"{head}two{head}")
     assert line.left == f"…{'x' * 100}one{'x' * (LONGEST_LINE - 103)}…"
     assert line.right == f"…{'x' * 100}two{'x' * (LONGEST_LINE - 103)}…"
-    (line,), _ = side_by_side.side_by_side("", head)
+    (line,), _ = clusters.side_by_side("", head)
     assert line.right == f"{'x' * LONGEST_LINE}…"
 
 
 def test_a_difference_far_into_long_files_is_found():
     numbers = [f"line {number}" for number in range(9000)]
     changed = [*numbers[:8000], "new", *numbers[8001:]]
-    lines, num_left_out = side_by_side.side_by_side("\n".join(numbers), "\n".join(changed))
+    lines, num_left_out = clusters.side_by_side("\n".join(numbers), "\n".join(changed))
     assert [line.kind for line in lines] == ["skipped", *["same"] * 3, "changed", *["same"] * 3, "skipped"]
     assert (lines[4].left_number, num_left_out) == (8001, 0)
     everywhere = ["first", *numbers[:4000], "middle", *numbers[4000:], "last"]
-    lines, num_left_out = side_by_side.side_by_side("\n".join(numbers), "\n".join(everywhere))
+    lines, num_left_out = clusters.side_by_side("\n".join(numbers), "\n".join(everywhere))
     assert [line.kind for line in lines] == ["added", *["same"] * 3, "skipped"]
     assert num_left_out > 0

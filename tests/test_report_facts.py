@@ -29,17 +29,16 @@ from gristmill import (
     build,
     open_dataset,
 )
-from gristmill.checking.check import check
-from gristmill.commands.parsing import parse_settings, parser_for
-from gristmill.configuring import load_config
-from gristmill.exporting import export
-from gristmill.filestable import FileRow, file_rows
-from gristmill.manifest import read_manifest
-from gristmill.records import DropReason, Split
-from gristmill.reporting.folders import MOST_FOLDERS, Folders
-from gristmill.reporting.funnel import MOST_EXAMPLES, STAGES
-from gristmill.reporting.gathering import gather
-from gristmill.reporting.histograms import histogram_of
+from gristmill.checks.check import check
+from gristmill.cli.parsers import parse_settings, parser_for
+from gristmill.config.config import load_config
+from gristmill.core.files_table import FileRow, file_rows
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import DropReason, Split
+from gristmill.publish.export import export
+from gristmill.views.report.file_counts import MOST_EXAMPLES, MOST_FOLDERS, STAGES, Folders
+from gristmill.views.report.gather import gather
+from gristmill.views.report.row_statistics import histogram_of
 
 HOSTILE = "<img src=x onerror=alert(1)>.py"
 
@@ -319,7 +318,7 @@ SECTIONS = [
 
 @pytest.mark.parametrize("sections", SECTIONS, ids="-".join)
 def test_the_command_and_the_file_give_the_same_settings(dataset, tmp_path, sections):
-    from gristmill.reporting.provenance import provenance_of
+    from gristmill.views.report.provenance import provenance_of
 
     config = Config(sources=["first", "second"], out="DIR", **sections)
     manifest = msgspec.structs.replace(
@@ -352,7 +351,7 @@ def split_words(command):
 
 
 def test_a_secret_in_a_setting_does_not_come_out(dataset):
-    from gristmill.reporting.provenance import provenance_of
+    from gristmill.views.report.provenance import provenance_of
 
     token = "gh" + "p_Ab1Cd2Ef3Gh4Jk5Lm6Np7Qr8St9Uv0Wx1Yz2"
     scan = ScanConfig(exclude=[token, "b*"])
@@ -365,7 +364,7 @@ def test_a_secret_in_a_setting_does_not_come_out(dataset):
 
 
 def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
-    from gristmill.reporting.provenance import provenance_of
+    from gristmill.views.report.provenance import provenance_of
 
     manifest = read_manifest(dataset)
     tokenizer = msgspec.structs.replace(manifest.tokenizer, name="org/name@main", revision="abc123")

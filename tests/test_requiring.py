@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from gristmill.errors import DeviceError
-from gristmill.tokenizing.cuda import requiring
+from gristmill.core.errors import DeviceError
+from gristmill.tokenizers.cuda import availability
 
 DRIVER = """
 #include <string.h>
@@ -26,15 +26,15 @@ int cuDriverGetVersion(int* version) {{ *version = {version}; return 0; }}
 def with_driver(tmp_path, monkeypatch):
     if shutil.which("gcc") is None:
         pytest.skip("the driver is compiled with gcc, which is not there")
-    monkeypatch.setattr(requiring, "find_spec", lambda name: name)
-    monkeypatch.setattr(requiring, "_is_installed", {"cupy-cuda13x"}.__contains__)
+    monkeypatch.setattr(availability, "find_spec", lambda name: name)
+    monkeypatch.setattr(availability, "_is_installed", {"cupy-cuda13x"}.__contains__)
 
     def make(**answers):
         code = DRIVER.format(**{"error": 0, "count": 1, "major": 9, "minor": 0, "version": 13020} | answers)
         (tmp_path / "driver.c").write_text(code)
         library = tmp_path / "libcuda.so.1"
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
-        monkeypatch.setattr(requiring, "DRIVER", str(library))
+        monkeypatch.setattr(availability, "DRIVER", str(library))
 
     return make
 
@@ -42,7 +42,7 @@ def with_driver(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("major", "minor"), [(8, 0), (8, 9), (9, 0), (12, 1)])
 def test_cards_from_ampere_on_will_do(with_driver, major, minor):
     with_driver(major=major, minor=minor)
-    requiring.require_cuda()
+    availability.require_cuda()
 
 
 @pytest.mark.parametrize(("major", "minor"), [(7, 5), (7, 0), (6, 1)])
@@ -50,29 +50,29 @@ def test_an_older_card_is_refused_by_name(with_driver, major, minor):
     with_driver(major=major, minor=minor)
     said = rf"^Stand-in 9000 has compute capability {major}\.{minor}, and 8\.0 \(Ampere\) is the least that can\. Leave"
     with pytest.raises(DeviceError, match=said):
-        requiring.require_cuda()
+        availability.require_cuda()
 
 
 def test_a_driver_without_cards_is_no_gpu(with_driver):
     with_driver(count=0)
     with pytest.raises(DeviceError, match=r"^there is no GPU: NVIDIA's driver shows none\. Leave"):
-        requiring.require_cuda()
+        availability.require_cuda()
 
 
 def test_a_driver_that_fails_is_no_gpu(with_driver):
     with_driver(error=100)
     with pytest.raises(DeviceError, match=r"^there is no GPU: NVIDIA's driver shows none \(error 100\)\. Leave"):
-        requiring.require_cuda()
+        availability.require_cuda()
 
 
 def test_a_package_for_a_newer_driver_is_named_with_the_right_one(with_driver, monkeypatch):
     with_driver(version=12080)
     with pytest.raises(DeviceError, match=r"^cupy-cuda13x is installed, .* CUDA 12\. .* install 'cupy-cuda12x\[ctk\]'"):
-        requiring.require_cuda()
-    monkeypatch.setattr(requiring, "_is_installed", {"cupy-cuda12x"}.__contains__)
-    requiring.require_cuda()
+        availability.require_cuda()
+    monkeypatch.setattr(availability, "_is_installed", {"cupy-cuda12x"}.__contains__)
+    availability.require_cuda()
 
 
 def test_a_package_is_looked_for_without_importing_it():
-    assert requiring._is_installed("numpy")
-    assert not requiring._is_installed("cupy-cuda99x")
+    assert availability._is_installed("numpy")
+    assert not availability._is_installed("cupy-cuda99x")

@@ -38,8 +38,9 @@ from builds import (
     work_of,
 )
 from conftest import git, write_tree
-from gristmill import Config, OutputConfig, RunConfig, ScanConfig, build, flow
-from gristmill.byhand import Shard, prepare_shard
+from gristmill import Config, OutputConfig, RunConfig, ScanConfig, build
+from gristmill.pipeline import flow
+from gristmill.pipeline.by_hand import Shard, prepare_shard
 
 
 @pytest.fixture(scope="module")
@@ -234,27 +235,27 @@ def build_to(config, place, calls, is_after):
 @pytest.mark.parametrize(
     ("compress", "point"),
     [
-        ("none", ("flow:prepare", 1, True)),
-        ("none", ("flow:prepare", 7, False)),
-        ("none", ("flow:decide", 1, True)),
-        ("none", ("flow:shape", 1, True)),
-        ("zstd", ("flow:shape", 1, True)),
-        ("none", ("flow:shape", 5, False)),
-        ("zstd", ("flow:shape", 5, False)),
-        ("none", ("steps.gather:DataFiles.add", 4, True)),
-        ("zstd", ("steps.gather:DataFiles.add", 4, True)),
-        ("none", ("steps.gather:DataFiles.add", 9, False)),
-        ("zstd", ("steps.gather:DataFiles.add", 9, False)),
-        ("none", ("pipeline:clear_old", 1, True)),
-        ("none", ("pipeline:write_manifest", 1, False)),
-        ("none", ("pipeline:write_manifest", 1, True)),
-        ("none", ("workspace:foreign_names", 1, True)),
-        ("none", ("workspace:Workspace._exchange", 1, False)),
-        ("none", ("workspace:Workspace._exchange", 1, True)),
-        ("zstd", ("workspace:Workspace._exchange", 1, True)),
-        ("none", ("workspace:Workspace._retire", 1, True)),
-        ("none", ("pipeline:remember", 1, False)),
-        ("none", ("workspace:Workspace.prune", 1, False)),
+        ("none", ("pipeline.flow:prepare", 1, True)),
+        ("none", ("pipeline.flow:prepare", 7, False)),
+        ("none", ("pipeline.flow:decide", 1, True)),
+        ("none", ("pipeline.flow:shape", 1, True)),
+        ("zstd", ("pipeline.flow:shape", 1, True)),
+        ("none", ("pipeline.flow:shape", 5, False)),
+        ("zstd", ("pipeline.flow:shape", 5, False)),
+        ("none", ("pipeline.pieces:DataFiles.add", 4, True)),
+        ("zstd", ("pipeline.pieces:DataFiles.add", 4, True)),
+        ("none", ("pipeline.pieces:DataFiles.add", 9, False)),
+        ("zstd", ("pipeline.pieces:DataFiles.add", 9, False)),
+        ("none", ("pipeline.build:clear_old", 1, True)),
+        ("none", ("pipeline.build:write_manifest", 1, False)),
+        ("none", ("pipeline.build:write_manifest", 1, True)),
+        ("none", ("pipeline.work_folder:foreign_names", 1, True)),
+        ("none", ("pipeline.work_folder:Workspace._exchange", 1, False)),
+        ("none", ("pipeline.work_folder:Workspace._exchange", 1, True)),
+        ("zstd", ("pipeline.work_folder:Workspace._exchange", 1, True)),
+        ("none", ("pipeline.work_folder:Workspace._retire", 1, True)),
+        ("none", ("pipeline.build:remember", 1, False)),
+        ("none", ("pipeline.work_folder:Workspace.prune", 1, False)),
     ],
 )
 def test_killed_at_a_point_the_next_build_goes_on(prospects, tmp_path, compress, point):
@@ -332,7 +333,7 @@ def test_what_was_damaged_after_a_kill_is_made_anew(prospects, tmp_path, damage,
     """The dataset that was growing, the log of its pieces, and leftovers of all kinds."""
     prospect = prospects(compress, MUCH)
     config = prospect.begin(tmp_path / "out")
-    killed(build_to, config, "steps.gather:DataFiles.add", 9, True)
+    killed(build_to, config, "pipeline.pieces:DataFiles.add", 9, True)
     half_done = [path for path in sorted((tmp_path / "out.work/dataset").iterdir()) if path.stat().st_size]
     assert len(half_done) > 3
     for path in half_done:
@@ -342,7 +343,7 @@ def test_what_was_damaged_after_a_kill_is_made_anew(prospects, tmp_path, damage,
 
 
 def test_a_log_that_tells_other_places_is_not_believed(prospects, tmp_path):
-    from gristmill.steps import pieces
+    from gristmill.pipeline import pieces
 
     prospect = prospects("none", MUCH)
     config = prospect.begin(tmp_path / "out")
@@ -476,7 +477,7 @@ def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
 
 def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):
     config = prospects("none", MUCH).begin(tmp_path / "out")
-    killed(build_to, config, "steps.gather:DataFiles.add", 4, True)
+    killed(build_to, config, "pipeline.pieces:DataFiles.add", 4, True)
     before = everything(tmp_path / "out")
     assert run("clean", tmp_path / "out").returncode == 0
     assert os.listdir(tmp_path) == ["out"]
@@ -503,7 +504,7 @@ def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, 
     expected = set(files_table(tmp_path / "expected"))
     inside = Config(sources=[str(source)], out=str(source / "data/set"), run=RunConfig(workers=1))
     if is_killed:
-        killed(build_to, inside, "steps.gather:DataFiles.add", 1, True)
+        killed(build_to, inside, "pipeline.pieces:DataFiles.add", 1, True)
     else:
         build(inside)
     assert (

@@ -8,12 +8,12 @@ import pytest
 
 from builds import everything
 from gristmill import RunConfig, build
-from gristmill.config import Config
-from gristmill.intake import trees
-from gristmill.rebuilding import against_clean
-from gristmill.records import DropReason
-from gristmill.steps import prepare as preparing
-from gristmill.steps.reusing import STAMPS
+from gristmill.checks.rebuild import against_clean
+from gristmill.config.config import Config
+from gristmill.core.records import DropReason
+from gristmill.pipeline import prepare as preparing
+from gristmill.pipeline.cache import STAMPS
+from gristmill.sources import trees
 from surroundings import without_privileges
 
 

@@ -13,14 +13,12 @@ import pytest
 
 import chat_server as acts
 from chat_server import CHILD, KEY, PARENT, ChatServer, fails, says, sends
-from gristmill.errors import ConfigError, InputError, OutputError
-from gristmill.records import WhyNoVariant
-from gristmill.shaping.variants.grammars import GRAMMARS, parse
-from gristmill.shaping.variants.rewriting.answers import UnusableAnswerError, code_in, in_manner_of, why_refused
-from gristmill.shaping.variants.rewriting.asking import MAX_FAILED_IN_A_ROW, seconds_to_wait
-from gristmill.shaping.variants.rewriting.endpoint import Endpoint
-from gristmill.shaping.variants.rewriting.rewriter import TASKS_PER_THREAD, Failure, Rewriter, RewriteTask, Rewritten
-from gristmill.shaping.variants.rewriting.signatures import signatures_of
+from gristmill.core.errors import ConfigError, InputError, OutputError
+from gristmill.core.records import WhyNoVariant
+from gristmill.variants.answers import UnusableAnswerError, code_in, in_manner_of, why_refused
+from gristmill.variants.endpoint import MAX_FAILED_IN_A_ROW, Endpoint, seconds_to_wait
+from gristmill.variants.grammars import GRAMMARS, parse
+from gristmill.variants.rewrite import TASKS_PER_THREAD, Failure, Rewriter, RewriteTask, Rewritten, signatures_of
 
 
 @pytest.fixture(autouse=True)

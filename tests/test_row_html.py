@@ -11,9 +11,9 @@ import pytest
 
 from browser import file_address, watched
 from gristmill import DatasetError, open_dataset
-from gristmill.looking.markup import row_html
-from gristmill.looking.row import AFTER, BEFORE, SPECIAL, look_at
-from gristmill.looking.style import DARK, LIGHT, LOOK_STYLE, PAPERS
+from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
+from gristmill.views.row_html import row_html
+from gristmill.views.row_theme import DARK, LIGHT, LOOK_STYLE, PAPERS
 from looked_at import looks_of, make_packed, make_plain
 
 

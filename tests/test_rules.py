@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.cleaning.encoded import PIECE_BYTES
+from gristmill.cleaning.encoded_secrets import PIECE_BYTES
 from gristmill.cleaning.rules import RULES, Finding, Limits, Page, judge
-from gristmill.intake.languages import known_languages
-from gristmill.records import DropReason
-from gristmill.sections import RulesConfig
+from gristmill.config.settings import RulesConfig
+from gristmill.core.records import DropReason
+from gristmill.sources.languages import known_languages
 
 DEFAULT = Limits(RulesConfig())
 CODE = b"def add(a, b):\n    return a + b\n" * 20

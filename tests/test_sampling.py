@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.records import Draw
-from gristmill.shaping.chance import luck
-from gristmill.shaping.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of, shown
-from gristmill.shaping.windows import WindowShape, cut
+from gristmill.core.records import Draw
+from gristmill.core.seeded_random import luck
+from gristmill.windows.cut import WindowShape, cut
+from gristmill.windows.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of, shown
 
 SHAPE = WindowShape(510, 256, "keep", 32)
 SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=30)

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill
-from gristmill.checking.secrets import secrets_in
-from gristmill.cleaning.secret_rules import SECRET_RULES
+from gristmill.checks.secrets import secrets_in
+from gristmill.cleaning.secret_kinds import SECRET_RULES
 from gristmill.cleaning.secrets import Secret, find_secrets, placeholder, redact
-from gristmill.sections import SecretsConfig
+from gristmill.config.settings import SecretsConfig
 
 CONFIG = SecretsConfig(salt="pepper")
 KINDS = sorted({rule.kind for rule in SECRET_RULES})

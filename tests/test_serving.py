@@ -30,16 +30,16 @@ from gristmill import (
     load_tokenizer,
     plan,
 )
-from gristmill.byhand import Shard, prepare_shard
-from gristmill.errors import DeviceError, TokenizerError
-from gristmill.manifest import GpuFacts
-from gristmill.pipeline import build_without
-from gristmill.summary import _limit
-from gristmill.tokenizing import reference
-from gristmill.tokenizing.cuda import client, hosting, requiring
-from gristmill.tokenizing.cuda.exchange import Address
-from gristmill.tokenizing.definition import Definition
-from gristmill.tokenizing.fast import FastTokenizer
+from gristmill.core.errors import DeviceError, TokenizerError
+from gristmill.core.manifest import GpuFacts
+from gristmill.pipeline.build import build_without
+from gristmill.pipeline.by_hand import Shard, prepare_shard
+from gristmill.pipeline.summary import _limit
+from gristmill.tokenizers import huggingface
+from gristmill.tokenizers.cuda import availability, client, host
+from gristmill.tokenizers.cuda.exchange import Address
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.gigatoken import FastTokenizer
 
 BATCHES = {"batch_bytes": 20_000, "task_seconds": 4}
 SECONDS = 30
@@ -292,7 +292,7 @@ def test_a_build_that_is_killed_takes_its_server_along(source, tmp_path, stand_i
 def served(tokenizer, folder, kind=stand_ins.CpuEncoder):
     tokenizer.definition.write(folder)
     run_config = RunConfig(device="cuda")
-    with hosting.server_for(run_config, tokenizer, folder, partial(stand_ins.made, kind, folder)) as server:
+    with host.server_for(run_config, tokenizer, folder, partial(stand_ins.made, kind, folder)) as server:
         until(lambda: is_listening(pid_in(folder)))
         yield client.served(tokenizer, server.address), server
 
@@ -329,7 +329,7 @@ def test_empty_documents_and_batches_larger_than_the_memory(tmp_path, make_token
     assert grown > 5 * len(large) > -small > 0
 
 
-@pytest.mark.parametrize("engine", [FastTokenizer.load, reference.ReferenceTokenizer])
+@pytest.mark.parametrize("engine", [FastTokenizer.load, huggingface.ReferenceTokenizer])
 def test_many_texts_are_each_encoded_as_by_itself(codebert, engine):
     tokenizer = engine(codebert.definition)
     texts = [b"x = 1\n", b"", "größe\n\n".encode()]
@@ -375,11 +375,11 @@ def test_nobody_is_asked_where_nobody_listens(codebert):
 
 
 def test_a_tokenizer_that_the_fast_engine_refuses_stays_on_the_cpu(tmp_path):
-    tokenizer = reference.ReferenceTokenizer(
+    tokenizer = huggingface.ReferenceTokenizer(
         Definition(name="wp", json=tokenizers_made_here.word_piece().encode(), config=b"{}")
     )
     make_encoder = partial(stand_ins.never_ready, tmp_path)
-    with hosting.server_for(RunConfig(device="cuda"), tokenizer, tmp_path, make_encoder) as server:
+    with host.server_for(RunConfig(device="cuda"), tokenizer, tmp_path, make_encoder) as server:
         assert server.end() == GpuFacts(trouble="the tokenizer 'wp' runs on the CPU alone")
     assert client.served(tokenizer, Address.new(1.0)) is tokenizer
 
@@ -389,7 +389,7 @@ def test_a_tokenizer_that_the_fast_engine_refuses_stays_on_the_cpu(tmp_path):
 
 @pytest.mark.parametrize("begin", [build, plan, partial(prepare_shard, shard=Shard(1, 1))])
 def test_without_the_extra_nothing_begins(tmp_path, monkeypatch, begin):
-    monkeypatch.setattr(requiring, "find_spec", lambda _: None)
+    monkeypatch.setattr(availability, "find_spec", lambda _: None)
     source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     with pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[gpu\]'"):
         begin(config_for(source, tmp_path / "out"))
@@ -398,7 +398,7 @@ def test_without_the_extra_nothing_begins(tmp_path, monkeypatch, begin):
 
 @pytest.mark.skipif(find_library("cuda") is not None, reason="there may be a GPU")
 def test_without_a_card_nothing_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr(requiring, "find_spec", lambda name: name)
+    monkeypatch.setattr(availability, "find_spec", lambda name: name)
     source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
     with pytest.raises(
         DeviceError, match=r"^there is no GPU: .*\. Leave out --device cuda: the CPU gives the same ids\.$"

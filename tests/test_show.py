@@ -9,9 +9,10 @@ import pytest
 from rich.cells import cell_len
 
 from builds import refusal, run
-from gristmill import cli, open_dataset
-from gristmill.looking.row import BEFORE, SPECIAL, RowLook, look_at
-from gristmill.looking.terminal import row_text
+from gristmill import open_dataset
+from gristmill.cli import main
+from gristmill.views.row import BEFORE, SPECIAL, RowLook, look_at
+from gristmill.views.row_text import row_text
 from looked_at import EVIL, looks_of, make_packed, make_plain, make_varied
 
 SIGNS = str.maketrans("", "", "│«»↵")
@@ -41,7 +42,7 @@ def no_wishes(monkeypatch):
 
 
 def shown(capsys, *words):
-    assert cli.run(["show", *map(str, words)]) == 0
+    assert main.run(["show", *map(str, words)]) == 0
     return capsys.readouterr().out
 
 
@@ -166,7 +167,7 @@ def test_variants_are_named_and_lines_are_numbered_where_there_are_any(varied, c
     ],
 )
 def test_what_is_not_there_is_refused_in_one_line(plain, capsys, words, code, said):
-    assert cli.run(["show", str(plain), *words]) == code
+    assert main.run(["show", str(plain), *words]) == code
     assert said in capsys.readouterr().err
 
 

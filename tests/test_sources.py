@@ -1,8 +1,8 @@
 import pytest
 
 from conftest import write_tree
-from gristmill.errors import InputError
-from gristmill.intake.sources import resolve_sources
+from gristmill.core.errors import InputError
+from gristmill.sources.addresses import resolve_sources
 
 
 def test_several_sources_of_one_name_stay_apart(tmp_path):

@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from documents import document
-from gristmill.grouping.splitting import Group, PreviousSplit, assign_splits, make_groups
-from gristmill.records import Split
-from gristmill.sections import SplitConfig
+from gristmill.config.settings import SplitConfig
+from gristmill.core.records import Split
+from gristmill.splits.assign import Group, PreviousSplit, assign_splits, make_groups
 
 DEFAULT = SplitConfig().fractions()
 

@@ -24,16 +24,16 @@ from gristmill import (
     build,
     load_tokenizer,
 )
-from gristmill.checking.streams import STREAMS, stream_fault
-from gristmill.columns import Schema
+from gristmill.checks.streams import STREAMS, stream_fault
+from gristmill.core.columns import Schema
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import Split
 from gristmill.formats.batch import Ragged, WindowBatch, between, joined
-from gristmill.formats.content import content_of, row_digests
+from gristmill.formats.content_digest import content_of, row_digests
 from gristmill.formats.format import Target
-from gristmill.formats.json_rows import batch_of_lines, lines_of
+from gristmill.formats.jsonl import batch_of_lines, lines_of
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.token_streams import BIN, NPY
-from gristmill.manifest import read_manifest
-from gristmill.records import Split
 from made_code import made_module
 
 FORMATS = pytest.mark.parametrize("form", [BIN, NPY, MEGATRON], ids=lambda form: form.name)

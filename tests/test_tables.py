@@ -18,18 +18,18 @@ from pyarrow import parquet
 from conftest import write_tree
 from gristmill import build, check
 from gristmill.cleaning.folder_licenses import LicenseText
-from gristmill.config import Config
-from gristmill.errors import ConfigError, InputError, OutputError
-from gristmill.intake import tables as tables_module
-from gristmill.intake import unpacking
-from gristmill.intake.fetching import fetch, scan_rows
-from gristmill.intake.reading import read_bytes, read_document
-from gristmill.intake.tables import license_expression, split_lines
-from gristmill.intake.trees import Scan, scan
-from gristmill.records import Drop, DropReason
+from gristmill.config.config import Config
+from gristmill.config.settings import RunConfig, ScanConfig, TablesConfig
+from gristmill.core.errors import ConfigError, InputError, OutputError
+from gristmill.core.records import Drop, DropReason
+from gristmill.pipeline.license import read_license_files
 from gristmill.runners.local import LocalRunner
-from gristmill.sections import RunConfig, ScanConfig, TablesConfig
-from gristmill.steps.license import read_license_files
+from gristmill.sources import table_cache
+from gristmill.sources import tables as tables_module
+from gristmill.sources.documents import read_bytes, read_document
+from gristmill.sources.fetch import fetch, scan_rows
+from gristmill.sources.tables import license_expression, split_lines
+from gristmill.sources.trees import Scan, scan
 
 STACK = [
     {"content": "a = 1\n", "max_stars_repo_path": "src/a.py", "max_stars_repo_name": "org/one", "max_stars_repo_licenses": ["MIT"]},
@@ -425,7 +425,7 @@ def of_one_value(path, value, num_rows):
 
 
 def test_a_table_that_unpacks_without_bound_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     table = of_one_value(tmp_path / "t.parquet", "x" * 1000, 3_000)
     size = table.stat().st_size
     with pytest.raises(InputError, match=rf"has {size:,} bytes and unpacks to more than 100 times .* --max-expansion"):
@@ -435,13 +435,13 @@ def test_a_table_that_unpacks_without_bound_is_refused(tmp_path, monkeypatch):
 
 
 def test_rows_of_no_text_count_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     with pytest.raises(InputError, match="max-expansion"):
         fetched([of_one_value(tmp_path / "t.parquet", "", 5_000)], tmp_path / "cache")
 
 
 def test_the_parts_of_a_table_count_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED_BYTES", 1 << 20)
+    monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     table = tmp_path / "t.parquet"
     parquet.write_table(pa.table({"content": ["x" * 1000] * 3_000}), table, compression="zstd", row_group_size=500)
     with pytest.raises(InputError, match="max-expansion"):
@@ -449,8 +449,8 @@ def test_the_parts_of_a_table_count_together(tmp_path, monkeypatch):
 
 
 def test_a_disk_that_runs_full_ends_unpacking(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "BYTES_BETWEEN_LOOKS", 1000)
-    monkeypatch.setattr(unpacking, "SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr(table_cache, "BYTES_BETWEEN_LOOKS", 1000)
+    monkeypatch.setattr(table_cache, "SPARE_BYTES", 1 << 60)
     with pytest.raises(OutputError, match="fills the disk"):
         fetched([write_jsonl(tmp_path / "t.jsonl", [code_row(number) for number in range(5)])], tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.part"))
@@ -462,7 +462,7 @@ def test_values_that_rows_share_are_in_memory_once(tmp_path):
     table = of_one_value(tmp_path / "t.parquet", "a" * 10_000_000, 100)
     script = (
         "import re, sys\n"
-        "from gristmill.intake.tables import Columns, rows_of\n"
+        "from gristmill.sources.tables import Columns, rows_of\n"
         "columns = Columns(text='content', path=None, repo=None, license=None)\n"
         "assert sum(len(row.text) for row in rows_of(sys.argv[1], 't', columns, 0)) == 1_000_000_000\n"
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])\n"
@@ -477,8 +477,8 @@ def test_more_memory_than_a_table_may_take_is_an_error_that_names_it(tmp_path):
     table = of_one_value(tmp_path / "t.parquet", "a" * 120_000_000, 1)
     script = (
         "import sys\n"
-        "from gristmill.intake.tables import Columns, rows_of\n"
-        "from gristmill.intake.unpacking import bounded_memory\n"
+        "from gristmill.sources.tables import Columns, rows_of\n"
+        "from gristmill.sources.table_cache import bounded_memory\n"
         "import pyarrow.parquet\n"
         "columns = Columns(text='content', path=None, repo=None, license=None)\n"
         "with bounded_memory(60_000_000):\n"
@@ -502,7 +502,7 @@ def test_columns_that_are_large_in_the_file_are_no_dictionaries(tmp_path, monkey
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
 def test_what_is_unpacked_already_does_not_count_as_memory():
-    with unpacking.bounded_memory(1 << 30) as renew:
+    with table_cache.bounded_memory(1 << 30) as renew:
         before = resource.getrlimit(resource.RLIMIT_AS)[0]
         with mmap.mmap(-1, 200_000_000) as held:  # a bytearray might take memory that was freed before
             renew()
@@ -511,7 +511,7 @@ def test_what_is_unpacked_already_does_not_count_as_memory():
 
 def test_the_limit_on_memory_is_lifted_afterwards():
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with unpacking.bounded_memory(1 << 30):
+    with table_cache.bounded_memory(1 << 30):
         pass
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 

@@ -11,13 +11,13 @@ import pytest
 import gristmill
 from builds import in_a_process, kill_here, killed, make, started, wait_for
 from conftest import write_tree
-from gristmill import rebuilding
-from gristmill import workspace as workspaces
-from gristmill.bench import bench as benching
-from gristmill.bench.bench import Asked
+from gristmill.checks import rebuild
+from gristmill.lab.bench import bench as benching
+from gristmill.lab.bench.bench import Asked
+from gristmill.lab.vocabulary import corpus as tokenizing
+from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline.work_folder import TEMPORARY, temporary_folder
 from gristmill.planning import plan as planning
-from gristmill.vocabulary import corpus as tokenizing
-from gristmill.workspace import TEMPORARY, temporary_folder
 
 
 def in_a_temporary_folder(parent, name, then):
@@ -96,7 +96,7 @@ def once(what, source, folder, is_killed):
             "gather",
             partial(benching.bench, str(source), Asked(only=["floor"], keep=str(folder / "kept"))),
         ),
-        "check --against-clean": (rebuilding, "build_without", partial(rebuilding.against_clean, folder / "out")),
+        "check --against-clean": (rebuild, "build_without", partial(rebuild.against_clean, folder / "out")),
     }[what]
     if is_killed:
         setattr(module, step, lambda *_, **__: kill_here())

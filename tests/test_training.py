@@ -36,23 +36,22 @@ from gristmill import (
     export,
     open_dataset,
 )
-from gristmill.config import TokenizerConfig
-from gristmill.errors import TrainingError
-from gristmill.feeding.vocabulary import Vocabulary
-from gristmill.sections import VariantsConfig
-from gristmill.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
-from gristmill.training.describing import digest_of
-from gristmill.training.feeds import Feeds, Scored
-from gristmill.training.metrics import Metric, evaluations_without_gain, read_metrics
-from gristmill.training.models import Needs, make_model, put_weights
-from gristmill.training.objectives import Objective, all_places, some_places
-from gristmill.training.result import result_text
-from gristmill.training.run import Run
-from gristmill.training.scoring import score
-from gristmill.training.settings import TrainConfig
-from gristmill.training.train import train
-from gristmill.training.trainer import rate_share
-from gristmill.training.watching import Heartbeat
+from gristmill.config.config import TokenizerConfig
+from gristmill.config.settings import VariantsConfig
+from gristmill.core.errors import TrainingError
+from gristmill.dataset.token_edges import Vocabulary
+from gristmill.lab.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
+from gristmill.lab.training.feeds import Feeds, Scored
+from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
+from gristmill.lab.training.models import Needs, make_model, put_weights
+from gristmill.lab.training.monitor import Heartbeat
+from gristmill.lab.training.objectives import Objective, all_places, score, some_places
+from gristmill.lab.training.run import Run
+from gristmill.lab.training.run_facts import digest_of
+from gristmill.lab.training.train import train
+from gristmill.lab.training.train_config import TrainConfig
+from gristmill.lab.training.train_result import result_text
+from gristmill.lab.training.trainer import rate_share
 from surroundings import default_signals
 from tokenizers_made_here import roberta_like
 
@@ -481,7 +480,7 @@ def test_a_part_of_validation_is_spread_over_all_of_it(small, tmp_path):
 
 def test_long_silence_is_broken(monkeypatch):
     told = []
-    monkeypatch.setattr("gristmill.training.watching.SECONDS_BETWEEN_BEATS", 0)
+    monkeypatch.setattr("gristmill.lab.training.monitor.SECONDS_BETWEEN_BEATS", 0)
     assert list(Heartbeat(told.append).over("ab", "scoring: batch")) == ["a", "b"]
     assert [line.strip() for line in told] == ["scoring: batch 1 of 2", "scoring: batch 2 of 2"]
 
@@ -1072,7 +1071,7 @@ def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
     )
     limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "
-    limit += "sys.argv = ['gristmill', *sys.argv[1:]]; from gristmill.cli import main; main()"
+    limit += "sys.argv = ['gristmill', *sys.argv[1:]]; from gristmill.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", limit, *words[3:]], capture_output=True, text=True, timeout=120, check=False
     )

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from conftest import git, write_tree
 from gristmill import Config, build
-from gristmill.errors import InputError
-from gristmill.intake import git as git_module
-from gristmill.intake.trees import scan
-from gristmill.records import DropReason
-from gristmill.sections import ScanConfig
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import InputError
+from gristmill.core.records import DropReason
+from gristmill.sources import git as git_module
+from gristmill.sources.trees import scan
 from surroundings import without_privileges
 
 

@@ -23,8 +23,8 @@ from gristmill import (
     build,
     open_dataset,
 )
-from gristmill.explaining import explain_file, explanation_text
-from gristmill.records import Split
+from gristmill.core.records import Split
+from gristmill.planning.explain import explain_file, explanation_text
 
 SPAN = 50
 WORDS = [f"word{number}" for number in range(4000)]
@@ -109,12 +109,12 @@ def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
 
 @pytest.mark.parametrize("how", ["cut", "drop", "train"])
 def test_same_bytes_for_any_workers_batches_runs_and_partitions(leaky, tmp_path, monkeypatch, how):
-    from gristmill.steps import compare, sides
+    from gristmill.pipeline import span_join
 
     expected = None
     for workers, batch_files, tokens in ((1, 1000, 1 << 20), (2, 3, 20_000), (3, 50, 70_000)):
-        monkeypatch.setattr(sides, "RUN_TOKENS", tokens)
-        monkeypatch.setattr(compare, "PARTITION_SPANS", tokens // 20)
+        monkeypatch.setattr(span_join, "RUN_TOKENS", tokens)
+        monkeypatch.setattr(span_join, "PARTITION_SPANS", tokens // 20)
         out = tmp_path / f"{workers}"
         make(leaky, out, split=SplitConfig(decontaminate=how), run=RunConfig(workers=workers, batch_files=batch_files))
         found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "manifest.json"}

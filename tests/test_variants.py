@@ -31,11 +31,11 @@ from gristmill import (
     check,
     open_dataset,
 )
-from gristmill.byhand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from gristmill.commands.parsing import parse_settings, parser_for
-from gristmill.configuring import load_config
-from gristmill.layout import CARDS
-from gristmill.rebuilding import against_clean
+from gristmill.checks.rebuild import against_clean
+from gristmill.cli.parsers import parse_settings, parser_for
+from gristmill.config.config import load_config
+from gristmill.core.layout import CARDS
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from made_code import made_module
 from tokenizers_made_here import sentence_piece_bpe, unigram, word_piece
 
@@ -460,7 +460,7 @@ def test_without_the_grammars_the_message_says_what_to_install(source, tmp_path)
     script = f"""
 import sys
 sys.modules["tree_sitter_rust"] = None
-from gristmill.cli import main
+from gristmill.cli.main import main
 sys.argv = ["gristmill", "build", {str(source)!r}, "--out", {str(tmp_path / "out")!r}, "--variants", "rename"]
 sys.exit(main())
 """
@@ -495,8 +495,8 @@ def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_pa
 DEADLY = """
 import os, sys
 from gristmill import Config, RunConfig, SplitConfig, VariantsConfig, build
-from gristmill.records import VariantKind
-from gristmill.steps.make_variants import BY_GRAMMAR
+from gristmill.core.records import VariantKind
+from gristmill.pipeline.variant_parts import BY_GRAMMAR
 
 BY_GRAMMAR[VariantKind.RENAME] = (
     lambda parsed, dice: os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\\n"

@@ -14,10 +14,10 @@ import pytest
 
 from builds import run
 from gristmill import Config, WindowConfig, build, export
-from gristmill.errors import OutputError
-from gristmill.viewing import rows, windows
-from gristmill.viewing.keeping import Keeping, forget, view_folder
-from gristmill.viewing.viewed import Opened
+from gristmill.core.errors import OutputError
+from gristmill.views.viewer import viewed_rows, window_index
+from gristmill.views.viewer.opened import Opened
+from gristmill.views.viewer.viewer_folder import Keeping, forget, view_folder
 from surroundings import without_privileges
 from viewers import built, viewer
 
@@ -61,7 +61,7 @@ def test_it_is_made_once(folder):
 
 def test_the_first_page_needs_none(folder, monkeypatch):
     may_go_on = threading.Event()
-    monkeypatch.setattr(windows, "_write_block", lambda *_: may_go_on.wait(20))
+    monkeypatch.setattr(window_index, "_write_block", lambda *_: may_go_on.wait(20))
     with viewer(folder) as asking:
         try:
             assert asking.found("/api/windows")["rows"][0]["text"]
@@ -84,10 +84,10 @@ def test_the_first_page_needs_none(folder, monkeypatch):
 
 
 def test_rows_far_from_the_front_wait_for_it(folder, monkeypatch):
-    monkeypatch.setattr(rows, "FRONT_BYTES", 4000)
+    monkeypatch.setattr(viewed_rows, "FRONT_BYTES", 4000)
     may_go_on = threading.Event()
-    original = windows._write_block
-    monkeypatch.setattr(windows, "_write_block", lambda *some: may_go_on.wait(20) and original(*some))
+    original = window_index._write_block
+    monkeypatch.setattr(window_index, "_write_block", lambda *some: may_go_on.wait(20) and original(*some))
     with viewer(folder) as asking:
         assert asking.found("/api/row", split="train", row=0)["look"]["row"] == 0
         assert asking.get("/api/row", split="train", row=90)[0] == 202
@@ -178,9 +178,9 @@ def test_what_a_killed_one_leaves_is_not_trusted(folder):
 
 
 def test_one_that_is_stopped_half_way_leaves_nothing(folder, monkeypatch):
-    monkeypatch.setattr(windows, "ROWS_AT_ONCE", 1)
-    original = windows._write_block
-    monkeypatch.setattr(windows, "_write_block", lambda *some: (time.sleep(0.01), original(*some)))
+    monkeypatch.setattr(window_index, "ROWS_AT_ONCE", 1)
+    original = window_index._write_block
+    monkeypatch.setattr(window_index, "_write_block", lambda *some: (time.sleep(0.01), original(*some)))
     keeping = Keeping(folder)
     opened = Opened(folder, keeping)
     opened.start()
@@ -196,9 +196,9 @@ def indexes_growing(folder):
 
 def test_two_at_once_make_one(folder, monkeypatch):
     made = []
-    original = windows.write_windows
+    original = window_index.write_windows
     monkeypatch.setattr(
-        "gristmill.viewing.index.write_windows", lambda *some: (made.append(1), time.sleep(0.2), original(*some))
+        "gristmill.views.viewer.index.write_windows", lambda *some: (made.append(1), time.sleep(0.2), original(*some))
     )
     with viewer(folder) as one, viewer(folder) as other:
         for asking in (one, other):
@@ -325,14 +325,16 @@ def test_a_name_without_end_is_found_by_its_end_in_no_time(folder):
 def test_a_dataset_without_a_record_of_files_is_shown_and_not_filtered(folder, monkeypatch):
     import msgspec
 
-    from gristmill.manifest import read_manifest, write_manifest
+    from gristmill.core.manifest import read_manifest, write_manifest
 
     write_manifest(msgspec.structs.replace(read_manifest(folder), made_by="the method 'x' of gristmill bench"), folder)
     (folder / "files.jsonl").unlink()
-    monkeypatch.setattr(rows, "FRONT_BYTES", 4000)
+    monkeypatch.setattr(viewed_rows, "FRONT_BYTES", 4000)
     may_go_on = threading.Event()
-    original = rows.PlainJsonl.__iter__
-    monkeypatch.setattr(rows.PlainJsonl, "__iter__", lambda file: original(file) if may_go_on.wait(20) else iter(()))
+    original = viewed_rows.PlainJsonl.__iter__
+    monkeypatch.setattr(
+        viewed_rows.PlainJsonl, "__iter__", lambda file: original(file) if may_go_on.wait(20) else iter(())
+    )
     with viewer(folder) as asking:
         assert asking.get("/api/row", split="train", row=90) == (
             202,

@@ -18,9 +18,9 @@ import pytest
 
 import gristmill
 from builds import command, refusal, running
-from gristmill.viewing import index
-from gristmill.viewing.guarding import HEADERS
-from gristmill.viewing.server import MAX_CONNECTIONS
+from gristmill.views.viewer import index
+from gristmill.views.viewer.guard import HEADERS
+from gristmill.views.viewer.server import MAX_CONNECTIONS
 from viewers import built, viewer
 
 PAGES = ("/", "/row/test/0", "/file?repo=repo&path=a", "/dropped", "/?split=test&path=%2A.py")

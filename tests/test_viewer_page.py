@@ -14,11 +14,11 @@ from browser import PHONE, Watched, watched
 from builds import files_table
 from conftest import write_tree
 from gristmill import Config, build, open_dataset
-from gristmill.dataset import Dataset
-from gristmill.looking.row import AFTER, BEFORE, SPECIAL, look_at
-from gristmill.naming import printable
-from gristmill.records import DROP_REASONS
-from gristmill.sections import SplitConfig, VariantsConfig, WindowConfig
+from gristmill.config.settings import SplitConfig, VariantsConfig, WindowConfig
+from gristmill.core.names import printable
+from gristmill.core.records import DROP_REASONS
+from gristmill.dataset.dataset import Dataset
+from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
 from viewers import viewer
 
 IMAGE = "<img src=x onerror=alert(1)>.py"

@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 
 from gristmill import open_dataset
-from gristmill.dataset import windows_in
-from gristmill.explaining import explain_file
-from gristmill.records import BY_THEMSELVES, Split
-from gristmill.viewing import searching
+from gristmill.core.records import BY_THEMSELVES, Split
+from gristmill.dataset.dataset import windows_in
+from gristmill.planning.explain import explain_file
+from gristmill.views.viewer import search
 from viewers import HOSTILE, WAYS, built, viewer
 
 
@@ -197,7 +197,7 @@ def test_a_search_finds_all_there_is(viewed):
 
 def test_a_search_that_runs_out_of_time_goes_on_where_it_was(plain, monkeypatch):
     folder, asking = plain
-    monkeypatch.setattr(searching, "SECONDS", 0)
+    monkeypatch.setattr(search, "SECONDS", 0)
     expected = list(hits_of(folder, {"path": "lib"}, "value", is_exact=False))
     assert len(searched(asking, q="value", path="lib")) == len(expected) > 50
 
@@ -205,7 +205,7 @@ def test_a_search_that_runs_out_of_time_goes_on_where_it_was(plain, monkeypatch)
 @pytest.mark.parametrize("seconds", [0, 0.3])
 def test_from_any_row_the_nearest_hit_is_found(plain, monkeypatch, seconds):
     folder, asking = plain
-    monkeypatch.setattr(searching, "SECONDS", seconds)
+    monkeypatch.setattr(search, "SECONDS", seconds)
     fields = {"q": "emit1", "path": "lib"}
     hits = [hit[:2] for hit in hits_of(folder, {"path": "lib"}, "emit1", is_exact=False)]
     every = [(split, row) for split in Split for row in range(len(open_dataset(folder)[split]))]

@@ -17,19 +17,19 @@ from transformers import AutoTokenizer
 import gristmill
 from conftest import write_tree
 from gristmill import Config, ConfigError, DatasetError, InputError, OutputError, SplitConfig, WindowConfig
-from gristmill.cli import run
-from gristmill.commands import tokenizing
-from gristmill.records import Split
-from gristmill.shaping.windows import WindowShape, cut
-from gristmill.tokenizing.cuda.patterns import Pattern
-from gristmill.tokenizing.fast import FastTokenizer
-from gristmill.tokenizing.locating import locate
-from gristmill.tokenizing.reference import ReferenceTokenizer
-from gristmill.tokenizing.sentinels import fim_ids, mask_id
-from gristmill.vocabulary import learning
-from gristmill.vocabulary.format import PATTERN_NAMES, SMALLEST, SPECIAL_TOKENS, TEMPLATE_NAMES
-from gristmill.vocabulary.learning import pieces_of
-from gristmill.vocabulary.train import DEFAULT_SIZE
+from gristmill.cli import tokenizer as tokenizing
+from gristmill.cli.main import run
+from gristmill.core.records import Split
+from gristmill.lab.vocabulary import learn
+from gristmill.lab.vocabulary.learn import pieces_of
+from gristmill.lab.vocabulary.tokenizer_files import PATTERN_NAMES, SMALLEST, SPECIAL_TOKENS, TEMPLATE_NAMES
+from gristmill.lab.vocabulary.train_tokenizer import DEFAULT_SIZE
+from gristmill.tokenizers.cuda.patterns import Pattern
+from gristmill.tokenizers.gigatoken import FastTokenizer
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
+from gristmill.tokenizers.locate import locate
+from gristmill.tokenizers.sentinels import fim_ids, mask_id
+from gristmill.windows.cut import WindowShape, cut
 from tokenizers_made_here import word_piece
 
 SECRET = "AKIA" + "QYLPMN5HHHFPZAM2"
@@ -379,7 +379,7 @@ def test_help_tells_the_way(words, capsys):
 
 
 def test_of_more_text_than_is_read_some_files_are_taken(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(learn, "MOST_BYTES", 20_000)
     config = Config(sources=[str(source)], out=str(tmp_path / "tok"))
     made = gristmill.train_tokenizer(config, 500)
     assert 5_000 < made.learnt_bytes <= 20_000 < made.splits["train"].bytes

@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gristmill.config import Config
-from gristmill.errors import InputError, OutputError
-from gristmill.intake import remote, web
-from gristmill.intake.fetching import fetch, scan_rows
-from gristmill.intake.reading import read_bytes
-from gristmill.intake.remote import download, list_files
-from gristmill.sections import ScanConfig
+from gristmill.config.config import Config
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import InputError, OutputError
+from gristmill.sources import remote, web
+from gristmill.sources.documents import read_bytes
+from gristmill.sources.fetch import fetch, scan_rows
+from gristmill.sources.remote import download, list_files
 
 CONTENT = bytes(range(256)) * 4096 * 32
 

@@ -1,8 +1,8 @@
 import pytest
 
-from gristmill.errors import ConfigError
-from gristmill.sections import SamplingConfig
-from gristmill.shaping.weighting import OTHERS, check_weights, rule_for, rules_of
+from gristmill.config.settings import SamplingConfig
+from gristmill.core.errors import ConfigError
+from gristmill.windows.weights import OTHERS, check_weights, rule_for, rules_of
 
 
 @pytest.mark.parametrize(

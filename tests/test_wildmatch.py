@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import git, write_tree
-from gristmill.intake.ignoring import patterns_of
-from gristmill.wildmatch import CLASSES, is_usable
+from gristmill.sources.gitignore import CLASSES, is_usable, patterns_of
 
 NUM_COPIES = 20
 NAMES = ["a", "b", "aa", "ab", "-b", "a b", "a ", "]", "[a]", "!a", "#a", "a\\", "*", "0", "é", "a:"]

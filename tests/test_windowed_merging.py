@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import tokenizers_made_here as made
-from gristmill.tokenizing.cuda.merges import EMPTY, MergeTables, bpe
-from gristmill.tokenizing.definition import Definition
+from gristmill.tokenizers.cuda.merge_tables import EMPTY, MergeTables, bpe
+from gristmill.tokenizers.definition import Definition
 
 TEXT = st.text("abc", min_size=1, max_size=50)
 

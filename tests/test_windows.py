@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.errors import ConfigError
-from gristmill.sections import WindowConfig
-from gristmill.shaping.windows import WindowShape, cut, cut_without, lines_of, without_touched
+from gristmill.config.settings import WindowConfig
+from gristmill.core.errors import ConfigError
+from gristmill.windows.cut import WindowShape, cut, cut_without, lines_of, without_touched
 
 SHAPES = st.integers(1, 60).flatmap(
     lambda content: st.builds(

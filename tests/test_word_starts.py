@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from gristmill.tokenizing.cuda.classes import character_classes
-from gristmill.tokenizing.cuda.patterns import (
+from gristmill.tokenizers.cuda.character_classes import character_classes
+from gristmill.tokenizers.cuda.patterns import (
     CL100K,
     CL100K_REGEX,
     CONTRACTIONS,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from builds import in_a_process, in_steps, killed
-from gristmill import workspace as workspaces
-from gristmill.errors import DatasetError, InputError, OutputError
-from gristmill.layout import REPORT, REPORT_MARK
-from gristmill.manifest import FORMAT, read_manifest
-from gristmill.workspace import Workspace
+from gristmill.core.errors import DatasetError, InputError, OutputError
+from gristmill.core.layout import REPORT, REPORT_MARK
+from gristmill.core.manifest import FORMAT, read_manifest
+from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline.work_folder import Workspace
 
 MANIFEST = {
     "format": FORMAT,
@@ -314,7 +314,7 @@ def test_somebody_elses_folder_or_file_is_refused(tmp_path):
 
 def test_a_second_build_refuses_while_the_first_runs(tmp_path):
     out = str(tmp_path / "out")
-    code = "import sys; from gristmill.workspace import Workspace\nwith Workspace(sys.argv[1]): print('in')"
+    code = "import sys; from gristmill.pipeline.work_folder import Workspace\nwith Workspace(sys.argv[1]): print('in')"
     with Workspace(out):
         with pytest.raises(OutputError, match="another build"), Workspace(out):
             pass

@@ -6,7 +6,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.errors import DatasetError
+from gristmill.core.errors import DatasetError
 from gristmill.formats import zstd
 from gristmill.formats.zstd import ZstdJsonlFile, compress_rows, read_table, table_of
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 
 from gristmill import open_dataset
-from gristmill.manifest import BenchmarkFacts, FileFacts, SourceFacts
-from gristmill.records import Split
+from gristmill.core.manifest import BenchmarkFacts, FileFacts, SourceFacts
+from gristmill.core.records import Split
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

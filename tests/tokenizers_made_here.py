@@ -6,7 +6,7 @@ from functools import cache
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from gristmill.tokenizing.cuda.patterns import CL100K, CL100K_REGEX, GPT2, QWEN2, QWEN2_REGEX, Pattern
+from gristmill.tokenizers.cuda.patterns import CL100K, CL100K_REGEX, GPT2, QWEN2, QWEN2_REGEX, Pattern
 from made_code import made_module
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from conftest import write_tree
 from gristmill import Config, OutputConfig, SamplingConfig, VariantsConfig, WindowConfig, build
-from gristmill.viewing.view import Viewing, served
+from gristmill.views.viewer.view import Viewing, served
 
 HOSTILE = "<img src=x onerror=alert(1)>.py"
 WORDS = [

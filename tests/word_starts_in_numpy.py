@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tokenizing.cuda.classes import LETTER, NUMBER, OTHER, WHITESPACE
-from gristmill.tokenizing.cuda.patterns import CONTRACTIONS, LONG_S
+from gristmill.tokenizers.cuda.character_classes import LETTER, NUMBER, OTHER, WHITESPACE
+from gristmill.tokenizers.cuda.patterns import CONTRACTIONS, LONG_S
 
 NOTHING = 255
 """The class of what a rule sees at an edge."""

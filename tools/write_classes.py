@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Regex, pre_tokenizers
 
-from gristmill.tokenizing.cuda import classes
+from gristmill.tokenizers.cuda import character_classes
 
-TARGET = Path(classes.__file__).with_name(classes.CLASSES_FILE)
+TARGET = Path(character_classes.__file__).with_name(character_classes.CLASSES_FILE)
 HOW = "tools/write_classes.py"
 HEAD = f"# What `tokenizers` takes each character for, as {HOW} found."
-REGEXES = {classes.LETTER: r"\p{L}", classes.NUMBER: r"\p{N}", classes.WHITESPACE: r"\s"}
-SCALARS = np.array([*range(0xD800), *range(0xE000, classes.NUM_CODE_POINTS)])
+REGEXES = {character_classes.LETTER: r"\p{L}", character_classes.NUMBER: r"\p{N}", character_classes.WHITESPACE: r"\s"}
+SCALARS = np.array([*range(0xD800), *range(0xE000, character_classes.NUM_CODE_POINTS)])
 Matches = npt.NDArray[np.bool_]
 
 
@@ -32,9 +32,9 @@ def main() -> None:
         sys.exit(f"{TARGET} is not what {engine} says, as in {min(differing)!r}; run {HOW}")
 
 
-def probed_classes() -> classes.Classes:
-    probed = np.zeros(classes.NUM_CODE_POINTS, np.uint8)
-    probed[SCALARS[are_digits()]] = classes.NEWER_NUMBER
+def probed_classes() -> character_classes.Classes:
+    probed = np.zeros(character_classes.NUM_CODE_POINTS, np.uint8)
+    probed[SCALARS[are_digits()]] = character_classes.NEWER_NUMBER
     for class_, regex in REGEXES.items():
         probed[SCALARS[are_matched(regex)]] = class_
     return probed
@@ -59,12 +59,12 @@ def are_digits() -> Matches:
     return digits
 
 
-def runs(probed: classes.Classes) -> Iterator[str]:
-    names = {class_: name for name, class_ in classes.NAMES.items()}
+def runs(probed: character_classes.Classes) -> Iterator[str]:
+    names = {class_: name for name, class_ in character_classes.NAMES.items()}
     starts = np.flatnonzero(np.diff(probed, prepend=255))
     ends = np.append(starts[1:], len(probed))
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if probed[first] != classes.OTHER:
+        if probed[first] != character_classes.OTHER:
             yield f"{first:x} {end - 1:x} {names[int(probed[first])]}"
 
 

@@ -13,27 +13,28 @@ from types import ModuleType
 
 import msgspec
 
-from gristmill import cli, config, errors, manifest, sections
-from gristmill.bench import results as bench_results
-from gristmill.bench import speeds as bench_speeds
-from gristmill.bench.methods import METHODS
 from gristmill.cleaning import rules
-from gristmill.cleaning.secret_rules import SECRET_RULES
-from gristmill.differing import result as diff_result
-from gristmill.differing.result import FILE_KINDS
-from gristmill.formats.jsonl import COLUMNS
-from gristmill.intake.excluding import DEFAULT_EXCLUDES
-from gristmill.intake.languages import known_languages
-from gristmill.options import all_options
-from gristmill.planning import result as plan_result
-from gristmill.pushing import gates
-from gristmill.pushing import result as push_result
-from gristmill.records import DROP_REASONS, WHY_NO_VARIANT
-from gristmill.training import metrics as training_metrics
-from gristmill.training import runfolder as training_folder
-from gristmill.training import settings as training_settings
-from gristmill.vocabulary import result as vocabulary_result
-from gristmill.vocabulary import table as vocabulary_table
+from gristmill.cleaning.secret_kinds import SECRET_RULES
+from gristmill.cli import main as cli
+from gristmill.config import config
+from gristmill.config import settings as sections
+from gristmill.config.options import all_options
+from gristmill.core import errors, manifest
+from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT
+from gristmill.formats.jsonl_rows import COLUMNS
+from gristmill.lab.bench import bench_result as bench_results
+from gristmill.lab.bench import speeds as bench_speeds
+from gristmill.lab.bench.methods import METHODS
+from gristmill.lab.training import metrics as training_metrics
+from gristmill.lab.training import run_folder as training_folder
+from gristmill.lab.training import train_config as training_settings
+from gristmill.lab.vocabulary import vocabulary as vocabulary_result
+from gristmill.lab.vocabulary import vocabulary_text as vocabulary_table
+from gristmill.planning import diff_result, plan_result
+from gristmill.planning.diff_result import FILE_KINDS
+from gristmill.publish import gates, push_result
+from gristmill.sources.languages import known_languages
+from gristmill.sources.path_filter import DEFAULT_EXCLUDES
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
 COLUMN_TEXTS = {

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gristmill.bench.bench import this_machine
-from gristmill.drawing.table import Table, markdown_table
+from gristmill.lab.bench.bench import this_machine
+from gristmill.views.table import Table, markdown_table
 
 PHASES = ("load", "scan", "prepare", "decide", "compare", "shape", "finish", "total")
 DEVICES = ("cpu", "cuda")

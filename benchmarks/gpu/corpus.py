@@ -23,8 +23,8 @@ import numpy as np
 import zstandard
 
 from gristmill import Progress, load_tokenizer
-from gristmill.bench.corpus import gather
-from gristmill.bench.documents import Documents
+from gristmill.lab.bench.bench_files import gather
+from gristmill.lab.bench.tokenizer_documents import Documents
 
 CORPUS, OFFSETS, NAMES = "corpus.zst", "offsets.npy", "names.json"
 LEVEL = 19

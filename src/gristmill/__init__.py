@@ -11,35 +11,16 @@ Importing this loads nothing heavy: the function that needs it does.
 import importlib
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from gristmill.core.version import __version__
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from gristmill.checking.result import Report
-    from gristmill.comparing.result import Comparison
-    from gristmill.config import Config
-    from gristmill.dataset import Dataset
-    from gristmill.differing.result import Difference
-    from gristmill.errors import (
-        ConfigError,
-        DatasetError,
-        DeviceError,
-        GristmillError,
-        InputError,
-        MissingExtraError,
-        NotOnGpuError,
-        OutputError,
-        TokenizerError,
-        TrainingError,
-    )
-    from gristmill.explaining import Explanation
-    from gristmill.manifest import Manifest
-    from gristmill.planning.budget import Wanted
-    from gristmill.planning.result import Plan
-    from gristmill.progress import Progress
-    from gristmill.pushing.result import Push
-    from gristmill.sections import (
+    from gristmill.checks.findings import Report
+    from gristmill.config.config import Config
+    from gristmill.config.settings import (
         DuplicatesConfig,
         LicensesConfig,
         OutputConfig,
@@ -55,17 +36,44 @@ if TYPE_CHECKING:
         VariantsConfig,
         WindowConfig,
     )
-    from gristmill.tokenizing.cuda.batch import Batch
-    from gristmill.tokenizing.cuda.tokenizer import CudaTokenizer
-    from gristmill.tokenizing.tokenizer import Tokenizer
-    from gristmill.training.result import Result
-    from gristmill.training.settings import TrainConfig
-    from gristmill.vocabulary.result import Vocabulary
-    from gristmill.vocabulary.table import TokenizerTable
+    from gristmill.core.errors import (
+        ConfigError,
+        DatasetError,
+        DeviceError,
+        GristmillError,
+        InputError,
+        MissingExtraError,
+        NotOnGpuError,
+        OutputError,
+        TokenizerError,
+        TrainingError,
+    )
+    from gristmill.core.manifest import Manifest
+    from gristmill.core.progress import Progress
+    from gristmill.dataset.dataset import Dataset
+    from gristmill.lab.comparison.comparison import Comparison
+    from gristmill.lab.training.train_config import TrainConfig
+    from gristmill.lab.training.train_result import Result
+    from gristmill.lab.vocabulary.vocabulary import Vocabulary
+    from gristmill.lab.vocabulary.vocabulary_text import TokenizerTable
+    from gristmill.planning.diff_result import Difference
+    from gristmill.planning.explain import Explanation
+    from gristmill.planning.overlap_choice import Wanted
+    from gristmill.planning.plan_result import Plan
+    from gristmill.publish.push_result import Push
+    from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
+    from gristmill.tokenizers.cuda.id_batch import Batch
+    from gristmill.tokenizers.tokenizer import Tokenizer
 
-__version__ = "0.1.0"
-
-_HOMES = ("errors", "sections", "config", "manifest", "progress", "training.settings", "tokenizing.cuda.batch")
+_HOMES = (
+    "core.errors",
+    "config.settings",
+    "config.config",
+    "core.manifest",
+    "core.progress",
+    "lab.training.train_config",
+    "tokenizers.cuda.id_batch",
+)
 """Where the classes live. They are imported when they are asked for."""
 
 
@@ -79,7 +87,7 @@ def __getattr__(name: str) -> Any:
 
 def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
     """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
-    from gristmill.pipeline import build  # noqa: PLC0415
+    from gristmill.pipeline.build import build  # noqa: PLC0415
 
     return build(config, progress)
 
@@ -100,7 +108,7 @@ def train_tokenizer(
     progress: "Progress | None" = None,
 ) -> "Vocabulary":
     """A vocabulary of one's own, learnt from the train text of a build with this `config`, into `config.out`."""
-    from gristmill.vocabulary.train import train_tokenizer  # noqa: PLC0415
+    from gristmill.lab.vocabulary.train_tokenizer import train_tokenizer  # noqa: PLC0415
 
     return train_tokenizer(config, size, pattern=pattern, template=template, progress=progress)
 
@@ -109,14 +117,14 @@ def compare_tokenizers(
     config: "Config", names: "Sequence[str]" = (), *, progress: "Progress | None" = None
 ) -> "TokenizerTable":
     """How many tokens each of these tokenizers needs for the text that a build with this `config` would take."""
-    from gristmill.vocabulary.show import compare_tokenizers  # noqa: PLC0415
+    from gristmill.lab.vocabulary.compare_tokenizers import compare_tokenizers  # noqa: PLC0415
 
     return compare_tokenizers(config, names, progress=progress)
 
 
 def open_dataset(folder: "str | os.PathLike[str]") -> "Dataset":
     """A finished dataset: iterate `dataset["train"]`, take its `len`, or a row by number."""
-    from gristmill.dataset import open_dataset  # noqa: PLC0415
+    from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415
 
     return open_dataset(folder)
 
@@ -129,7 +137,7 @@ def check(
     workers: int | Literal["auto"] = "auto",
 ) -> "Report":
     """Is this dataset what it says it is? From its files alone, or compared with its sources too."""
-    from gristmill.checking.check import check  # noqa: PLC0415
+    from gristmill.checks.check import check  # noqa: PLC0415
 
     return check(folder, sources, progress=progress, workers=workers)
 
@@ -143,7 +151,7 @@ def report(
     progress: "Progress | None" = None,
 ) -> "Path":
     """Draw a dataset: one HTML file, in its folder or `out`. With `other`, draw that one, held against `folder`."""
-    from gristmill.reporting.report import report  # noqa: PLC0415
+    from gristmill.views.report.report import report  # noqa: PLC0415
 
     return report(folder, other, sources=sources, out=out, progress=progress)
 
@@ -156,7 +164,7 @@ def export(
     workers: int | Literal["auto"] = "auto",
 ) -> "Manifest":
     """The same windows in further formats, beside those that are there: `parquet`, `arrow`, `bin`, `mds`, …"""
-    from gristmill.exporting import export  # noqa: PLC0415
+    from gristmill.publish.export import export  # noqa: PLC0415
 
     return export(folder, formats, progress=progress, workers=workers)
 
@@ -175,7 +183,7 @@ def push(
     workers: int | Literal["auto"] = "auto",
 ) -> "Push":
     """What would go to the Hugging Face Hub, and with `upload` goes; `allow` names gates that are not to refuse."""
-    from gristmill.pushing.push import push  # noqa: PLC0415
+    from gristmill.publish.push import push  # noqa: PLC0415
 
     return push(
         folder,
@@ -200,10 +208,10 @@ def train(
     tell: "Callable[[str], None]" = lambda _: None,
 ) -> "Result":
     """Train a model on a dataset; `out` gets the best one, its curves and every measurement. `tell=print` shows it."""
-    from gristmill.feeding.extra import require_training  # noqa: PLC0415
+    from gristmill.core.extras import require_training  # noqa: PLC0415
 
     require_training()
-    from gristmill.training.train import train  # noqa: PLC0415
+    from gristmill.lab.training.train import train  # noqa: PLC0415
 
     return train(folder, out, config, resume=resume, tell=tell)
 
@@ -222,10 +230,10 @@ def compare(
     tell: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
     """Train the same model on each dataset and score all on one test set that is clean against every one of them."""
-    from gristmill.feeding.extra import require_training  # noqa: PLC0415
+    from gristmill.core.extras import require_training  # noqa: PLC0415
 
     require_training()
-    from gristmill.comparing.compare import compare  # noqa: PLC0415
+    from gristmill.lab.comparison.compare import compare  # noqa: PLC0415
 
     return compare(
         folders,
@@ -243,7 +251,7 @@ def compare(
 
 def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
     """Why a file is in a dataset, out of it, or in its split; `path` may end with `:LINE`."""
-    from gristmill.explaining import explain_file  # noqa: PLC0415
+    from gristmill.planning.explain import explain_file  # noqa: PLC0415
 
     return explain_file(folder, path)
 
@@ -252,7 +260,7 @@ def diff(
     before: "str | os.PathLike[str]", after: "str | os.PathLike[str]", *, examples: int | None = 10
 ) -> "Difference":
     """What is not the same in two datasets; `examples`: how many files are named of each kind, None: all."""
-    from gristmill.differing.diff import diff  # noqa: PLC0415
+    from gristmill.planning.diff import diff  # noqa: PLC0415
 
     return diff(before, after, examples=examples)
 
@@ -273,7 +281,7 @@ def load_tokenizer(
     name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
 ) -> "Tokenizer":
     """`codebert`, a tokenizer.json, a folder with one, or a Hub id (`org/name@revision`). Ids are equal on `cuda`."""
-    from gristmill.tokenizing.tokenizer import load_tokenizer  # noqa: PLC0415
+    from gristmill.tokenizers.tokenizer import load_tokenizer  # noqa: PLC0415
 
     return load_tokenizer(name, cache_dir=cache_dir, device=device)
 

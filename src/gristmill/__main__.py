@@ -1,5 +1,5 @@
 """`python -m gristmill` is the `gristmill` command."""
 
-from gristmill.cli import main
+from gristmill.cli.main import main
 
 main()

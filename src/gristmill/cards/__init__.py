@@ -1,0 +1,1 @@
+"""README.md and croissant.json of a dataset, from its manifest."""

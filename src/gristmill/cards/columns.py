@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gristmill.columns import IDS, KINDS, MASK, Kind
+from gristmill.core.columns import IDS, KINDS, MASK, Kind
 
 TEXTS = {
     IDS: "the window's ids, special tokens included",

@@ -8,16 +8,16 @@ import json
 from typing import Any
 
 from gristmill.cards.columns import TEXTS, croissant_type
-from gristmill.cards.escaping import shown, title
 from gristmill.cards.front_matter import languages_by_tokens, named
-from gristmill.cards.licenses import license_page
-from gristmill.cards.limits import limits
-from gristmill.cards.making import setting, told_settings
-from gristmill.cards.reading import LOADABLE, data_files
-from gristmill.layout import FILES
-from gristmill.manifest import Manifest
-from gristmill.naming import counted
-from gristmill.records import Split
+from gristmill.cards.hub_licenses import license_page
+from gristmill.cards.provenance import setting, told_settings
+from gristmill.cards.readme import limits
+from gristmill.cards.snippets import LOADABLE, data_files
+from gristmill.core.layout import FILES
+from gristmill.core.manifest import Manifest
+from gristmill.core.markdown import shown, title
+from gristmill.core.names import counted
+from gristmill.core.records import Split
 
 FIRST_VERSION = "1.0.0"
 CROISSANT_1_1 = "http://mlcommons.org/croissant/1.1"

@@ -5,10 +5,10 @@ from itertools import pairwise
 from typing import Any
 
 from gristmill.cards.columns import features
-from gristmill.cards.escaping import title, yaml_of
-from gristmill.cards.licenses import license_entries
-from gristmill.cards.reading import data_files, default_format
-from gristmill.manifest import Manifest
+from gristmill.cards.hub_licenses import license_entries
+from gristmill.cards.snippets import data_files, default_format
+from gristmill.core.manifest import Manifest
+from gristmill.core.markdown import title, yaml_of
 
 CONFIG = "default"
 NOTHING_TO_LOAD = "add-a-format-by-gristmill-export-DIR---format-parquet"

@@ -6,16 +6,30 @@ Nothing in it depends on when or where the build ran: the same manifest but for 
 from collections.abc import Callable, Iterator, Sequence
 
 from gristmill.cards.columns import TEXTS
-from gristmill.cards.escaping import code
 from gristmill.cards.front_matter import front_matter, languages_by_tokens, named
-from gristmill.cards.limits import limits
-from gristmill.cards.making import how_it_was_made, how_to_repeat_it, setting
-from gristmill.cards.markdown import more, table
-from gristmill.cards.reading import default_format, reading_lines
-from gristmill.manifest import Manifest
-from gristmill.naming import counted
-from gristmill.records import DROP_REASONS, WHY_NO_VARIANT, Split
-from gristmill.sections import asked_shares
+from gristmill.cards.provenance import how_it_was_made, how_to_repeat_it, setting
+from gristmill.cards.snippets import default_format, reading_lines
+from gristmill.config.settings import asked_shares
+from gristmill.core.manifest import Manifest
+from gristmill.core.markdown import in_code, more, table
+from gristmill.core.names import counted
+from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT, Split
+
+# What a dataset does not promise, said in its cards.
+
+
+def limits(manifest: Manifest) -> list[str]:
+    """What is not guaranteed."""
+    emails = ", but for e-mail addresses" if setting(manifest, "secrets", "emails") else ""
+    shared = "Shared code of fewer than 50 tokens, or in other words, counts as no leakage and stays."
+    return [
+        "Secrets, generated code and near-duplicates are found by rules and sketches, which miss some.",
+        shared if manifest.decontamination.how != "off" else "Held-out files and train may share code of any length.",
+        f"Names and other personal data in comments and code are left as they are{emails}.",
+        "Licences are what headers, package manifests, licence files and tables say; they are not reviewed.",
+        "The code was not run, compiled or reviewed: it may be wrong, insecure or offensive.",
+    ]
+
 
 LISTED = 30
 """Languages and licences, at most."""
@@ -37,13 +51,13 @@ def readme(manifest: Manifest) -> bytes:
 
 
 def _what_it_is(manifest: Manifest) -> Iterator[str]:
-    yield f"# {named(manifest, code)}\n"
+    yield f"# {named(manifest, in_code)}\n"
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     yield (
         f"Source code as windows of at most {manifest.window_length:,} token ids, ready to train a language model on: "
         f"{counted(manifest.num_files_shown, 'file')} of {counted(len(manifest.sources), 'source')}, "
-        f"{counted(tokens, 'token')} of the tokenizer {code(manifest.tokenizer.name)}. "
-        f"Made by {code(manifest.made_by)}, version {code(manifest.gristmill)}.\n"
+        f"{counted(tokens, 'token')} of the tokenizer {in_code(manifest.tokenizer.name)}. "
+        f"Made by {in_code(manifest.made_by)}, version {in_code(manifest.gristmill)}.\n"
     )
     asked = asked_shares(manifest.settings)
     rows = [
@@ -55,7 +69,7 @@ def _what_it_is(manifest: Manifest) -> Iterator[str]:
     ]
     yield from table(("split", "files", "windows", "tokens", "share asked for", "share"), rows)
     yield "A token counts once; `windows` are rows; `files` give at least one.\n"
-    yield from table(("column", "what it is"), [(code(name), TEXTS.get(name, "")) for name in manifest.columns])
+    yield from table(("column", "what it is"), [(in_code(name), TEXTS.get(name, "")) for name in manifest.columns])
 
 
 def _how_to_load_it(manifest: Manifest) -> Iterator[str]:
@@ -86,7 +100,13 @@ def _splits(manifest: Manifest) -> Iterator[str]:
     if facts.against:
         yield "Texts of benchmarks whose spans were cut out of train:\n"
         told = [
-            (code(one.name), code(one.sha256), f"{one.texts:,}", f"{one.texts_too_short:,}", f"{one.tokens_cut:,}")
+            (
+                in_code(one.name),
+                in_code(one.sha256),
+                f"{one.texts:,}",
+                f"{one.texts_too_short:,}",
+                f"{one.tokens_cut:,}",
+            )
             for one in facts.against
         ]
         yield from table(("benchmark", "sha256", "texts", "too short to be found", "tokens cut"), told)
@@ -123,7 +143,7 @@ def _secrets(manifest: Manifest) -> Iterator[str]:
         return
     done = "Files that hold one were dropped." if action == "drop" else "A placeholder stands in the place of each."
     yield f"Keys, tokens and passwords of known forms were looked for. {done}\n"
-    yield from table(("kind", "taken out"), [(code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
+    yield from table(("kind", "taken out"), [(in_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
 
 
 def _licenses(manifest: Manifest) -> Iterator[str]:
@@ -131,14 +151,14 @@ def _licenses(manifest: Manifest) -> Iterator[str]:
     yield "Each file stays under its own licence; `files.jsonl` says which, and where that was read. `NOASSERTION`:"
     yield "none was recognised, which is no permission.\n"
     found = list(manifest.counts.licenses.items())
-    yield from table(("SPDX", "files"), [(code(spdx), f"{num:,}") for spdx, num in found[:LISTED]])
+    yield from table(("SPDX", "files"), [(in_code(spdx), f"{num:,}") for spdx, num in found[:LISTED]])
     yield from more(len(found) - LISTED, "licences in files.jsonl")
 
 
 def _languages(manifest: Manifest) -> Iterator[str]:
     yield "## Languages\n"
     names = languages_by_tokens(manifest)
-    rows = [(code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:LISTED]]
+    rows = [(in_code(n), *(f"{manifest.tokens_by_language[n].get(s, 0):,}" for s in Split)) for n in names[:LISTED]]
     yield from table(("language", *(f"tokens in {split}" for split in Split)), rows)
     yield from more(len(names) - LISTED, "languages in manifest.json")
 
@@ -152,7 +172,7 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
     yield from table(("split", "windows by nature", "windows drawn"), drawn)
     groups = [
         (
-            code(one.name),
+            in_code(one.name),
             f"{one.weight:g}",
             f"{one.natural_share:.1%}",
             f"{one.realised_share:.1%}",
@@ -171,7 +191,13 @@ def _variants(manifest: Manifest) -> Iterator[str]:
     yield "## Variants\n"
     yield "Variations of train files, beside them in train and marked in the column `variant`.\n"
     rows = [
-        (str(kind), f"{one.rate:g}", f"{one.made:,}", f"{one.windows:,}", "" if one.model is None else code(one.model))
+        (
+            str(kind),
+            f"{one.rate:g}",
+            f"{one.made:,}",
+            f"{one.windows:,}",
+            "" if one.model is None else in_code(one.model),
+        )
         for kind, one in manifest.variants.items()
     ]
     yield from table(("kind", "rate", "files", "windows", "model"), rows)

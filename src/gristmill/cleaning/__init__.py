@@ -1,0 +1,1 @@
+"""One document by itself: rules, notebooks, secrets, licenses."""

@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from gristmill.cleaning.license_texts import APPENDIXES, TERMS, digests_of
-from gristmill.errors import ConfigError
-from gristmill.naming import did_you_mean
+from gristmill.core.errors import ConfigError
+from gristmill.core.names import did_you_mean
 
 NOASSERTION = "NOASSERTION"
 

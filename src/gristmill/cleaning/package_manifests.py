@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gristmill.cleaning.licenses import canonical_expression, identify_license
-from gristmill.naming import printable
+from gristmill.core.names import printable
 
 MAX_TOML_CHARACTERS = 1 << 17
 MAX_DOTS_IN_LINE = 50

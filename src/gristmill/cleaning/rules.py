@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.cleaning.encoded import encoded_runs
-from gristmill.records import DropReason
-from gristmill.sections import RulesConfig
+from gristmill.cleaning.encoded_secrets import encoded_runs
+from gristmill.config.settings import RulesConfig
+from gristmill.core.records import DropReason
 
 VENDOR_FOLDERS = frozenset(
     {

@@ -16,7 +16,7 @@ from typing import Any
 
 import re2
 
-from gristmill.cleaning.secret_rules import (
+from gristmill.cleaning.secret_kinds import (
     BRACKETED,
     CREDENTIAL_NAME,
     ESCAPED,

@@ -12,10 +12,10 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from gristmill.cleaning.secret_rules import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
+from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
 from gristmill.cleaning.secret_values import CHECKS, compiled
-from gristmill.records import Redaction
-from gristmill.sections import SecretsConfig
+from gristmill.config.settings import SecretsConfig
+from gristmill.core.records import Redaction
 
 # Where a bare `<` would open a tag or redirect a file. `text` is what no language is known of: .env, web.config, .jsp.
 MARKUP_LANGUAGES = (

@@ -1,0 +1,1 @@
+"""Windows to bytes and back: each format has its writer beside its reader."""

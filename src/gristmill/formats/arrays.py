@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.errors import DatasetError
-from gristmill.naming import counted
-from gristmill.plainfile import open_plain
+from gristmill.core.errors import DatasetError
+from gristmill.core.names import counted
+from gristmill.core.plain_files import open_plain
 
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 NPY_ALIGNMENT = 64

@@ -21,14 +21,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from gristmill.columns import Schema
-from gristmill.errors import DatasetError
+from gristmill.core.columns import Schema
+from gristmill.core.errors import DatasetError
+from gristmill.core.layout import UNFINISHED
+from gristmill.core.plain_files import open_plain, read_plain
+from gristmill.core.records import Split
 from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, files_of
-from gristmill.layout import UNFINISHED
-from gristmill.plainfile import open_plain, read_plain
-from gristmill.records import Split
 
 NAME = "Arrow"
 STEM, SUFFIX = "data", ".arrow"

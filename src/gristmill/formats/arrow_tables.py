@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.columns import IDS, KINDS, MASK, SEGMENTS, Kind, Schema
-from gristmill.errors import DatasetError, MissingExtraError, OutputError
+from gristmill.core.columns import IDS, KINDS, MASK, SEGMENTS, Kind, Schema
+from gristmill.core.errors import DatasetError, MissingExtraError, OutputError
+from gristmill.core.plain_files import require_plain
 from gristmill.formats.batch import Column, Ragged, WindowBatch, natural, rebatched, require_fitting, stored
-from gristmill.plainfile import require_plain
 
 ROWS_AT_ONCE = 1000
 """In a row group or record batch: what a reader must take to see one row.

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.columns import IGNORED_LABEL, LABELS, MASK, PER_ID, Schema
-from gristmill.errors import DatasetError, OutputError
-from gristmill.shaping.windows import Indices
+from gristmill.core.columns import IGNORED_LABEL, LABELS, MASK, PER_ID, Schema
+from gristmill.core.errors import DatasetError, OutputError
+from gristmill.windows.cut import Indices
 
 
 class Ragged(NamedTuple):

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
-from gristmill.columns import IDS, KINDS, LABELS, MASK, Kind, Schema
-from gristmill.errors import OutputError
-from gristmill.formats.batch import Column, Ragged, WindowBatch, rebatched, stored
-from gristmill.naming import counted
+from gristmill.core.columns import IDS, KINDS, LABELS, MASK, Kind, Schema
+from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.names import counted
+from gristmill.core.plain_files import open_plain, read_plain
+from gristmill.formats.batch import Column, Ragged, WindowBatch, joined, natural, rebatched, stored
+from gristmill.windows.cut import Indices
 
 CHUNK_BYTES = 1 << 26
 """A file ends before the row that would make it larger, as with both libraries by default."""
@@ -183,3 +186,181 @@ def shape_of(count: int) -> bytes:
 
 def _sliced(content: bytes, edges: Sequence[int]) -> list[bytes]:
     return [content[start:end] for start, end in pairwise(edges)]
+
+
+# Reads what chunks writes, without either library: files are mapped, and rows taken apart a column at a time.
+
+MAX_INDEX_BYTES = 1 << 28
+"""Of half a million files, 32 TB."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def read_index(path: Path) -> Any:
+    """What an index.json says."""
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
+            raise DatasetError(f"{str(path)!r} is no index of a dataset. Build the dataset again.")
+        return orjson.loads(read_plain(path))
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}. Build the dataset again.") from None
+
+
+class _Rows(NamedTuple):
+    """The bytes of some rows, and where in them each has one of its fields."""
+
+    content: bytes
+    starts: Indices
+    sizes: Indices
+
+    def slices(self) -> list[bytes]:
+        ends = (self.starts + self.sizes).tolist()
+        return [self.content[start:end] for start, end in zip(self.starts.tolist(), ends, strict=True)]
+
+    def numbers(self, skip: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """One of each field."""
+        places = self.starts[:, None] + np.arange(skip, skip + dtype.itemsize)
+        numbers: npt.NDArray[Any] = np.frombuffer(self.content, np.uint8)[places].view(dtype).ravel()
+        return numbers
+
+
+class ChunkReader:
+    def __init__(self, folder: Path, chunks: Sequence[Chunk], layout: Layout, schema: Schema) -> None:
+        self._folder, self._chunks, self._layout, self._schema = folder, chunks, layout, schema
+        for chunk in chunks:
+            self._require_size(chunk)
+        self._first_rows = np.array([0, *accumulate(chunk.num_rows for chunk in chunks)])
+        self._mapped: tuple[int, Bytes] | None = None
+
+    def __len__(self) -> int:
+        return int(self._first_rows[-1])
+
+    def read(self, start: int, stop: int) -> WindowBatch:
+        stop = min(stop, len(self))
+        parts = []
+        while start < stop:
+            number = int(np.searchsorted(self._first_rows, start, "right")) - 1
+            first, end = self._first_rows[number : number + 2].tolist()
+            parts.append(self._read(number, start - first, min(stop, end) - first))
+            start = end
+        return natural(joined(parts or [self._batch(b"", np.zeros(1, np.int64), "")]), self._schema)
+
+    def _read(self, number: int, start: int, stop: int) -> WindowBatch:
+        name = self._chunks[number].name
+        content = self._content(number)
+        table = content[COUNT.itemsize * (start + 1) : COUNT.itemsize * (stop + 2)]
+        offsets = table.view(COUNT).astype(np.int64)
+        first = self._layout.rows_start(self._chunks[number].num_rows)
+        if offsets[0] < first or offsets[-1] > len(content) or (np.diff(offsets) < 0).any():
+            self._fail(name, "its rows are not where it says")
+        return self._batch(content[offsets[0] : offsets[-1]].tobytes(), offsets - offsets[0], name)
+
+    def _batch(self, content: bytes, edges: Indices, name: str) -> WindowBatch:
+        try:
+            columns = {
+                field.name: _decoded(rows, field, self._layout)
+                for field, rows in zip(self._layout.fields, self._located(content, edges), strict=True)
+            }
+        except ValueError as error:
+            self._fail(name, str(error))
+        ids = columns[IDS]
+        if MASK in columns and not np.array_equal(columns[MASK].offsets, ids.offsets):
+            self._fail(name, "an attention_mask is not as long as its ids")
+        if len(ids.values) and int(ids.values.min()) < 0:
+            self._fail(name, f"the id {ids.values.min()}")
+        whole = Ragged(ids.values.astype(self._schema.id_type), ids.offsets)
+        return WindowBatch(whole, {other: columns[other] for other in self._schema.others})
+
+    def _located(self, content: bytes, edges: Indices) -> list[_Rows]:
+        """For each field, where it is."""
+        layout = self._layout
+        fixed = {field.name: 0 if field.dtype is None else field.dtype.itemsize for field in layout.fields}
+        head_bytes = COUNT.itemsize * len(layout.sized)
+        if (np.diff(edges) < head_bytes).any():
+            raise ValueError("a row is cut short")
+        starts = edges[:-1]
+        heads = _Rows(content, starts, np.full_like(starts, head_bytes))
+        told = {
+            field.name: heads.numbers(COUNT.itemsize * place, COUNT).astype(np.int64)
+            for place, field in enumerate(layout.sized)
+        }
+        located = []
+        starts = starts + head_bytes
+        for field in layout.fields:
+            sizes = told.get(field.name, np.full_like(starts, fixed[field.name]))
+            located.append(_Rows(content, starts, sizes))
+            starts = starts + sizes
+        if not np.array_equal(starts, edges[1:]):
+            raise ValueError("the fields of a row are not as long as the row")
+        return located
+
+    def _content(self, number: int) -> Bytes:
+        """All of a file; the one last used is kept."""
+        if self._mapped is None or self._mapped[0] != number:
+            chunk, layout = self._chunks[number], self._layout
+            self._require_size(chunk)
+            try:
+                with open_plain(self._folder / chunk.name) as stream:
+                    content: Bytes = np.memmap(stream, np.uint8, "r")
+            except OSError as error:
+                self._fail(chunk.name, str(error.strerror))
+            first = layout.rows_start(chunk.num_rows)
+            if int(content[: COUNT.itemsize].view(COUNT)[0]) != chunk.num_rows:
+                self._fail(chunk.name, "not as many rows as the index says")
+            if content[first - len(layout.head) : first].tobytes() != layout.head:
+                self._fail(chunk.name, "not the columns that the index says")
+            self._mapped = (number, content)
+        return self._mapped[1]
+
+    def _require_size(self, chunk: Chunk) -> None:
+        path = self._folder / chunk.name
+        num_bytes = path.stat().st_size if path.is_file() else None
+        if num_bytes != chunk.num_bytes:
+            self._fail(chunk.name, "it is not there" if num_bytes is None else counted(num_bytes, "byte"))
+        if chunk.num_rows < 1 or self._layout.rows_start(chunk.num_rows) > chunk.num_bytes:
+            self._fail(chunk.name, f"{counted(chunk.num_rows, 'row')} cannot be in {counted(chunk.num_bytes, 'byte')}")
+
+    def _fail(self, name: str, fault: str) -> NoReturn:
+        raise DatasetError(f"{str(self._folder / name)!r} is damaged: {fault}. Build the dataset again.")
+
+
+def _decoded(rows: _Rows, field: Field, layout: Layout) -> Column:
+    if field.kind is Kind.TEXT:
+        return [content.decode() for content in rows.slices()]
+    if field.kind is Kind.OBJECTS:
+        return [_objects(content) for content in rows.slices()]
+    assert field.dtype is not None
+    if field.kind is not Kind.NUMBERS:
+        if (rows.sizes != field.dtype.itemsize).any():
+            raise ValueError(f"a {field.name!r} is no number")
+        return rows.numbers(0, field.dtype).astype(field.dtype.newbyteorder("="))
+    if layout.has_shapes:
+        rows = _without_shapes(rows, field, field.dtype)
+    if (rows.sizes % field.dtype.itemsize).any():
+        raise ValueError(f"a number in {field.name!r} is cut short")
+    offsets = np.concatenate(([0], np.cumsum(rows.sizes // field.dtype.itemsize)))
+    values = np.frombuffer(b"".join(rows.slices()), field.dtype)
+    return Ragged(values if field.name == IDS else values.astype(np.int64), offsets)
+
+
+def _without_shapes(rows: _Rows, field: Field, dtype: np.dtype[Any]) -> _Rows:
+    """Each shape is read, and held against the bytes that are there."""
+    skips = np.zeros_like(rows.sizes)
+    if (rows.sizes > 1).all():
+        kinds = rows.numbers(0, np.dtype("u1"))
+        for power in range(3):
+            width = 1 << power
+            some = (kinds == (1 << 2 | power)) & (rows.sizes > width)
+            those = _Rows(rows.content, rows.starts[some], rows.sizes[some])
+            counts = those.numbers(1, np.dtype(f"<u{width}")).astype(np.int64)
+            skips[some] = np.where(counts * dtype.itemsize == those.sizes - 1 - width, 1 + width, 0)
+    if not skips.all():
+        raise ValueError(f"a {field.name!r} has not the shape it says")
+    return _Rows(rows.content, rows.starts + skips, rows.sizes - skips)
+
+
+def _objects(content: bytes) -> list[dict[str, Any]]:
+    objects = orjson.loads(content)
+    if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
+        raise ValueError("what is to be a list of JSON objects is none")
+    return objects

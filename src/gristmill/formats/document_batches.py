@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.columns import LABELS, Schema
+from gristmill.core.columns import LABELS, Schema
 from gristmill.formats.batch import Column, Ragged, WindowBatch
-from gristmill.formats.jsonl import DocumentRows, text_ranges
-from gristmill.shaping.windows import Windows, lines_of
+from gristmill.formats.jsonl_rows import DocumentRows, text_ranges
+from gristmill.windows.cut import Windows, lines_of
 
 ROWS_AT_ONCE = 1000
 

@@ -6,16 +6,17 @@ A dataset has its JSONL rows at the top of its folder, and each other format in 
     DIR/train-00000-of-00002.jsonl …       DIR/parquet/train-00000-of-00002.parquet …
 """
 
+import importlib
 import re
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from gristmill.columns import Schema
-from gristmill.errors import DatasetError
+from gristmill.core.columns import Schema
+from gristmill.core.errors import DatasetError
+from gristmill.core.records import FORMATS, Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.records import Split
 
 
 class Target(NamedTuple):
@@ -79,3 +80,34 @@ class Format(NamedTuple):
     """No other package has a say in its bytes: the same rows give them again, under any versions."""
     finish: Callable[[Path, Schema], list[str]] | None = None
     """Called once, when all splits are written, with the format's folder -> names of the files it made."""
+
+
+# Formats by name. Each is loaded when it is first asked for: most bring a library of their own.
+
+_HOMES = {
+    "jsonl": ("jsonl", "JSONL"),
+    "parquet": ("parquet", "PARQUET"),
+    "arrow": ("arrow", "ARROW"),
+    "npy": ("token_streams", "NPY"),
+    "bin": ("token_streams", "BIN"),
+    "megatron": ("megatron", "MEGATRON"),
+    "mds": ("mds", "MDS"),
+    "litdata": ("litdata", "LITDATA"),
+}
+assert tuple(_HOMES) == FORMATS
+
+
+def format_named(name: str) -> Format:
+    module, constant = _HOMES[name]
+    found: Format = getattr(importlib.import_module(f"gristmill.formats.{module}"), constant)
+    return found
+
+
+def folder_of(dataset: Path, name: str) -> Path:
+    """Where a format lies in a dataset's folder."""
+    return dataset if name == "jsonl" else dataset / name
+
+
+def name_in(dataset_format: str, file: str) -> str:
+    """A format's file by its name in the dataset's folder."""
+    return file if dataset_format == "jsonl" else f"{dataset_format}/{file}"

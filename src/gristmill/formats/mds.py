@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.columns import Kind, Schema
-from gristmill.errors import DatasetError
+from gristmill.core.columns import Kind, Schema
+from gristmill.core.errors import DatasetError
+from gristmill.core.records import Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.chunk_reader import ChunkReader, read_index
-from gristmill.formats.chunks import CHUNK_BYTES, Chunk, Field, Layout, fields_of, write_chunks
+from gristmill.formats.chunks import CHUNK_BYTES, Chunk, ChunkReader, Field, Layout, fields_of, read_index, write_chunks
 from gristmill.formats.format import Format, SplitReader, Target
-from gristmill.records import Split
 
 INDEX = "index.json"
 VERSION = 2

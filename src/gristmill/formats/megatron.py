@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.columns import Schema
-from gristmill.errors import OutputError
+from gristmill.core.columns import Schema
+from gristmill.core.errors import OutputError
+from gristmill.core.plain_files import open_plain
 from gristmill.formats.arrays import damaged, map_part, no_head
 from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
-from gristmill.plainfile import open_plain
-from gristmill.shaping.windows import Indices
+from gristmill.windows.cut import Indices
 
 HEAD = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\0\0"

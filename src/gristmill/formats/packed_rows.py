@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.columns import IDS, KINDS, POSITION_IDS, SEGMENT_IDS, SEGMENTS, Kind, Schema
+from gristmill.core.columns import IDS, KINDS, POSITION_IDS, SEGMENT_IDS, SEGMENTS, Kind, Schema
 from gristmill.formats.batch import Ragged, WindowBatch
 
 PLACE = ("at", "length")

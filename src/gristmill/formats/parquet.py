@@ -13,13 +13,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gristmill.columns import KINDS, Kind, Schema
+from gristmill.core.columns import KINDS, Kind, Schema
+from gristmill.core.layout import UNFINISHED
+from gristmill.core.names import counted
+from gristmill.core.records import Split
 from gristmill.formats.arrow_tables import batch_of, import_pyarrow, no_rows, reading, require_kinds, tables_of
 from gristmill.formats.batch import WindowBatch, joined
 from gristmill.formats.format import Format, Target, files_of
-from gristmill.layout import UNFINISHED
-from gristmill.naming import counted
-from gristmill.records import Split
 
 NAME, SUFFIX = "Parquet", ".parquet"
 NAMES = ("path", "repo", "language", "variant")

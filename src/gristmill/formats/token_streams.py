@@ -10,25 +10,258 @@
 np.memmap("train.bin", np.uint16, "r") is all that a training on the stream needs.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+import mmap
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from gristmill.columns import Schema
-from gristmill.errors import OutputError
+from gristmill.core.columns import KINDS, SEGMENTS, Kind, Schema
+from gristmill.core.errors import OutputError
+from gristmill.core.names import counted
+from gristmill.core.plain_files import open_plain
+from gristmill.core.records import BY_THEMSELVES, Split
 from gristmill.formats.arrays import ArrayFile, Head, damaged, map_array, no_head, npy_head, write_array
-from gristmill.formats.batch import Ragged, WindowBatch
+from gristmill.formats.batch import Column, Ragged, WindowBatch, require_fitting
 from gristmill.formats.format import Format, Target
-from gristmill.formats.sidecar import Sidecar, sidecar_lines
-from gristmill.formats.stream_laying import WINDOW, StreamLaying, bytes_of
-from gristmill.naming import counted
-from gristmill.records import Split
-from gristmill.shaping.windows import Indices
+from gristmill.formats.jsonl import column_of
+from gristmill.formats.jsonl_rows import row_starts
+from gristmill.windows.cut import Indices
+
+# What rows tell beside their ids, as JSON Lines: for formats whose files hold ids alone.
+
+TYPES: dict[Kind, Any] = {
+    Kind.TEXT: str,
+    Kind.NUMBER: int,
+    Kind.FRACTION: float,
+    Kind.NUMBERS: list[int],
+    Kind.OBJECTS: list[dict[str, Any]],
+}
+FEW = 8
+"""Numbers a row: up to there, lists of them are quicker to write than arrays."""
+
+
+def sidecar_lines(batch: WindowBatch, schema: Schema) -> list[bytes]:
+    """One for each row, with its line feed: all columns but the ids, without padding."""
+    names = schema.natural
+    columns = [_told(batch.columns[name]) for name in names]
+    option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    return [orjson.dumps(dict(zip(names, row, strict=True)), option=option) for row in zip(*columns, strict=True)]
+
+
+def _told(column: Column) -> Any:
+    if not isinstance(column, Ragged):
+        return column.tolist() if isinstance(column, np.ndarray) else column
+    if len(column.values) > FEW * (len(column.offsets) - 1):
+        return list(column.rows())
+    values, edges = column.values.tolist(), column.offsets.tolist()
+    return [values[start:end] for start, end in pairwise(edges)]
+
+
+class Sidecar:
+    """Reads lines by number; where each begins is found when first needed."""
+
+    def __init__(self, path: Path, num_rows: int, schema: Schema) -> None:
+        self._path, self._num_rows, self._names = path, num_rows, schema.natural
+        if not set(self._names) <= KINDS.keys():
+            raise damaged(path, f"no columns {sorted(set(self._names) - KINDS.keys())} are known")
+        self._map: mmap.mmap | None = None
+        self._starts: Indices = np.zeros(1, np.int64)
+
+    def read(self, start: int, stop: int) -> dict[str, Column]:
+        try:
+            rows = _decoder(self._names).decode_lines(self._lines(start, stop))
+            columns = {name: column_of(list(map(attrgetter(name), rows)), KINDS[name]) for name in self._names}
+        except OSError as error:
+            raise damaged(self._path, error.strerror or str(error)) from None
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+            raise damaged(self._path, f"in rows {start} to {stop}, {error}") from None
+        if len(rows) != stop - start:
+            raise damaged(self._path, f"{counted(len(rows), 'row')} of {start} to {stop}")
+        return columns
+
+    def _lines(self, start: int, stop: int) -> bytes:
+        if start == stop:
+            return b""
+        if self._map is None:
+            self._map, self._starts = self._mapped()
+        return self._map[int(self._starts[start]) : int(self._starts[stop])]
+
+    def _mapped(self) -> tuple[mmap.mmap, Indices]:
+        with open_plain(self._path) as stream:
+            if not os.fstat(stream.fileno()).st_size:
+                raise damaged(self._path, "it is empty")
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        starts = row_starts(content)
+        if len(starts) - 1 != self._num_rows or int(starts[-1]) != len(content):
+            raise damaged(self._path, f"{counted(len(starts) - 1, 'whole line')} for {counted(self._num_rows, 'row')}")
+        return content, starts
+
+
+@cache
+def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    fields = [(name, TYPES[KINDS[name]]) for name in names]
+    return msgspec.json.Decoder(msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False))
+
+
+# Windows -> one stream of tokens: what windows of a document share stands in it once, and behind each its end
+# token.
+
+WINDOW = np.dtype([("offset", "<i8"), ("count", "<i4"), ("is_framed", "u1")])
+"""Of each row: where in the stream its ids are, how many, and whether the special ids go around them."""
+PLACE = ("repo", "path", "variant", "variant_seed", "repeat")
+"""What the windows of one document have in common, as far as rows tell it."""
+
+Place = tuple[Any, ...]
+
+
+class Laid(NamedTuple):
+    """What some rows add to a stream."""
+
+    content: bytes
+    windows: npt.NDArray[Any]
+    """A WINDOW for each row."""
+    ends: Indices
+    """Of the documents that ended: where, end token included. One more may be open."""
+
+
+class _Window(NamedTuple):
+    place: Place | None
+    """None: no other continues it."""
+    start: int
+    content: bytes
+
+
+class StreamLaying:
+    """Lays rows into a stream, batch by batch; a document may go on from one to the next."""
+
+    def __init__(self, schema: Schema, kind: npt.DTypeLike) -> None:
+        """`kind`: what ids are in the stream."""
+        self._schema, self._kind = schema, np.dtype(kind)
+        end_ids = [] if schema.end_id is None or schema.is_packed else [schema.end_id]
+        self._end = bytes_of(end_ids, self._kind)
+        self._num_bytes = 0
+        self._last: _Window | None = None
+
+    def lay(self, batch: WindowBatch) -> Laid:
+        is_framed = _are_framed(batch, self._schema)
+        content: list[bytes] = []
+        offsets: list[int] = []
+        ends: list[int] = []
+        contents = self._contents(batch.ids, is_framed)
+        for window in map(_Window, _places(batch, is_framed), _starts(batch), contents):
+            num_shared = self._num_shared(window)
+            if num_shared is None:
+                if self._last is not None:
+                    content.append(self._end)
+                    ends.append(self._after(self._end))
+                num_shared = 0
+            offsets.append(self._num_bytes - num_shared)
+            fresh = window.content[num_shared:]
+            content.append(fresh)
+            self._after(fresh)
+            self._last = window
+        windows = np.zeros(len(batch), WINDOW)
+        windows["offset"] = np.array(offsets, np.int64) // self._kind.itemsize
+        windows["count"] = batch.ids.sizes - is_framed * _num_around(self._schema)
+        windows["is_framed"] = is_framed
+        return Laid(b"".join(content), windows, np.array(ends, np.int64) // self._kind.itemsize)
+
+    def finish(self) -> Laid:
+        """Ends the last document."""
+        content, ends = b"", []
+        if self._last is not None:
+            content = self._end
+            ends = [self._after(content) // self._kind.itemsize]
+            self._last = None
+        return Laid(content, np.zeros(0, WINDOW), np.array(ends, np.int64))
+
+    def _after(self, content: bytes) -> int:
+        """How far the stream goes, with this at its end."""
+        self._num_bytes += len(content)
+        return self._num_bytes
+
+    def _num_shared(self, window: _Window) -> int | None:
+        """Bytes that the stream ends with, and the window begins with; None: it belongs to another document.
+
+        A window that ends before the last one does would have to look further back. No build makes such.
+        """
+        last = self._last
+        if last is None or window.place is None or window.place != last.place:
+            return None
+        before = (window.start - last.start) * self._kind.itemsize
+        num_shared = len(last.content) - before
+        if before < 0 or not 0 <= num_shared <= len(window.content):
+            return None
+        return num_shared if last.content[before:] == window.content[:num_shared] else None
+
+    def _contents(self, ids: Ragged, is_framed: npt.NDArray[np.bool_]) -> list[bytes]:
+        """Each row's ids as bytes, without the special ones around them."""
+        longest = int(ids.sizes.max(initial=0))
+        if longest > self._schema.length:
+            raise OutputError(
+                f"a row has {counted(longest, 'id')}, and windows have {self._schema.length} at most: it is not of "
+                "this dataset. Check the dataset with gristmill check."
+            )
+        first, last = int(ids.offsets[0]), int(ids.offsets[-1])
+        values = ids.values[first:last]
+        require_fitting(values, self._kind)
+        raw = values.astype(self._kind, copy=False).tobytes()
+        starts = ids.offsets[:-1] - first + is_framed * len(self._schema.prefix)
+        ends = ids.offsets[1:] - first - is_framed * len(self._schema.suffix)
+        width = self._kind.itemsize
+        return [raw[at:to] for at, to in zip((starts * width).tolist(), (ends * width).tolist(), strict=True)]
+
+
+def bytes_of(ids: Sequence[int], kind: npt.DTypeLike) -> bytes:
+    """Some ids as they are in a stream; OutputError where they cannot be."""
+    values = np.array(ids, object)  # of any size: an id is not to wrap before it is looked at
+    require_fitting(values, kind)
+    return values.astype(kind).tobytes()
+
+
+def _num_around(schema: Schema) -> int:
+    return len(schema.prefix) + len(schema.suffix)
+
+
+def _are_framed(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.bool_]:
+    """Which rows are one window between the special ids. A row of several files' windows is more than that."""
+    if SEGMENTS in batch.columns:
+        return np.zeros(len(batch), np.bool_)
+    values, offsets, sizes = batch.ids.values, batch.ids.offsets, batch.ids.sizes
+    is_framed: npt.NDArray[np.bool_] = sizes >= _num_around(schema)
+    rows = np.flatnonzero(is_framed)
+    for number, one in enumerate(schema.prefix):
+        is_framed[rows] &= values[offsets[rows] + number] == one
+    for number, one in enumerate(reversed(schema.suffix), 1):
+        is_framed[rows] &= values[offsets[rows + 1] - number] == one
+    return is_framed
+
+
+def _places(batch: WindowBatch, is_framed: npt.NDArray[np.bool_]) -> list[Place | None]:
+    columns = batch.columns
+    if not {"path", "start"} <= columns.keys():
+        return [None] * len(batch)
+    told = (columns[name] for name in PLACE if name in columns)
+    places = zip(*(column.tolist() if isinstance(column, np.ndarray) else column for column in told), strict=True)
+    variants = columns.get("variant") or [""] * len(batch)
+    return [
+        place if framed and variant not in BY_THEMSELVES else None
+        for place, variant, framed in zip(places, variants, is_framed.tolist(), strict=True)
+    ]
+
+
+def _starts(batch: WindowBatch) -> list[int]:
+    return batch.columns["start"].tolist() if "start" in batch.columns else [0] * len(batch)
+
 
 ENDS = ".ends.npy"
 WINDOWS = ".windows.npy"

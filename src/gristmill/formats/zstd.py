@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import zstandard
 
-from gristmill.errors import DatasetError
-from gristmill.manifest import Edition, reading
-from gristmill.naming import counted
-from gristmill.plainfile import open_plain
+from gristmill.core.errors import DatasetError
+from gristmill.core.manifest import Edition, reading
+from gristmill.core.names import counted
+from gristmill.core.plain_files import open_plain
 
 LEVEL = 3
 FRAME_BYTES = 256 << 10

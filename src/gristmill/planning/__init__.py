@@ -1,0 +1,1 @@
+"""Questions about a build, before and after: plan, explain, diff."""

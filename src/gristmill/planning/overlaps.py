@@ -18,19 +18,19 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from gristmill.errors import MissingExtraError
+from gristmill.core.errors import MissingExtraError
+from gristmill.core.partition import neighbours
+from gristmill.core.progress import MapFunction
+from gristmill.core.records import PreparedDocument
 from gristmill.formats.document_batches import batch_of_documents
-from gristmill.formats.jsonl import DocumentRows, RowFormat
-from gristmill.formats.jsonlines import PIECE_BYTES
+from gristmill.formats.jsonl import PIECE_BYTES
+from gristmill.formats.jsonl_rows import DocumentRows, RowFormat
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import compress_rows, table_of
-from gristmill.progress import MapFunction
-from gristmill.records import PreparedDocument
-from gristmill.shaping.neighbours import neighbours
-from gristmill.shaping.windows import Windows, WindowShape
-from gristmill.steps.blocks import Block, read_blocks
-from gristmill.steps.context import Context
-from gristmill.steps.rows import rows_of
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.document_rows import rows_of
+from gristmill.pipeline.parts import Block, read_blocks
+from gristmill.windows.cut import Windows, WindowShape
 
 SAMPLE_TOKENS = 1 << 19
 """Of a large dataset about so many are formatted and compressed at every overlap."""

@@ -15,9 +15,18 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from gristmill.config import Config
-from gristmill.errors import ConfigError, InputError, OutputError
-from gristmill.flow import (
+from gristmill.cleaning.clean import without_secrets
+from gristmill.config.config import Config
+from gristmill.config.settings import SamplingConfig
+from gristmill.core.errors import ConfigError, InputError, OutputError
+from gristmill.core.progress import Progress
+from gristmill.core.records import DropReason, FileKey, PreparedDocument, Split, VariantKind
+from gristmill.pipeline.build import load
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decontaminate import without_cut_away
+from gristmill.pipeline.finish import Judged
+from gristmill.pipeline.flow import (
     Intake,
     benchmarks_of,
     in_order,
@@ -28,28 +37,19 @@ from gristmill.flow import (
     show,
     take_in,
 )
-from gristmill.intake.benchmarks import Benchmark
-from gristmill.pipeline import load
-from gristmill.planning.answering import Build, Counted, Gathered, answer, build_at
-from gristmill.planning.budget import Wanted
+from gristmill.pipeline.keys import prepare_key
+from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.work_folder import Workspace, temporary_folder
+from gristmill.planning.answer import Build, Counted, Gathered, answer, build_at
+from gristmill.planning.overlap_choice import Wanted
 from gristmill.planning.overlaps import WINDOWS, Columns, Natural, Rows, count_all, some_of, try_out
-from gristmill.planning.result import Plan
-from gristmill.planning.sampling import Drawn, draw, evened
-from gristmill.progress import Progress
-from gristmill.records import DropReason, FileKey, PreparedDocument, Split, VariantKind
+from gristmill.planning.plan_result import Plan
+from gristmill.planning.sample import Drawn, draw, evened
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
-from gristmill.sections import SamplingConfig
-from gristmill.steps.clean import without_secrets
-from gristmill.steps.context import Context
-from gristmill.steps.decide import Decision
-from gristmill.steps.decontaminate import without_cut_away
-from gristmill.steps.finish import Judged
-from gristmill.steps.keys import prepare_key
-from gristmill.steps.prepare import batches
-from gristmill.tokenizing.cuda.hosting import NoServer, Server, server_for
-from gristmill.tokenizing.locating import stand_in_notes
-from gristmill.workspace import Workspace, temporary_folder
+from gristmill.sources.benchmark_files import Benchmark
+from gristmill.tokenizers.cuda.host import NoServer, Server, server_for
+from gristmill.tokenizers.locate import stand_in_notes
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Of the window length: 0, 64, 128, 256 and 384 of 512."""

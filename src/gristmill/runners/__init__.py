@@ -1,0 +1,1 @@
+"""Tasks over local processes or a Ray cluster."""

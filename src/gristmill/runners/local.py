@@ -13,9 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gristmill.errors import OutputError
-from gristmill.runners.jobs import Run
-from gristmill.runners.processes import SECONDS_TO_END, Worker, start_method
+from gristmill.core.errors import OutputError
 from gristmill.runners.runner import (
     ATTEMPTS,
     OUT_OF_MEMORY,
@@ -26,6 +24,8 @@ from gristmill.runners.runner import (
     TaskFailed,
     no_answer_within,
 )
+from gristmill.runners.tasks import Run
+from gristmill.runners.worker import SECONDS_TO_END, Worker, start_method
 
 BYTES_PER_WORKER = 2 << 20
 """Below this much source a worker more costs what it gains (benchmarks/workers.md)."""

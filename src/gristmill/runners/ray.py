@@ -18,11 +18,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from gristmill.errors import InputError, MissingExtraError, OutputError
-from gristmill.runners.jobs import Job, Run, unpacked
+from gristmill.core.errors import InputError, MissingExtraError, OutputError
 from gristmill.runners.local import num_cores
-from gristmill.runners.probing import Probe, Sight, look, refuse, refuse_unseen
-from gristmill.runners.processes import SECONDS_TO_END, Answer, to_be_raised_again
+from gristmill.runners.probe import Probe, Sight, look, refuse, refuse_unseen
 from gristmill.runners.runner import (
     OUT_OF_MEMORY,
     TASKS_AHEAD_PER_WORKER,
@@ -32,6 +30,8 @@ from gristmill.runners.runner import (
     TaskFailed,
     no_answer_within,
 )
+from gristmill.runners.tasks import Job, Run, unpacked
+from gristmill.runners.worker import SECONDS_TO_END, Answer, to_be_raised_again
 
 SECONDS_TO_CONNECT = 10.0
 SECONDS_TO_LOOK = 120.0

@@ -10,7 +10,7 @@ from contextlib import closing
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from gristmill.errors import OutputError
+from gristmill.core.errors import OutputError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

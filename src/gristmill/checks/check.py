@@ -1,0 +1,161 @@
+"""gristmill check: verifies a finished dataset from its files alone, by other algorithms than those that built it.
+
+1. digests   every file against the manifest
+2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,
+             ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window
+3. files     runs against files.jsonl and the manifest: places, fresh tokens, counts, groups
+4. texts     what the windows spell, over processes: secrets, and the source where it is given
+5. leakage   held-out tokens against train
+
+Faults in one check hide nothing of another: each takes what the one before could read.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from gristmill.checks.data_files import read_data_files
+from gristmill.checks.digests import check_cards, check_digests
+from gristmill.checks.file_rows import FilesTable, check_counts, check_groups, check_told, read_files_table
+from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
+from gristmill.checks.formats import First, check_formats
+from gristmill.checks.requirements import Settings
+from gristmill.checks.source_texts import folders_by_repo
+from gristmill.checks.spans import check_leakage
+from gristmill.checks.texts import Texts
+from gristmill.checks.variants import check_variants
+from gristmill.checks.windows_by_file import (
+    Rows,
+    check_duplicates,
+    check_ends,
+    check_order,
+    check_repeats,
+    check_rows_against_table,
+    check_split_facts,
+    check_windows,
+)
+from gristmill.core.layout import CHECK, write_atomically
+from gristmill.core.manifest import Edition, Manifest, require_record
+from gristmill.core.names import counted
+from gristmill.core.progress import Progress
+from gristmill.core.version import __version__
+from gristmill.runners.local import LocalRunner, num_cores, num_workers
+
+CHECKS = (
+    *(
+        "digests",
+        "cards",
+        "formats",
+        "schema",
+        "ids",
+        "special_tokens",
+        "windows",
+        "fresh",
+        "duplicates",
+        "files_table",
+    ),
+    *("variants", "groups", "leakage", "secrets", "source"),
+)
+DATA_BYTES_PER_SOURCE_BYTE = 4
+"""About; `num_workers` counts by source."""
+
+
+def check(
+    folder: str | os.PathLike[str],
+    sources: Sequence[str] = (),
+    *,
+    progress: Progress | None = None,
+    workers: int | Literal["auto"] = "auto",
+) -> Report:
+    """Writes check.json into the folder and nothing else; raises DatasetError where there is no manifest to go by."""
+    path = Path(os.path.expanduser(folder))
+    edition = Edition(path)
+    require_record(edition.manifest, path)
+    with edition.reading():
+        report = _check(path, edition.manifest, sources, progress or Progress(), workers)
+    report.written = _write(path, report)
+    return report
+
+
+def _check(
+    path: Path, manifest: Manifest, sources: Sequence[str], progress: Progress, workers: int | Literal["auto"]
+) -> Report:
+    started_at = time.perf_counter()
+    faults = Faults()
+    settings = Settings.of(path, manifest, faults)
+    folders = folders_by_repo(sources)
+    num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.format == manifest.formats[0])
+    with LocalRunner(num_workers(workers, num_bytes // DATA_BYTES_PER_SOURCE_BYTE)) as runner:
+        with progress.phase("digests", len(manifest.files)):
+            check_digests(path, manifest, faults)
+            cards = check_cards(path, manifest, faults)
+        is_jsonl = "jsonl" in manifest.formats
+        total = num_bytes if is_jsonl else sum(facts.windows for facts in manifest.splits.values())
+        with progress.phase("rows", total, "bytes" if is_jsonl else "rows") as step:
+            rows, content_sha256, lines_sha256 = read_data_files(settings, runner, faults, step.advance)
+        num_windows = sum(facts.windows for facts in manifest.splits.values()) * (len(manifest.formats) - 1)
+        with progress.phase("formats", num_windows, "windows") as step:
+            formats = check_formats(settings, First(content_sha256, lines_sha256), runner, faults, step.advance)
+        table = read_files_table(path, faults)
+        verdicts = {"cards": cards, "formats": formats, **_check_files(rows, table, settings, faults)}
+        texts = Texts(rows, table, settings, folders)
+        with progress.phase("texts", texts.num_tasks) as step:
+            verdicts |= texts.check(runner, faults, step.advance)
+    with progress.phase("leakage", 0):
+        verdicts["leakage"] = check_leakage(rows, settings.decontaminate, num_cores(), faults)
+    return Report(
+        ok=not faults.counts.total(),
+        fingerprint=manifest.fingerprint,
+        content_sha256=manifest.content_sha256,
+        gristmill=__version__,
+        checks=[result_of(name, verdicts[name], faults) for name in CHECKS],
+        bytes=num_bytes,
+        seconds=round(time.perf_counter() - started_at, 3),
+    )
+
+
+def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:
+    manifest = settings.manifest
+    check_rows_against_table(rows, table, faults)
+    check_order(rows, faults)
+    check_counts(table, manifest, faults)
+    check_groups(table, faults)
+    num_tail_tokens = check_windows(rows, table, settings, faults)
+    check_ends(rows, table, settings, faults)
+    check_repeats(rows, table, settings.sampling.max_epochs, faults)
+    check_told(rows, table, settings, faults)
+    check_split_facts(rows, table, manifest, num_tail_tokens, faults)
+    num_variants = check_variants(rows, table, settings, faults)
+    num_alike = check_duplicates(rows, faults)
+    num_tokens = sum(file.shown_tokens for file in table.kept.values())
+    around = [*settings.rules.prefix, "…", *settings.rules.suffix]
+    special = ["markers between files"] if settings.is_by_repo else around
+    num_rows = counted(rows.num_rows, "row")
+    num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
+    alike = f"; {num_alike:,} have the ids of one in another file" if num_alike else ""
+    return {
+        "digests": Verdict(counted(len(manifest.files), "file")),
+        "schema": Verdict(f"{num_rows} of {counted(len(manifest.columns), 'column')}"),
+        "ids": Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
+        "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
+        "windows": Verdict(f"{num_rows} of {counted(len(rows.by_file), 'file')}"),
+        "fresh": Verdict(f"{counted(num_tokens, 'token')} of {counted(len(table.kept), 'file')}"),
+        "duplicates": Verdict(
+            f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
+        ),
+        "files_table": Verdict(f"{counted(len(table), 'file')}, {len(table.kept):,} of them kept"),
+        "variants": Verdict(f"{counted(num_variants, 'variant')} of {counted(len(rows.variants), 'train file')}")
+        if settings.variants.rates
+        else Verdict("none were asked for", "skipped"),
+        "groups": Verdict(counted(len({file.group for file in table.kept.values()}), "group")),
+    }
+
+
+def _write(folder: Path, report: Report) -> bool:
+    try:
+        write_atomically(folder / CHECK, report_file(report))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""What a check found: faults by check with a few examples, and the report that people and scripts read."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from gristmill.core.layout import CHECK
+from gristmill.core.names import counted, printable
+
+EXAMPLES_SHOWN = 10
+FILES_SHOWN = 10
+NAME_WIDTH = 15
+
+Status = Literal["ok", "failed", "reported", "skipped"]
+
+
+class Example(NamedTuple):
+    what: str
+    file: str | None
+    row: int | None
+    """Counted from 1 in its file, as `sed -n 17p` does."""
+    path: str | None
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f" row {self.row}"
+        path = "" if self.path is None else self.path if self.file is None else f" ({self.path})"
+        place = f"{self.file or ''}{row}{path}"
+        return f"{place}: {self.what}" if place else self.what
+
+
+class Faults:
+    """Counts every fault and keeps the first ten of each check; travels between processes."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.examples: dict[str, list[Example]] = {}
+
+    def add(
+        self, check: str, what: str, *, file: str | None = None, row: int | None = None, path: str | None = None
+    ) -> None:
+        self.counts[check] += 1
+        examples = self.examples.setdefault(check, [])
+        if len(examples) < EXAMPLES_SHOWN:
+            examples.append(Example(what, file, row, path))
+
+    def renumber(self, numbers: Sequence[int]) -> None:
+        """`numbers`: by the row that examples name, the one that they should."""
+        for check, examples in self.examples.items():
+            self.examples[check] = [one if one.row is None else one._replace(row=numbers[one.row]) for one in examples]
+
+    def merge(self, other: "Faults", num_rows_before: int = 0) -> None:
+        self.counts += other.counts
+        for check, examples in other.examples.items():
+            mine = self.examples.setdefault(check, [])
+            for one in examples[: EXAMPLES_SHOWN - len(mine)]:
+                mine.append(one if one.row is None else one._replace(row=one.row + num_rows_before))
+
+
+class CheckResult(msgspec.Struct, kw_only=True):
+    name: str
+    status: Status
+    summary: str
+    examples: list[str] = []
+    facts: dict[str, Any] = {}
+
+
+class Report(msgspec.Struct, kw_only=True):
+    ok: bool
+    """No check failed."""
+    fingerprint: str
+    """Of the dataset, as its manifest has it."""
+    content_sha256: str
+    """Digest of its rows in any format, from its manifest."""
+    gristmill: str
+    """The version that checked."""
+    checks: list[CheckResult]
+    bytes: int
+    """Of all data files."""
+    seconds: float
+    written: bool = True
+    """Into the dataset folder; the report is the same where it cannot be."""
+
+    def __getitem__(self, name: str) -> CheckResult:
+        return next(check for check in self.checks if check.name == name)
+
+
+class Verdict(NamedTuple):
+    """What a check says where it found no fault."""
+
+    summary: str
+    status: Status = "ok"
+    facts: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+Verdicts = dict[str, Verdict]
+"""By the name of the check."""
+
+
+def result_of(name: str, verdict: Verdict, faults: Faults) -> CheckResult:
+    num_faults = faults.counts[name]
+    examples = [str(example) for example in faults.examples.get(name, ())]
+    if not num_faults:
+        return CheckResult(name=name, status=verdict.status, summary=verdict.summary, facts=verdict.facts)
+    count = f"{num_faults:,} fault{'s' if num_faults > 1 else ''}"
+    summary = f"{count} in {verdict.summary}" if verdict.status != "skipped" else count
+    return CheckResult(name=name, status="failed", summary=summary, examples=examples, facts=verdict.facts)
+
+
+def report_text(report: Report) -> str:
+    lines = [f"{'check':<{NAME_WIDTH}} {'status':<9} summary"]
+    for check in report.checks:
+        lines.append(f"{check.name:<{NAME_WIDTH}} {check.status:<9} {printable(check.summary)}")
+        lines += [f"{'':{NAME_WIDTH}} - {printable(example)}" for example in check.examples]
+        if check.name == "leakage":
+            lines += _worst_files(check.facts.get("worst_files", []))
+    num_failed = sum(check.status == "failed" for check in report.checks)
+    outcome = f"{num_failed} of {counted(len(report.checks), 'check')} failed" if num_failed else "no check failed"
+    lines += [] if report.written else ["", f"{CHECK} could not be written into the dataset folder"]
+    rate = f"{report.bytes / max(report.seconds, 1e-9) / 1e6:,.3g}"
+    return "\n".join((*lines, "", f"{outcome}, in {report.seconds:.2f} s ({rate} MB/s of data files)"))
+
+
+def _worst_files(files: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{'':{NAME_WIDTH}} {file['l50']:>8.1%}  {file['split']}  {printable(file['name'])}"
+        for file in files[:FILES_SHOWN]
+    ]
+
+
+def report_json(report: Report) -> str:
+    return msgspec.json.encode(report).decode()
+
+
+def report_file(report: Report) -> bytes:
+    """As it lies in the dataset folder."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(report, written=True)), indent=2) + b"\n"

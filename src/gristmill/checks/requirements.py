@@ -1,0 +1,196 @@
+"""What the manifest and the tokenizer in the folder say about how the rows must be."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gristmill.checks.digests import check_fingerprint
+from gristmill.checks.findings import Faults
+from gristmill.checks.packs import PackRules
+from gristmill.checks.rows import REQUIRED
+from gristmill.checks.spelling import Spelling
+from gristmill.checks.tokens import RowRules
+from gristmill.checks.windows import Shape
+from gristmill.config.settings import (
+    OutputConfig,
+    SamplingConfig,
+    ScanConfig,
+    SecretsConfig,
+    SplitConfig,
+    VariantsConfig,
+    WindowConfig,
+)
+from gristmill.core.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
+from gristmill.core.layout import MANIFEST
+from gristmill.core.manifest import Manifest, TokenizerFacts
+from gristmill.core.records import VariantKind
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.sentinels import fim_ids, mask_id, repo_ids
+from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
+
+PACKED = ("input_ids", "segment_ids", "position_ids", "segments")
+ORDER = (
+    *("input_ids", "path", "repo", "language", "lines", "start", "fresh", "attention_mask", "text", "repeat"),
+    *("labels", "weight", "variant", "variant_seed"),
+)
+
+
+class _Sections(msgspec.Struct):
+    window: WindowConfig
+    output: OutputConfig
+    split: SplitConfig
+    scan: ScanConfig
+    secrets: SecretsConfig
+    sampling: dict[str, Any]
+    variants: VariantsConfig
+
+    def drawing(self) -> SamplingConfig:
+        """Weights are told as pairs, since their order counts."""
+        return msgspec.convert(self.sampling | {"weights": dict(self.sampling.get("weights", ()))}, SamplingConfig)
+
+
+class Settings(NamedTuple):
+    folder: Path
+    manifest: Manifest
+    decontaminate: str
+    notebooks: str
+    secrets: SecretsConfig
+    sampling: SamplingConfig
+    variants: VariantsConfig
+    shape: Shape
+    rules: RowRules
+    spelling: Spelling
+    no_tokenizer: str | None
+    """Why there is none to spell ids with."""
+    pack: PackRules | None
+    """Of rows that hold windows of several files."""
+    is_by_repo: bool
+    """Files are cut anywhere, one after the other."""
+
+    @classmethod
+    def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
+        try:
+            sections = msgspec.convert(manifest.settings, _Sections)
+            sampling = sections.drawing()
+        except (msgspec.ValidationError, ConfigError, TypeError, ValueError) as error:
+            raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
+        facts = manifest.tokenizer
+        definition, tokenizer, why = _tokenizer(folder, manifest, faults)
+        rules = RowRules(
+            file="",
+            columns=tuple(manifest.columns),
+            length=sections.window.length,
+            vocab_size=facts.vocab_size,
+            prefix=facts.prefix,
+            suffix=facts.suffix,
+            control_ids=tuple(definition.control_ids) if definition is not None else (),
+            pad_id=facts.pad_id if sections.output.pad else None,
+        )
+        if definition is not None:
+            rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
+        wanted = _wanted_columns(sections)
+        pack = None
+        if sections.window.pack != "none":
+            pack = _pack_rules(rules, sections, facts.end_id, definition, faults)
+            wanted = dict.fromkeys(wanted, False) | dict.fromkeys(PACKED, True)
+            wanted["attention_mask"] = sections.output.pad
+            rules = rules._replace(columns=_window_columns(sections), pad_id=None)
+        _check_columns(tuple(manifest.columns), wanted, faults)
+        return cls(
+            folder=folder,
+            manifest=manifest,
+            decontaminate=sections.split.decontaminate,
+            notebooks=sections.scan.notebooks,
+            secrets=sections.secrets,
+            sampling=sampling,
+            variants=sections.variants,
+            shape=Shape.of(sections.window, _num_special(facts, is_packed=pack is not None)),
+            rules=rules if "attention_mask" in rules.columns else rules._replace(pad_id=None),
+            pack=pack,
+            is_by_repo=sections.window.pack == "repo",
+            spelling=Spelling.of(folder, tokenizer),
+            no_tokenizer=why,
+        )
+
+
+def _tokenizer(
+    folder: Path, manifest: Manifest, faults: Faults
+) -> tuple[Definition | None, Tokenizer | None, str | None]:
+    try:
+        definition = Definition.read(folder)
+    except (OSError, TokenizerError) as error:
+        faults.add("special_tokens", f"the tokenizer cannot be read: {error}")
+        return None, None, "the tokenizer cannot be read"
+    check_fingerprint(manifest, definition.key, faults)
+    said = manifest.tokenizer
+    if (said.prefix, said.suffix, said.pad_id) != (*definition.template, definition.pad_id):
+        faults.add("special_tokens", "other special tokens than the tokenizer's", file=MANIFEST)
+    try:
+        tokenizer = tokenizer_for(definition)
+    except (TokenizerError, MissingExtraError) as error:
+        return definition, None, str(error)
+    if said.vocab_size != tokenizer.vocab_size:
+        what = f"vocab_size is {said.vocab_size}, the tokenizer's is {tokenizer.vocab_size}"
+        faults.add("ids", what, file=MANIFEST)
+        return definition, None, "the manifest and the tokenizer differ"
+    return definition, tokenizer, None
+
+
+def _own_ids(
+    definition: Definition, variants: VariantsConfig, faults: Faults
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    own: list[tuple[str, tuple[int, ...]]] = []
+    try:
+        if VariantKind.NOISE in variants.rates:
+            own.append((VariantKind.NOISE, (mask_id(definition),)))
+        if VariantKind.FIM in variants.rates:
+            own.append((VariantKind.FIM, tuple(fim_ids(definition))))
+    except ConfigError as error:
+        faults.add("special_tokens", str(error), file=MANIFEST)
+    return tuple(own)
+
+
+def _num_special(facts: TokenizerFacts, *, is_packed: bool) -> int:
+    """Where nothing ends a text by itself, the end of a document in a row with others needs a place."""
+    has_end = is_packed and not facts.suffix and facts.end_id is not None
+    return len(facts.prefix) + len(facts.suffix) + has_end
+
+
+def _pack_rules(
+    rules: RowRules, sections: _Sections, end_id: int | None, definition: Definition | None, faults: Faults
+) -> PackRules:
+    markers: frozenset[int] | None = None
+    if sections.window.pack == "repo":
+        markers = frozenset(() if end_id is None else (end_id,))
+        try:
+            markers |= set(repo_ids(definition)) if definition is not None else set()
+        except ConfigError as error:
+            faults.add("special_tokens", str(error), file=MANIFEST)
+    return PackRules(rules.columns, rules.length, rules.vocab_size, rules.pad_id, end_id, markers)
+
+
+def _window_columns(sections: _Sections) -> tuple[str, ...]:
+    """Of a window in a row with others, in their order, `input_ids` first."""
+    wanted = _wanted_columns(sections) | {"attention_mask": False}
+    return tuple(name for name in ORDER if wanted[name])
+
+
+def _wanted_columns(sections: _Sections) -> dict[str, bool]:
+    output, sampling = sections.output, sections.drawing()
+    return {
+        **dict.fromkeys(sorted(REQUIRED), True),
+        "attention_mask": output.pad,
+        "text": output.with_text,
+        "repeat": sampling.draws,
+        "weight": sampling.weights_only,
+        "labels": VariantKind.NOISE in sections.variants.rates,
+        "variant": bool(sections.variants.rates),
+        "variant_seed": bool(sections.variants.rates),
+    }
+
+
+def _check_columns(columns: tuple[str, ...], wanted: dict[str, bool], faults: Faults) -> None:
+    for column, is_wanted in wanted.items():
+        if is_wanted != (column in columns):
+            faults.add("schema", f"columns and settings differ about {column}", file=MANIFEST)

@@ -1,0 +1,65 @@
+"""gristmill build"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gristmill
+from gristmill.cli.parsers import parse_settings, parser_for, print_summary
+from gristmill.config.config import load_config
+from gristmill.core.errors import ConfigError
+from gristmill.core.layout import FILES
+from gristmill.core.names import is_address, printable
+from gristmill.core.signals import signals_held
+
+if TYPE_CHECKING:
+    from gristmill.config.config import Config
+
+
+def build(arguments: Sequence[str]) -> int:
+    parser = parser_for(
+        "build SOURCE... --out DIR [options]",
+        "Make a training dataset from source code. For example: gristmill build my-repo --out dataset",
+    )
+    parser.add_argument("--report", action="store_true", help="also draw it: DIR/report.html (needs gristmill[report])")
+    given, values = parse_settings(parser, arguments, "the summary")
+    config = load_config(values, given.config)
+    if given.report:
+        _require_report(config)
+    with signals_held("gristmill.pipeline.build"):
+        importlib.import_module("gristmill.pipeline.summary")
+    if not given.quiet:
+        _advise(config)
+    progress = gristmill.Progress(quiet=given.quiet or given.json)
+    manifest = gristmill.build(config, progress)
+    report = gristmill.report(config.out, progress=progress) if given.report else None
+    print_summary(manifest, config.out, given)
+    if report is not None and not (given.quiet or given.json):
+        print(f"report   {printable(str(report))}")
+    return 0
+
+
+def _require_report(config: "Config") -> None:
+    """Before the build, not after it."""
+    if is_address(config.out):
+        raise ConfigError("--report draws a dataset that is here. Build into a folder, or leave --report out.")
+    with signals_held("gristmill.views.report.report"):
+        from gristmill.views.report.report import load_assets  # noqa: PLC0415 - most builds do without
+    load_assets()
+
+
+def _advise(config: "Config") -> None:
+    """A vocabulary is only new to what is held out if both go by the same splits."""
+    name = config.tokenizer.name
+    is_open = config.split.previous is None and (config.split.fresh or not (Path(config.out) / FILES).is_file())
+    if not is_open or not os.path.exists(os.path.expanduser(name)):
+        return
+    from gristmill.lab.vocabulary.location import splits_beside, splits_word  # noqa: PLC0415 - most builds do without
+
+    if splits_beside(name) is not None:
+        word = printable(splits_word(name))
+        line = f"this vocabulary was learnt by splits of its own: --splits {word} holds nothing out that it has seen."
+        print(f"gristmill: note: {line}", file=sys.stderr)

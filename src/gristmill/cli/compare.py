@@ -1,0 +1,67 @@
+"""gristmill compare"""
+
+from collections.abc import Sequence
+
+import gristmill
+from gristmill.cli.parsers import add_output_options, parser_for, whole
+from gristmill.cli.train import add_training_options, config_of, tell_on_stderr
+from gristmill.core.extras import require_training
+from gristmill.core.names import printable, shell_word
+from gristmill.core.signals import signals_held
+
+
+def compare(arguments: Sequence[str]) -> int:
+    parser = parser_for(
+        "compare A B [C...] --out DIR [options]",
+        "Train the same model on each dataset, with the same number of tokens and the same seeds, and score all on one "
+        "test set that is clean against every one of them: files that all hold out, or --test. Prints a table and a "
+        "verdict, and writes a page with curves. For example: gristmill compare old new --out verdict --tokens 20e6",
+    )
+    parser.add_argument("folders", metavar="DATASET", nargs="+", help="two datasets or more")
+    parser.add_argument("--out", metavar="DIR", required=True, help="a new folder for runs, curves and the page")
+    parser.add_argument("--seeds", metavar="N", type=int, default=3, help="runs of each dataset (default: 3)")
+    parser.add_argument(
+        "--test", metavar="DATASET", help="score on this dataset's test split, less what any train split has too"
+    )
+    parser.add_argument(
+        "--min-test-tokens",
+        metavar="N",
+        type=whole,
+        help="take a test set of so few tokens; below 100,000 intervals are wide (default: 100,000)",
+    )
+    parser.add_argument(
+        "--budget",
+        choices=("tokens", "epochs"),
+        default="tokens",
+        help="give all the same number of tokens, or each as many epochs of its own (default: tokens)",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with a comparison that was stopped")
+    add_training_options(parser)
+    add_output_options(parser, "the comparison")
+    given = parser.parse_intermixed_args(arguments)
+    config = config_of(given)
+    require_training()
+    with signals_held("gristmill.lab.comparison.compare"):
+        from gristmill.lab.comparison.compare import compare  # noqa: PLC0415 - --help does without
+        from gristmill.lab.comparison.comparison_folder import HTML, MARKDOWN  # noqa: PLC0415
+        from gristmill.lab.comparison.comparison_text import comparison_json, comparison_text  # noqa: PLC0415
+    is_quiet = given.quiet or given.json
+    comparison = compare(
+        given.folders,
+        given.out,
+        config,
+        seeds=given.seeds,
+        test=given.test,
+        budget=given.budget,
+        min_test_tokens=given.min_test_tokens,
+        resume=given.resume,
+        progress=gristmill.Progress(quiet=is_quiet),
+        tell=(lambda _: None) if is_quiet else tell_on_stderr,
+        command=" ".join(shell_word(word) for word in ("gristmill", "compare", *arguments)),
+    )
+    if given.json:
+        print(comparison_json(comparison))
+    elif not given.quiet:
+        print(comparison_text(comparison))
+        print(f"page    {printable(given.out)}: {MARKDOWN}, {HTML}")
+    return 0

@@ -1,0 +1,251 @@
+"""What the commands have in common: parsers that complain in one line, and the options that several of them take."""
+
+import argparse
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from gristmill.config.options import NOTHING_ELSE, Option, add_options, all_options
+from gristmill.config.settings import REWRITE_WAYS
+from gristmill.core.errors import ConfigError
+from gristmill.core.names import did_you_mean, printable
+from gristmill.core.records import VariantKind
+
+if TYPE_CHECKING:
+    from gristmill.core.manifest import Manifest
+
+
+LONGEST_ROW_DIGITS = 18
+DEFAULT_RATE = 0.5
+"""Of a variant that is only named."""
+
+
+TIMES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+"""What people write behind a number, and mean."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains as everything else does: one line that says what is wrong, what was given, and what to do."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.register("type", int, whole)
+        self.register("type", float, number)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(self._in_our_words(message))
+
+    def _in_our_words(self, message: str) -> str:
+        kind, _, rest = message.partition(": ")
+        if kind == "unrecognized arguments":
+            word = rest.split(" ", 1)[0]
+            if word.startswith("-"):
+                flags = [flag for action in self._actions for flag in action.option_strings]
+                return f"there is no option {word!r}. {did_you_mean(word.partition('=')[0], flags, self._advice)}"
+            return f"{self._command} has no use for {word!r}. Usage: {self.usage}"
+        if kind == "the following arguments are required":
+            return f"{self._command} needs {rest.replace(', ', ' and ')}. Usage: {self.usage}"
+        if kind.startswith("argument "):
+            return self._about_argument(kind.removeprefix("argument "), rest)
+        return f"{message[0].lower()}{message[1:]}. {self._advice}"
+
+    def _about_argument(self, name: str, what: str) -> str:
+        """`name` as argparse has it: `--quiet` in `-q/--quiet`."""
+        flag = max(name.split("/"), key=len)
+        action = next((one for one in self._actions if flag in (*one.option_strings, one.metavar, one.dest)), None)
+        if what.startswith("expected ") and action is not None:
+            value = action.metavar or action.dest.upper()
+            return f"{flag} needs a value: {flag} {value}, or {flag}={value} where that begins with a dash."
+        if found := re.match(r"invalid choice: (.*) \(choose from", what, re.DOTALL):
+            words = ", ".join(map(str, (action and action.choices) or ()))
+            return f"{flag} cannot be {found[1]}. It takes {words}."
+        if what.startswith("ignored explicit argument "):
+            return f"{flag} takes no value, got {what.removeprefix('ignored explicit argument ')}."
+        if what.startswith("not allowed with argument "):
+            return (
+                f"{flag} and {what.removeprefix('not allowed with argument ')} contradict each other; use one of them."
+            )
+        return f"{flag} {what}"
+
+    @property
+    def _command(self) -> str:
+        return self.prog.removeprefix("gristmill ")
+
+    @property
+    def _advice(self) -> str:
+        return f"Try '{self.prog} --help'."
+
+
+def parser_for(usage: str, text: str) -> Parser:
+    """Its name is the words that the usage begins with: `tokenizer train SOURCE...`."""
+    words = takewhile(lambda word: word.isalpha() and word.islower(), usage.split())
+    parser = Parser(
+        prog=" ".join(("gristmill", *words)),
+        usage=f"gristmill {usage}",
+        description=text,
+        add_help=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument("-h", "--help", action="help", help="show this and exit")
+    return parser
+
+
+def parse_settings(
+    parser: "Parser",
+    arguments: Sequence[str],
+    what: str,
+    instead: Mapping[str, Option] = NOTHING_ELSE,
+    *,
+    is_answer: bool = False,
+) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """What `build` and `plan` take: all that was given, and by name those settings that were."""
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="*",
+        help="folders, git work trees, files, tables, git URLs, s3://…",
+    )
+    add_options(parser, instead)
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
+    )
+    add_output_options(parser, what, is_answer=is_answer)
+    given = parse_intermixed(parser, arguments)
+    values = {option.setting: getattr(given, option.setting) for option in all_options()}
+    values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
+    values["sampling.weights"] = weights_of(values["sampling.weights"])
+    values["output.formats"] = words_of(values["output.formats"])
+    named = values["variants.rates"]
+    values |= {"variants.rates": rates_of(named), "rewrite.way": way_of(named, values["rewrite.way"])}
+    return given, {name: value for name, value in values.items() if value is not None}
+
+
+def row_number(text: str) -> int | None:
+    """Counted from 0; None where it is no such number."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_ROW_DIGITS
+    return int(text) if is_number else None
+
+
+def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Namespace:
+    """Sources anywhere between options; what follows `--` is one, whatever it looks like."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    given = parser.parse_intermixed_args(arguments[:cut])
+    given.sources += arguments[cut + 1 :]
+    return given
+
+
+def add_output_options(parser: "Parser", what: str, *, is_answer: bool = False) -> None:
+    """`is_answer`: what is printed is all that the command makes, so --quiet leaves out only what is beside it."""
+    quiet = f"print {what}, without progress and notes" if is_answer else "print nothing but errors"
+    parser.add_argument("-q", "--quiet", action="store_true", help=quiet)
+    parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
+
+
+def print_summary(manifest: "Manifest", out: str, given: argparse.Namespace) -> None:
+    from gristmill.pipeline.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
+
+    if given.json:
+        print(summary_json(manifest, out))
+    elif not given.quiet:
+        print(summary_text(manifest, out))
+    print_notes(manifest.warnings, quiet=given.quiet)
+
+
+def print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
+    for warning in () if quiet else warnings:
+        print(f"gristmill: note: {printable(warning)}", file=sys.stderr)
+
+
+def planned_out(sources: Sequence[str]) -> str:
+    """Where a build that is only told of would go: a folder for each source, so that none takes another's place."""
+    name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
+    return f"{name}-dataset" if name else "dataset"
+
+
+def whole(text: str) -> int:
+    """`2000000000`, or `2e9`."""
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not value.is_integer():
+            raise argparse.ArgumentTypeError(
+                f"takes a whole number, like 20000 or 2e4, got {text!r}.{_meant(text)}"
+            ) from None
+        return int(value)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a number, like 0.5 or 20, got {text!r}.{_meant(text)}") from None
+
+
+def _meant(text: str) -> str:
+    """`5k` -> 5000"""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([kmgb])", text.strip(), re.IGNORECASE | re.ASCII)
+    return f" Try {float(found[1]) * TIMES[found[2].lower()]:.0f}." if found else ""
+
+
+def worker_count(text: str | None) -> int | Literal["auto"] | None:
+    if text is None:
+        return None
+    try:
+        return "auto" if text == "auto" else int(text)
+    except ValueError:
+        raise ConfigError(f"--workers takes 'auto' or a number, got {text!r}.") from None
+
+
+def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
+    """`src/**=3` -> {"src/**": 3.0}"""
+    weights: dict[str, float] = {}
+    for text in texts or ():
+        what, _, number = text.rpartition("=")
+        try:
+            weights.pop(what, None)  # the last one said is the last that matches
+            weights[what] = float(number)
+        except ValueError:
+            what = ""
+        if not what:
+            raise ConfigError(f"--weight takes WHAT=N, like 'src/**=3' or language:rust=2, got {text!r}.")
+    return weights or None
+
+
+def words_of(texts: Sequence[str] | None) -> list[str] | None:
+    """`["parquet,bin", "mds"]` -> ["parquet", "bin", "mds"]"""
+    return [word.strip() for text in texts for word in text.split(",")] if texts else None
+
+
+def way_of(texts: Sequence[str] | None, way: str | None) -> str | None:
+    """`paraphrase=0.2` is `rewrite=0.2` with --rewrite-way paraphrase, and back-translation with the other way."""
+    kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
+    ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS} | ({way} if way is not None else set())
+    if len(ways) > 1:
+        raise ConfigError(f"--variants and --rewrite-way name {' and '.join(sorted(ways))}: a build takes one of them.")
+    return next(iter(ways), None)
+
+
+def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
+    """`rename,fim=0.9` -> {"rename": 0.5, "fim": 0.9}"""
+    rates: dict[str, float] = {}
+    for text in ",".join(texts or ()).split(",") if texts else ():
+        kind, has_rate, number = text.strip().partition("=")
+        kind = VariantKind.REWRITE if kind in REWRITE_WAYS else kind
+        if kind not in list(VariantKind):
+            known = [*map(str, VariantKind), *(way for way in REWRITE_WAYS if "_" not in way)]
+            hint = did_you_mean(kind, known, "Try --variants rename.")
+            raise ConfigError(f"--variants {kind!r} is none of {', '.join(VariantKind)}. {hint}")
+        try:
+            rates[kind] = float(number) if has_rate else DEFAULT_RATE
+        except ValueError:
+            raise ConfigError(f"--variants takes KIND or KIND=RATE, like rename=0.5, got {text!r}.") from None
+    return rates or None

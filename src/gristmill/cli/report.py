@@ -1,0 +1,42 @@
+"""gristmill report"""
+
+import json
+import webbrowser
+from collections.abc import Sequence
+
+import gristmill
+from gristmill.cli.parsers import add_output_options, parser_for
+from gristmill.core.names import path_text, printable
+from gristmill.core.signals import signals_held
+
+
+def report(arguments: Sequence[str]) -> int:
+    parser = parser_for(
+        "report DIR | OLD NEW [options]",
+        "Draw a dataset: one HTML file, with charts and the tables behind them, that needs no network. Of two datasets "
+        "it is the report of NEW, and begins with what is not as in OLD. Needs gristmill[report].",
+    )
+    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument("other", metavar="NEW", nargs="?", help="a later one, to be held against the first")
+    parser.add_argument(
+        "--source",
+        metavar="SOURCE",
+        action="append",
+        default=[],
+        help="where dropped near-duplicates are read from, to show what differs; repeatable, in the order of the build "
+        "(default: the sources of the build, where they are still there)",
+    )
+    parser.add_argument("--out", metavar="FILE", help="the file to write (default: report.html in the dataset)")
+    parser.add_argument("--open", action="store_true", help="show it in the browser")
+    add_output_options(parser, "where it is")
+    given = parser.parse_intermixed_args(arguments)
+    with signals_held("gristmill.views.report.report"):
+        progress = gristmill.Progress(quiet=given.quiet or given.json)
+    path = gristmill.report(given.folder, given.other, sources=given.source, out=given.out, progress=progress)
+    if given.json:
+        print(json.dumps({"report": path_text(str(path)), "bytes": path.stat().st_size}))
+    elif not given.quiet:
+        print(f"report  {printable(str(path))}")
+    if given.open:
+        webbrowser.open(path.resolve().as_uri())
+    return 0

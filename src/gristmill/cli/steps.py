@@ -1,0 +1,82 @@
+"""gristmill prepare, decide, shape and finish: a build in four steps, for schedulers of many machines."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gristmill
+from gristmill.cli.parsers import parse_settings, parser_for, print_summary
+from gristmill.config.config import load_config
+from gristmill.core.errors import ConfigError
+from gristmill.core.names import counted_units
+from gristmill.core.signals import signals_held
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gristmill.config.config import Config
+
+TOGETHER = (
+    "All four steps take the options of gristmill build, and the same ones: name them in a --config file. The work "
+    "folder DIR.work must be seen by all machines."
+)
+
+
+def prepare(arguments: Sequence[str]) -> int:
+    given, config = _parsed(
+        "prepare", "Step 1 of 4: read, clean and tokenize shard I of N of the files.", arguments, takes_shard=True
+    )
+    with signals_held("gristmill.pipeline.by_hand"):
+        from gristmill.pipeline.by_hand import Shard, prepare_shard  # noqa: PLC0415 - --help does without
+    shard = Shard.of(given.shard)
+    return _told(given, {"batches": prepare_shard(config, shard, _progress(given))}, f"shard {given.shard} prepared")
+
+
+def decide(arguments: Sequence[str]) -> int:
+    given, config = _parsed("decide", "Step 2 of 4, once: duplicates, splits, what is cut, places.", arguments)
+    with signals_held("gristmill.pipeline.by_hand"):
+        from gristmill.pipeline.by_hand import decide_all  # noqa: PLC0415
+    return _told(given, {"pieces": decide_all(config, _progress(given))}, "decided")
+
+
+def shape(arguments: Sequence[str]) -> int:
+    given, config = _parsed("shape", "Step 3 of 4: write shard I of N of the rows.", arguments, takes_shard=True)
+    with signals_held("gristmill.pipeline.by_hand"):
+        from gristmill.pipeline.by_hand import Shard, shape_shard  # noqa: PLC0415
+    shard = Shard.of(given.shard)
+    return _told(given, {"rows": shape_shard(config, shard, _progress(given))}, f"shard {given.shard} shaped")
+
+
+def finish(arguments: Sequence[str]) -> int:
+    given, config = _parsed("finish", "Step 4 of 4, once: digests, files.jsonl, the manifest.", arguments)
+    with signals_held("gristmill.pipeline.by_hand"):
+        from gristmill.pipeline.by_hand import finish_all  # noqa: PLC0415
+    manifest = finish_all(config, _progress(given))
+    print_summary(manifest, config.out, given)
+    return 0
+
+
+def _parsed(
+    name: str, text: str, arguments: Sequence[str], *, takes_shard: bool = False
+) -> "tuple[argparse.Namespace, Config]":
+    usage = f"{name} SOURCE... --out DIR {'--shard I/N ' if takes_shard else ''}[options]"
+    parser = parser_for(usage, f"{text} {TOGETHER}")
+    if takes_shard:
+        parser.add_argument("--shard", metavar="I/N", help="which part of the work, like 3/16; counted from 1")
+    given, values = parse_settings(parser, arguments, "the result")
+    if takes_shard and given.shard is None:
+        raise ConfigError(f"{name} needs --shard I/N. For all of it: --shard 1/1")
+    return given, load_config(values, given.config)
+
+
+def _progress(given: "argparse.Namespace") -> gristmill.Progress:
+    return gristmill.Progress(quiet=given.quiet or given.json)
+
+
+def _told(given: "argparse.Namespace", result: dict[str, Any], what: str) -> int:
+    if given.json:
+        print(json.dumps(result))
+    elif not given.quiet:
+        ((unit, count),) = result.items()
+        print(f"{what}: {counted_units(count, unit)}")
+    return 0

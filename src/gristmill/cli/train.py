@@ -1,0 +1,115 @@
+"""gristmill train"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from gristmill.cli.parsers import Parser, add_output_options, parser_for, whole
+from gristmill.core.extras import require_training
+from gristmill.core.names import shell_word
+from gristmill.core.signals import signals_held
+from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
+
+
+def train(arguments: Sequence[str]) -> int:
+    parser = parser_for(
+        "train DIR --out RUN [options]",
+        "Train a model on a finished dataset and watch it: a line per evaluation with the time left, metrics.jsonl and "
+        "curves.html, which can be opened while it runs. The best model by validation is kept, and scored on test "
+        "once, at the end. For example: gristmill train dataset --out run --epochs 20",
+    )
+    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill has made")
+    parser.add_argument("--out", metavar="RUN", required=True, help="a new folder for the model and its curves")
+    add_training_options(parser)
+    parser.add_argument(
+        "--early-stop",
+        metavar="N",
+        type=int,
+        help="stop once N evaluations in a row lower the loss on validation by less than 0.1 %% in all (default: a "
+        "tenth of all evaluations, 10 at least)",
+    )
+    parser.add_argument(
+        "--no-early-stop",
+        dest="early_stop",
+        action="store_const",
+        const=NO_EARLY_STOP,
+        help="train to the end of the budget, whatever validation says",
+    )
+    parser.add_argument(
+        "--save-every",
+        metavar="STEPS",
+        type=int,
+        help="checkpoints to go on from (default: one a minute, at evaluations)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a training that was stopped, as if it had not"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="of weights, order, masks and dropout (default: 0)")
+    add_output_options(parser, "the result")
+    given = parser.parse_args(arguments)
+    config = config_of(given)
+    require_training()
+    with signals_held("gristmill.lab.training.train"):
+        from gristmill.lab.training.processes import is_first_process  # noqa: PLC0415
+        from gristmill.lab.training.train import train  # noqa: PLC0415
+        from gristmill.lab.training.train_result import result_text  # noqa: PLC0415 - --help does without
+    command = " ".join(shell_word(word) for word in ("gristmill", "train", *arguments))
+    tell = (lambda _: None) if given.quiet or given.json else tell_on_stderr
+    result = train(given.folder, given.out, config, resume=given.resume, tell=tell, command=command)
+    if not is_first_process():
+        return 0
+    if given.json:
+        print(msgspec.json.encode(result).decode())
+    elif not given.quiet:
+        print(result_text(result, given.out))
+    return 0
+
+
+def add_training_options(parser: Parser) -> None:
+    """What `train` and `compare` both take."""
+    parser.add_argument(
+        "--objective",
+        choices=("mlm", "causal"),
+        help="predict masked tokens, or the next one (default: mlm, if the tokenizer has a mask token)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        default="tiny",
+        help="tiny, small or base (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or a Hub id with trained "
+        "ones (default: tiny)",
+    )
+    parser.add_argument("--epochs", metavar="N", type=float, help="times through train (default: 200)")
+    parser.add_argument("--tokens", metavar="N", type=whole, help="instead of epochs: how many ids to go through")
+    parser.add_argument("--batch-size", metavar="N", type=int, default=32, help="windows in a step (default: 32)")
+    parser.add_argument(
+        "--learning-rate", "--lr", metavar="RATE", type=float, help="at its highest (default: by the model's size)"
+    )
+    parser.add_argument(
+        "--mask-rate", metavar="SHARE", type=float, default=0.15, help="of mlm: tokens to be predicted (default: 0.15)"
+    )
+    parser.add_argument("--whole-identifiers", action="store_true", help="of mlm: mask all tokens of a name, or none")
+    parser.add_argument(
+        "--eval-every", metavar="STEPS", type=int, help="steps between evaluations (default: an epoch, or 20 in all)"
+    )
+    parser.add_argument(
+        "--eval-windows", metavar="N", type=int, help="score only N windows of validation, evenly spread (default: all)"
+    )
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="(default: a GPU if there is one)"
+    )
+    parser.add_argument("--workers", metavar="N", type=int, default=0, help="processes that read ahead (default: 0)")
+    parser.add_argument(
+        "--compile", action=argparse.BooleanOptionalAction, help="torch.compile (default: for base on a GPU)"
+    )
+
+
+def config_of(given: argparse.Namespace) -> TrainConfig:
+    known = {name: getattr(given, name) for name in TrainConfig.__struct_fields__ if hasattr(given, name)}
+    return TrainConfig(**{name: value for name, value in known.items() if value is not None})
+
+
+def tell_on_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,41 @@
+"""gristmill view"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from gristmill.cli.parsers import add_output_options, parser_for, whole
+from gristmill.core.errors import ConfigError
+from gristmill.core.names import printable
+from gristmill.core.signals import signals_held
+
+LARGEST_PORT = 65535
+
+
+def view(arguments: Sequence[str]) -> int:
+    parser = parser_for(
+        "view DIR [--port N] [--no-browser]",
+        "Look through a dataset in a browser: windows with filters and search, token boundaries and overlaps, files "
+        "and why they are in or out. Served to this machine alone, until Ctrl-C. For example: gristmill view dataset",
+    )
+    parser.add_argument("folder", metavar="DIR", help="a finished dataset")
+    parser.add_argument("--port", metavar="N", type=whole, default=0, help="the port to listen on (default: any free)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    add_output_options(parser, "the address", is_answer=True)
+    given = parser.parse_args(arguments)
+    if not 0 <= given.port <= LARGEST_PORT:
+        raise ConfigError(f"--port is a number from 0 to {LARGEST_PORT}, got {given.port}.")
+    with signals_held("gristmill.views.viewer.view"):
+        from gristmill.views.viewer.view import Viewing  # noqa: PLC0415 - --help does without
+        from gristmill.views.viewer.view import view as serve  # noqa: PLC0415
+
+    def tell(viewing: Viewing) -> None:
+        if given.json:
+            print(json.dumps({"address": viewing.address}), flush=True)
+        else:
+            print(f"viewing  {viewing.address}\n         Ctrl-C ends it", flush=True)
+        if viewing.note is not None and not given.quiet:
+            print(f"gristmill: note: {printable(viewing.note)}", file=sys.stderr, flush=True)
+
+    serve(given.folder, tell, port=given.port, opens_browser=not given.no_browser)
+    return 0

@@ -1,0 +1,1 @@
+"""Every setting with its default and limit; options and TOML files become a Config."""

@@ -1,0 +1,1 @@
+"""open_dataset(): rows by number, text joined from windows, PyTorch datasets and loaders."""

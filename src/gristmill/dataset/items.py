@@ -1,0 +1,112 @@
+"""A stored row -> an item: a dict of tensors and plain values, as collators of ours and of transformers take it.
+
+{"input_ids": tensor([0, 9232, …, 2]), "attention_mask": tensor([1, 1, …, 1])}
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from gristmill.core.columns import IGNORED_LABEL
+from gristmill.core.errors import ConfigError, DatasetError
+from gristmill.core.manifest import Manifest
+from gristmill.core.records import BY_THEMSELVES
+from gristmill.dataset.batches import Draw
+from gristmill.dataset.frame import Frame, Pad, check_pad
+
+Row = dict[str, Any]
+Item = dict[str, Any]
+
+IDS, MASK, LABELS, POSITIONS = "input_ids", "attention_mask", "labels", "position_ids"
+DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
+"""Of a window that is drawn; our collators look at them."""
+DEFAULT_COLUMNS = (IDS, MASK)
+
+
+class StoredRows(Protocol):
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Row]: ...
+    def __getitem__(self, index: int, /) -> Row: ...
+
+
+class ItemFormat(NamedTuple):
+    frame: Frame
+    pad: Pad
+    columns: frozenset[str]
+    """All that were asked for."""
+    others: tuple[str, ...]
+    """Those that are given as they are stored."""
+
+    @classmethod
+    def of(cls, manifest: Manifest, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
+        check_pad(pad)
+        known = {*manifest.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
+        if wrong := next((column for column in columns if column not in known), None):
+            raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
+        asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
+        asked |= {POSITIONS} if POSITIONS in manifest.columns else set()  # or nobody could keep a row's files apart
+        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITIONS})
+        return cls(Frame.of(manifest), pad, asked, tuple(sorted(others)))
+
+    def drawn(self, row: Row, draw: Draw) -> Item:
+        """With what our collators want to know of it."""
+        num_ids = num_ids_of(row)
+        item = self._item(row, num_ids)
+        item["epoch"], item["position"], item["row"] = draw
+        item["fresh"] = self._num_fresh(row, num_ids)
+        return item
+
+    def item(self, row: Row) -> Item:
+        num_ids = num_ids_of(row)
+        item = self._item(row, num_ids)
+        if "fresh" in self.columns:
+            item["fresh"] = self._num_fresh(row, num_ids)
+        return item
+
+    def _item(self, row: Row, num_ids: int) -> Item:
+        ids = row[IDS] if len(row[IDS]) == num_ids else row[IDS][:num_ids]
+        item: Item = {IDS: self._tensor(ids, self.frame.pad_id)}
+        if MASK in self.columns:
+            item[MASK] = self._mask(num_ids)
+        if LABELS in self.columns:
+            item[LABELS] = self._tensor(_labels(row, ids), IGNORED_LABEL)
+        for column in self.others:
+            item[column] = row[column]
+        if POSITIONS in self.columns:
+            item[POSITIONS] = self._tensor(row[POSITIONS][:num_ids], 0)
+        return item
+
+    def _num_fresh(self, row: Row, num_ids: int) -> int:
+        """All of them where nothing is known, and where the window is by itself."""
+        num_content = self.frame.num_content(num_ids)
+        if row.get("variant") in BY_THEMSELVES:
+            return num_content
+        return min(num_content, int(row.get("fresh", num_content)))
+
+    def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:
+        if self.pad == "length":
+            numbers = numbers + [padding] * (self.frame.length - len(numbers))
+        try:
+            return torch.from_numpy(np.fromiter(numbers, np.int64, len(numbers)))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
+
+    def _mask(self, num_ids: int) -> torch.Tensor:
+        mask = np.ones(self.frame.length if self.pad == "length" else num_ids, np.int64)
+        mask[num_ids:] = 0
+        return torch.from_numpy(mask)
+
+
+def _labels(row: Row, ids: list[int]) -> list[int]:
+    """The stored ones, of a dataset with noise; else the ids themselves."""
+    return [label for label in row[LABELS] if label != IGNORED_LABEL] if LABELS in row else ids
+
+
+def num_ids_of(row: Row) -> int:
+    """Without padding."""
+    try:
+        return sum(row[MASK]) if MASK in row else len(row[IDS])
+    except (LookupError, TypeError) as error:
+        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None

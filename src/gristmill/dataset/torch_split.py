@@ -1,0 +1,111 @@
+"""A split that is fed to a training: its rows, how its windows lie, and the collators that fit them."""
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch.distributed
+
+from gristmill.core.errors import ConfigError, DatasetError
+from gristmill.core.manifest import Manifest
+from gristmill.core.records import VariantKind
+from gristmill.dataset.collators import CausalCollator, MaskedCollator
+from gristmill.dataset.frame import Frame, Pad
+from gristmill.dataset.items import DEFAULT_COLUMNS, ItemFormat, StoredRows
+from gristmill.dataset.masking import MASK_RATE
+from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
+
+# Which process of a training this is, and of how many.
+
+
+class Place(NamedTuple):
+    rank: int
+    world_size: int
+
+
+def place_of(rank: int | None = None, world_size: int | None = None) -> Place:
+    """As said; else what torch.distributed says, if it is initialised; else RANK and WORLD_SIZE; else the only one."""
+    if (rank is None) != (world_size is None):
+        raise ConfigError(f"rank and world_size go together, got rank={rank} and world_size={world_size}.")
+    place = _found() if rank is None or world_size is None else Place(rank, world_size)
+    if not 0 <= place.rank < place.world_size:
+        raise ConfigError(f"rank must be from 0 to world_size - 1 ({place.world_size - 1}), got {place.rank}.")
+    return place
+
+
+def _found() -> Place:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return Place(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    named = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    try:
+        return Place(int(named[0]), int(named[1]))
+    except ValueError:
+        raise ConfigError(f"RANK and WORLD_SIZE must be numbers, got {named[0]!r} and {named[1]!r}.") from None
+
+
+class FedSplit:
+    default_columns: tuple[str, ...] = DEFAULT_COLUMNS
+
+    def __init__(
+        self,
+        rows: StoredRows,
+        manifest: Manifest,
+        folder: Path,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        pad: Pad = "batch",
+        without: Collection[str] = (),
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        """`folder` is the dataset's, for its tokenizer; `without`: kinds of variants that are left out."""
+        if wrong := set(without).difference(VariantKind):
+            raise ConfigError(f"there are no variants {min(wrong)!r}: there are {', '.join(VariantKind)}.")
+        self.rows, self.manifest, self.folder = rows, manifest, folder
+        self.shuffle, self.seed, self.pad = shuffle, seed, pad
+        self.without = frozenset(without if "variant" in manifest.columns else ())
+        self.rank, self.world_size = place_of(rank, world_size)
+        self._items = ItemFormat.of(manifest, pad, self.default_columns if columns is None else columns)
+
+    @property
+    def frame(self) -> Frame:
+        return self._items.frame
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        found = tokenizer_in(self.folder)
+        if found.definition.sha256 != self.manifest.tokenizer.sha256:
+            raise DatasetError(
+                f"{str(self.folder)!r} has another tokenizer than when it was opened: it was rebuilt. Open it again."
+            )
+        return found
+
+    @property
+    def has_weights(self) -> bool:
+        return "weight" in self.manifest.columns
+
+    def masked_collator(
+        self,
+        *,
+        rate: float = MASK_RATE,
+        whole_identifiers: bool = False,
+        fresh_only: bool = False,
+        seed: int | None = None,
+        multiple_of: int = 1,
+    ) -> MaskedCollator:
+        return MaskedCollator(
+            self.frame,
+            self.tokenizer,
+            seed=self.seed if seed is None else seed,
+            rate=rate,
+            whole_identifiers=whole_identifiers,
+            fresh_only=fresh_only,
+            pad=self.pad,
+            multiple_of=multiple_of,
+        )
+
+    def causal_collator(self, *, fresh_only: bool = False, multiple_of: int = 1) -> CausalCollator:
+        return CausalCollator(self.frame, fresh_only=fresh_only, pad=self.pad, multiple_of=multiple_of)

@@ -1,0 +1,1 @@
+"""Documents against each other: signatures and clusters of near-duplicates."""

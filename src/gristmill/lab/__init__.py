@@ -1,0 +1,1 @@
+"""Experiments: benchmarks, training, comparison of datasets, vocabularies."""

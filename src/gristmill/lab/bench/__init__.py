@@ -1,0 +1,1 @@
+"""gristmill bench: time, size and quality of several ways to make a dataset."""

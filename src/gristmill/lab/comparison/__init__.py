@@ -1,0 +1,1 @@
+"""gristmill compare: the same model on each dataset, scored on one frozen test set."""

@@ -1,0 +1,114 @@
+"""A comparison's folder: what lies in it, and going on with one that was stopped.
+
+OUT/test.jsonl, test.json    the frozen test set; written first
+OUT/runs/0-NAME-seed0/       a training each
+OUT/comparison.json          all that was found
+OUT/comparison.md, .html, curves.svg    the same for people; written last
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from gristmill.core.errors import ConfigError, OutputError
+from gristmill.core.layout import UNFINISHED, write_atomically
+from gristmill.core.names import printable
+from gristmill.lab.comparison.comparison import Band, Comparison, curves_of
+from gristmill.lab.comparison.comparison_markdown import comparison_markdown
+from gristmill.lab.comparison.comparison_text import (
+    HEADINGS,
+    budget_text,
+    comparison_json,
+    dataset_cells,
+    frozen_text,
+    notes,
+)
+from gristmill.lab.comparison.frozen import FACTS, Frozen, read_facts
+from gristmill.views.curves.chart import curves_svg
+from gristmill.views.curves.page import curves_html
+from gristmill.views.curves.panel import Line, Panel, Point
+from gristmill.views.table import Table
+
+# A comparison as curves: the frozen score and each dataset's own validation, with bands over the seeds.
+
+TITLE = "Which dataset trains the better model"
+
+
+def comparison_svg(comparison: Comparison) -> str:
+    return curves_svg(TITLE, f"{comparison.model}, {budget_text(comparison)}", panels_of(comparison))
+
+
+def comparison_html(comparison: Comparison) -> str:
+    facts = [
+        *(("at the end", printable(verdict.text)) for verdict in comparison.verdicts),
+        *(("at best validation", printable(verdict.text)) for verdict in comparison.verdicts_at_best),
+        ("model", f"{printable(comparison.model)}, {budget_text(comparison)}"),
+        ("test", frozen_text(comparison.frozen)),
+        *(("note", printable(note)) for note in notes(comparison)),
+        ("command", printable(comparison.command)),
+    ]
+    table = Table("Datasets", HEADINGS, [dataset_cells(facts, comparison) for facts in comparison.datasets])
+    return curves_html(TITLE, facts, panels_of(comparison), [table], None)
+
+
+def panels_of(comparison: Comparison) -> list[Panel]:
+    curves = curves_of(comparison)
+    test = [_line(curve.dataset, curve.tokens, curve.test) for curve in curves]
+    own = [_line(curve.dataset, curve.tokens, curve.validation) for curve in curves if curve.validation is not None]
+    unit = comparison.unit
+    return [
+        Panel("Frozen test set", "tokens trained on", unit, test),
+        Panel("Own validation", "tokens trained on", unit, own),
+    ]
+
+
+def _line(name: str, tokens: Sequence[int], band: Band) -> Line:
+    return Line(name, [Point(x, y) for x, y in zip(tokens, band.mean, strict=True)], band.low, band.high)
+
+
+RUNS, JSON, MARKDOWN, HTML, CURVES = "runs", "comparison.json", "comparison.md", "comparison.html", "curves.svg"
+UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class ComparisonFolder:
+    def __init__(self, folder: str | os.PathLike[str], *, resume: bool) -> None:
+        """Before anything slow happens: what must not be written over is refused."""
+        self.path = Path(os.path.expanduser(folder))
+        if resume and not (self.path / FACTS).is_file():
+            raise ConfigError(f"there is no comparison to go on with in {str(self.path)!r}. Leave out --resume.")
+        try:
+            if not resume and self.path.exists() and (not self.path.is_dir() or any(map(_counts, self.path.iterdir()))):
+                way = "Go on with it by --resume, or name" if (self.path / FACTS).is_file() else "Name"
+                raise OutputError(f"{str(self.path)!r} is not empty. {way} a new folder with --out.")
+        except OSError as error:
+            raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
+
+    def keep(self, frozen: Frozen) -> None:
+        """What was frozen before must be the same now: else the runs that are done were scored on something else."""
+        if (self.path / FACTS).is_file() and read_facts(self.path).sha256 != frozen.facts.sha256:
+            raise ConfigError(
+                f"{str(self.path)!r} was begun with another test set: a dataset has changed since. "
+                "Compare into a new folder."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            frozen.write(self.path)
+            (self.path / RUNS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot write into {str(self.path)!r}: {error.strerror}.") from None
+
+    def run_folder(self, number: int, name: str, seed: int) -> Path:
+        """By the dataset's number too: two names may be spelled alike in files."""
+        return self.path / RUNS / f"{number}-{UNSAFE.sub('-', name)}-seed{seed}"
+
+    def write(self, comparison: Comparison) -> None:
+        write_atomically(self.path / JSON, comparison_json(comparison).encode() + b"\n")
+        write_atomically(self.path / CURVES, comparison_svg(comparison).encode())
+        write_atomically(self.path / HTML, comparison_html(comparison).encode())
+        write_atomically(self.path / MARKDOWN, comparison_markdown(comparison, CURVES).encode())
+
+
+def _counts(path: Path) -> bool:
+    """Not so what a comparison that was killed before it froze anything has left."""
+    return not path.name.endswith(UNFINISHED)

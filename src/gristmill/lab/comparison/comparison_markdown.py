@@ -1,0 +1,83 @@
+"""A finished comparison as a page to keep: verdicts first, then the table, the runs, and how it was done."""
+
+import os
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
+
+from gristmill.core.markdown import code, code_in_table, plain_text
+from gristmill.lab.comparison.comparison import Comparison, RunResult
+from gristmill.lab.comparison.comparison_text import (
+    HEADINGS,
+    NOT_KNOWN,
+    against_lines,
+    budget_text,
+    dataset_cells,
+    frozen_text,
+    notes,
+    verdict_lines,
+)
+from gristmill.lab.comparison.frozen import FrozenFacts
+
+HEADING = "# Which dataset trains the better model"
+"""The first line: by it a page is known as one of these."""
+RUN_HEADINGS = ("dataset", "seed", "at the end", "at best validation", "own validation", "seconds", "tokens/s")
+METHOD = (
+    "Every run has the same model, {budget}, schedule and test set; what differs is the dataset, and the seed, "
+    "which is the same for all. The test set was frozen before: files that every dataset holds out (or a test set of "
+    "its own), less near-duplicates of train files and spans of 50 tokens or more that any train split has too. Two "
+    "datasets are compared seed by seed."
+)
+
+
+def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str:
+    """`chart` is where the picture lies, seen from the page."""
+    parts = [
+        HEADING,
+        code(comparison.command),
+        "\n".join(f"- {plain_text(line)}" for line in verdict_lines(comparison)),
+        *([] if chart is None else [f"![Scores over the tokens trained on]({quote(os.fsencode(chart))})"]),
+        _table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _datasets(comparison))),
+        "\n".join(f"- {plain_text(note)}" for note in notes(comparison)),
+        "## The test set",
+        plain_text(_test_set(comparison.frozen)),
+        "## The runs",
+        f"{plain_text(comparison.model)}, {budget_text(comparison)}.",
+        _table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
+        "## How",
+        METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "budget of tokens"),
+        plain_text(
+            ", ".join([comparison.device, *(f"{name} {number}" for name, number in comparison.versions.items())])
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _datasets(comparison: Comparison) -> Iterable[list[str]]:
+    return (dataset_cells(facts, comparison) for facts in comparison.datasets)
+
+
+def _test_set(facts: FrozenFacts) -> str:
+    taken = [line.strip() for line in against_lines(facts)]
+    why = f" {taken[0]} {'; '.join(taken[1:])}." if taken else ""
+    return f"{frozen_text(facts)}.{why}"
+
+
+def _run_cells(run: RunResult) -> list[str]:
+    return [
+        code_in_table(run.dataset),
+        str(run.seed),
+        _score(run.end),
+        _score(run.at_best_validation),
+        _score(run.own_validation),
+        f"{run.seconds:,.0f}",
+        f"{run.tokens_per_second:,.0f}",
+    ]
+
+
+def _score(score: float | None) -> str:
+    return NOT_KNOWN if score is None else f"{score:.4f}"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    marks = [":--", *["--:"] * (len(headings) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (headings, marks, *rows))

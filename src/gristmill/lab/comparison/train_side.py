@@ -1,0 +1,159 @@
+"""Which 50-grams of the frozen side a train split has too: the frozen keys lie in a table, train streams past them.
+
+The rule is the build's (grouping.leakage): spans of 50 tokens or more, verbatim, with 8 distinct ids or more.
+
+Keys have 64 bits and are not compared token by token: equal spans have equal keys, so nothing that is shared is ever
+missed. Two different spans have the same key by chance only: of 3 million frozen and 100 million train 50-grams that is
+one run in sixty thousand, and it would cost 50 clean tokens of the frozen set, the same ones for every dataset.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from gristmill.core.manifest import BUILD
+from gristmill.core.records import BY_THEMSELVES, Split
+from gristmill.dataset.dataset import Dataset
+from gristmill.dataset.shown_windows import REACH, Ids, ShownWindow, Stretch, stretches_of, windows_of, with_seams
+from gristmill.dedup.clusters import MIN_JACCARD
+from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, grams_of
+from gristmill.lab.training.train_config import LEFT_OUT
+from gristmill.splits.shared_spans import (
+    MIN_DISTINCT_IDS,
+    SPAN_TOKENS,
+    Flags,
+    KeyTable,
+    Positions,
+    counted_from,
+    ranges_of,
+    span_keys,
+)
+
+BATCH_TOKENS = 1 << 16
+"""Arrays of half a megabyte stay in a core's cache."""
+NO_TEXT = np.zeros(1, np.uint32)
+"""Stands between two frozen stretches, so that spans of both never touch."""
+
+
+class FrozenSpans:
+    """The frozen stretches as one array, and the keys of their 50-grams."""
+
+    def __init__(self, stretches: Sequence[Ids]) -> None:
+        parts = [part for ids in stretches for part in (ids, NO_TEXT)]
+        self._ids: Ids = np.concatenate([NO_TEXT[:0], *parts])
+        lengths = np.array([len(ids) for ids in stretches], np.int64)
+        self._first = np.cumsum(lengths + 1) - (lengths + 1)
+        self._lengths = lengths
+        self._starts = _gram_starts(self._first, lengths)
+        self._keys, self._numbers = np.unique(span_keys(self._ids, self._starts), return_inverse=True)
+        self._table = KeyTable.of([self._keys], len(self._keys))
+
+    def shared_with(self, train: Iterable[Ids]) -> list[Flags]:
+        """Of each frozen stretch, which tokens lie in a span that one of these has too."""
+        is_found = np.zeros(len(self._keys), np.bool_)
+        for batch in _batches(train):
+            is_found[self._found_in(batch)] = True
+        shared = np.zeros(len(self._ids), np.bool_)
+        for start, end in ranges_of(self._ids, self._starts[is_found[self._numbers]], MIN_DISTINCT_IDS):
+            shared[start:end] = True
+        return [shared[first : first + size] for first, size in zip(self._first, self._lengths, strict=True)]
+
+    def _found_in(self, batch: Sequence[Ids]) -> Positions:
+        """Numbers of the frozen keys that are among those of these texts."""
+        lengths = np.array([len(ids) for ids in batch], np.int64)
+        keys = span_keys(np.concatenate(batch), _gram_starts(np.cumsum(lengths) - lengths, lengths))
+        if not len(self._keys):
+            return np.zeros(0, np.int64)
+        keys = keys[self._table.may_hold(keys)]
+        numbers = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found: Positions = numbers[self._keys[numbers] == keys]
+        return found
+
+
+def _gram_starts(first: Positions, lengths: Positions) -> Positions:
+    """Of every 50-gram that lies within one of the texts that begin here."""
+    return counted_from(first, np.maximum(0, lengths - SPAN_TOKENS + 1))
+
+
+def _batches(texts: Iterable[Ids]) -> Iterator[list[Ids]]:
+    gathered, size = list[Ids](), 0
+    for ids in texts:
+        gathered.append(ids)
+        size += len(ids)
+        if size >= BATCH_TOKENS:
+            yield gathered
+            gathered, size = [], 0
+    if gathered:
+        yield gathered
+
+
+# Held-out files that are near-duplicates of a train file: found by the build's own rule, as train streams past.
+
+
+class Twins:
+    def __init__(self, texts: Sequence[Ids]) -> None:
+        self._texts = texts
+        self._by_key: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, keys in enumerate(band_keys(texts).tolist()):
+            for place in enumerate(keys):
+                self._by_key[place].append(number)
+
+    def watching(self, stretches: Iterable[Stretch], found: set[int]) -> Iterator[Stretch]:
+        """The same stretches; behind the last of them `found` has the numbers of texts with a near-duplicate there."""
+        documents: list[Ids] = []
+        for text, parts in groupby(stretches, lambda stretch: stretch.text):
+            ids = []
+            for part in parts:
+                ids.append(part.ids)
+                yield part
+            if text.variant not in BY_THEMSELVES:
+                documents.append(np.concatenate(ids))
+            if len(documents) == DOCUMENTS_AT_ONCE:
+                self._look_at(documents, found)
+                documents = []
+        self._look_at(documents, found)
+
+    def _look_at(self, documents: Sequence[Ids], found: set[int]) -> None:
+        for ids, keys in zip(documents, band_keys(documents).tolist(), strict=True):
+            candidates = {number for place in enumerate(keys) for number in self._by_key.get(place, ())} - found
+            if candidates:
+                grams = distinct(grams_of(ids))
+                found |= {one for one in candidates if _jaccard(self._texts[one], grams) >= MIN_JACCARD}
+
+
+def _jaccard(text: Ids, grams: Keys) -> float:
+    own = distinct(grams_of(text))
+    num_common = len(np.intersect1d(own, grams, assume_unique=True))
+    return num_common / (len(own) + len(grams) - num_common)
+
+
+# A dataset's train split as it streams past, once: the frozen side looks at it, and its ids are counted.
+
+
+class TrainText:
+    def __init__(self, dataset: Dataset, advance: Callable[[int], None]) -> None:
+        self._dataset, self._advance = dataset, advance
+        self._is_by_file = dataset.manifest.made_by == BUILD
+        self.num_windows = self.num_ids = 0
+
+    def compared_with(self, spans: FrozenSpans, twins: Twins) -> tuple[list[Flags], set[int]]:
+        """Of each frozen stretch the tokens that train has too, and which frozen files have a near-duplicate here.
+
+        Where a file's rows do not stand together there is no document to compare: only spans are looked for.
+        """
+        found: set[int] = set()
+        stretches: Iterable[Stretch] = stretches_of(self._counted())
+        if self._is_by_file:
+            stretches = twins.watching(stretches, found)
+        if self._dataset.manifest.settings["window"]["overlap"] < REACH:
+            stretches = with_seams(stretches, is_by_file=self._is_by_file)
+        return spans.shared_with(stretch.ids for stretch in stretches), found
+
+    def _counted(self) -> Iterator[ShownWindow]:
+        for window in windows_of(self._dataset, Split.TRAIN, self._advance):
+            if window.text.variant not in LEFT_OUT:  # nor are they trained on
+                self.num_windows += window.num_ids > 0
+                self.num_ids += window.num_ids
+            yield window

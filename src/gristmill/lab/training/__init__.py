@@ -1,0 +1,1 @@
+"""gristmill train: a model trained on a dataset, with curves."""

@@ -1,0 +1,1 @@
+"""gristmill tokenizer: train a vocabulary, and compare tokenizers."""

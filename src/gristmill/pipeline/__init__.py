@@ -1,0 +1,1 @@
+"""build(): prepare, decide, shape, finish; the work folder and its cache."""

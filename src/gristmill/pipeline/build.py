@@ -1,0 +1,177 @@
+"""build(): the whole flow on one screen.
+
+sources ─► scan ─► prepare (over batches) ─► decide (once) ─► compare ─► shape (over pieces) ─► finish ─► dataset
+
+Between the steps everything lies in the work folder, under names that say what went in: a build that was killed goes on
+there, and the next one does again only what has changed.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.cards.card_files import write_cards
+from gristmill.config.config import Config
+from gristmill.core.layout import FILES
+from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
+from gristmill.core.names import is_address
+from gristmill.core.progress import Progress
+from gristmill.core.records import PreparedDocument
+from gristmill.pipeline.cache import remember, write_index
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import previous_file
+from gristmill.pipeline.failures import as_ours
+from gristmill.pipeline.finish import Judged, MadeFiles, Outcome, describe, machine, write_files_table
+from gristmill.pipeline.flow import (
+    benchmarks_of,
+    in_order,
+    judge,
+    local_sources,
+    prepare_all,
+    runner_for,
+    shape_all,
+    take_in,
+)
+from gristmill.pipeline.pieces import clear_old
+from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.work_folder import Workspace
+from gristmill.sources.addresses import last_part
+from gristmill.sources.remote import refuse_taken, upload_dataset
+from gristmill.sources.trees import Scan
+from gristmill.tokenizers.cuda.host import server_for
+from gristmill.tokenizers.cuda.server import MakeEncoder
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.locate import locate
+
+BUILT = "built"
+
+
+class Built(NamedTuple):
+    """How a dataset was made, kept beside it."""
+
+    config: Config
+    folder: str
+    """From which relative paths in it go."""
+
+    def as_text(self) -> str:
+        """As JSON in ASCII: a path may hold what is not UTF-8."""
+        return json.dumps([msgspec.to_builtins(self.config), self.folder])
+
+    @classmethod
+    def of(cls, text: str) -> "Built":
+        config, folder = json.loads(text)
+        return cls(msgspec.convert(config, Config), folder)
+
+
+class Job(NamedTuple):
+    """A build under way."""
+
+    tokenizer: Definition
+    """As it was located: with its name and revision."""
+    context: Context
+    work: Workspace
+    progress: Progress
+
+
+def build(config: Config, progress: Progress | None = None) -> Manifest:
+    """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
+    return build_without(config, progress, hidden=())
+
+
+def build_without(
+    config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: MakeEncoder | None = None
+) -> Manifest:
+    """`hidden`: folders that are not looked at, beside the dataset's own. `make_encoder`: in place of the GPU's."""
+    progress = progress or Progress()
+    progress.seconds.clear()
+    clock = Clock()
+    benchmarks = benchmarks_of(config)
+    with as_ours(config), opened(config) as work:
+        with progress.phase("load"):
+            job = Job(*load(config, work.folder), work, progress)
+        with server_for(config.run, job.context.tokenizer, job.context.tokenizer_folder, make_encoder) as server:
+            with progress.phase("scan") as step:
+                intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
+                step.advance(len(intake.found.files))
+            with runner_for(job.context, intake.found.files, intake.found.num_bytes) as runner:
+                tasks = batches(intake.found.files, config.run)
+                parts = in_order(prepare_all(job.context, intake.sources, tasks, runner, progress, server=server))
+                intake.found.files.clear()  # of no more use, and there may be many
+                judged = judge(job.context, intake, parts, runner, progress)
+                work.keep_previous(previous_file(config))
+                made = shape_all(job.context, judged, work, runner, progress)
+                clock.workers, clock.gpu = runner.workers, server.end()
+        return seal(job, intake.found, judged, made, clock)
+
+
+def load(config: Config, folder: Path) -> tuple[Definition, Context]:
+    definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+    if config.variants.rates:
+        from gristmill.pipeline.vary import require_means  # noqa: PLC0415 - many builds do without, and it has much to load
+
+        require_means(config, definition)
+    return definition, Context.of(config, definition, folder)
+
+
+def opened(config: Config) -> Workspace:
+    """Of a dataset that is to lie elsewhere, the work folder is in the current one."""
+    if not is_address(config.out):
+        work = Workspace(config.out)
+    else:
+        work = Workspace(last_part(config.out, "dataset"))
+        if work.uploading_to() != config.out:  # else it is gone on with
+            refuse_taken(config.out)
+    work.refuse_sources([source.root for source in local_sources(config)])
+    return work
+
+
+def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock") -> Manifest:
+    """Step 4: what is there is described, and takes its place."""
+    tokenizer, context, work, progress = job
+    with progress.phase("finish"):
+        clear_old(context, made.files.facts)
+        tally = write_files_table(context.dataset / FILES, context, judged)
+        tokenizer.write(context.dataset)
+    run = clock.run(progress, judged.decision.kept)
+    manifest = describe(context, Outcome(tokenizer, found, judged, tally, made), run)
+    for line in write_cards(manifest, context.dataset, work.target):
+        progress.note(line)
+    write_manifest(manifest, context.dataset, is_synced=False)
+    if is_address(context.config.out):
+        stale = work.note_upload(context.config.out, manifest.files)
+        upload_dataset(work.dataset, context.config.out, stale)
+        work.end_upload()
+    else:
+        work.publish()
+    work.clear_scratch()
+    with suppress(OSError):  # the dataset is in its place: what is not kept for the next build only costs it time
+        remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
+        write_index(context, judged.parts)
+        work.prune({*judged.parts, *judged.decision.variant_parts}, context.config.run.cache_bytes)
+    return manifest
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.workers = 1
+        self.gpu: GpuFacts | None = None
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._started = time.perf_counter()
+
+    def run(self, progress: Progress, kept: Sequence[PreparedDocument]) -> Run:
+        seconds = {**progress.seconds, "total": time.perf_counter() - self._started}
+        return Run(
+            started_at=self._started_at,
+            seconds={phase: round(value, 3) for phase, value in seconds.items()},
+            workers=self.workers,
+            source_bytes=sum(document.size for document in kept),
+            gpu=self.gpu,
+            **machine(),
+        )

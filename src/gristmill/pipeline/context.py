@@ -1,0 +1,143 @@
+"""What every task of a build knows: the configuration and the folders. Small, picklable, the same in every process."""
+
+from pathlib import Path
+
+import msgspec
+
+from gristmill.config.config import Config
+from gristmill.core.columns import Schema
+from gristmill.formats.format import format_named
+from gristmill.formats.jsonl_rows import RowFormat
+from gristmill.formats.packed_rows import packed_schema
+from gristmill.pipeline.keys import key_of, prepare_key
+from gristmill.tokenizers.cuda.exchange import Address
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.sentinels import repo_ids
+from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
+from gristmill.windows.cut import WindowShape
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    config: Config
+    folder: Path
+    """The work folder."""
+    tokenizer_key: str
+    prepare_key: str
+    keeps_text: bool
+    """Beside the ids: for a column of its own, or for variants of a text that the tokenizer does not give back."""
+    server: Address | None = None
+    """Of the process that owns the card, where one does."""
+
+    @classmethod
+    def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
+        """Puts the tokenizer into its place; a setting that it rules out is refused here."""
+        key, tokenizer = definition.key, tokenizer_for(definition)
+        keeps_text = config.output.with_text or (bool(config.variants.rates) and not tokenizer.gives_text_back)
+        context = cls(
+            config=config,
+            folder=folder,
+            tokenizer_key=key,
+            prepare_key=prepare_key(config, key, keeps_text=keeps_text),
+            keeps_text=keeps_text,
+        )
+        _ = context.row_format, context.window_shape
+        if config.window.pack == "repo":
+            repo_ids(definition)
+        for name in config.output.formats:
+            format_named(name).require()
+        for place in (context.prepared, context.scratch, context.dataset, context.tokenizer_folder):
+            place.mkdir(exist_ok=True)
+        definition.write(context.tokenizer_folder)
+        return context
+
+    @property
+    def prepared(self) -> Path:
+        """Parts: what batches became in step 1."""
+        return self.folder / "prepared"
+
+    @property
+    def scratch(self) -> Path:
+        """What is of no use once this build is over."""
+        return self.folder / "scratch"
+
+    @property
+    def dataset(self) -> Path:
+        """The dataset as it grows, beside its final place."""
+        return self.folder / "dataset"
+
+    @property
+    def answers(self) -> Path:
+        """What a language model has said: a build that is run again asks nothing twice."""
+        return self.folder / "answers"
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        return self.folder / "tokenizer"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        tokenizer = tokenizer_in(self.tokenizer_folder, self.tokenizer_key)
+        if self.server is None:
+            return tokenizer
+        from gristmill.tokenizers.cuda.client import served  # noqa: PLC0415 - most builds do without
+
+        return served(tokenizer, self.server)
+
+    def served_by(self, server: Address | None) -> "Context":
+        return msgspec.structs.replace(self, server=server)
+
+    @property
+    def row_format(self) -> RowFormat:
+        return RowFormat.of(self.config, self.tokenizer.definition)
+
+    @property
+    def is_packed(self) -> bool:
+        return self.config.window.pack != "none"
+
+    @property
+    def end_of_documents(self) -> int | None:
+        """Behind each document in a row with others, where the tokenizer puts nothing there by itself."""
+        definition = self.tokenizer.definition
+        return definition.end_id if self.is_packed and not definition.template.suffix else None
+
+    @property
+    def schema(self) -> Schema:
+        """Of the rows."""
+        return packed_schema(self.window_schema) if self.is_packed else self.window_schema
+
+    @property
+    def window_schema(self) -> Schema:
+        rows, definition = self.row_format, self.tokenizer.definition
+        return Schema(
+            columns=tuple(rows.columns),
+            length=rows.length,
+            vocab_size=self.tokenizer.vocab_size,
+            prefix=rows.prefix,
+            suffix=rows.suffix,
+            pad_id=rows.pad_id,
+            end_id=definition.end_id,
+        )
+
+    @property
+    def writes_pieces(self) -> bool:
+        """Of JSONL, each at its place."""
+        return "jsonl" in self.config.output.formats and not self.is_packed
+
+    @property
+    def other_formats(self) -> list[str]:
+        return [name for name in self.config.output.formats if name != "jsonl"]
+
+    @property
+    def plain_format(self) -> RowFormat:
+        """By which step 1 measures: so that what it made is good for any weights."""
+        return self.row_format.plain
+
+    @property
+    def rows_key(self) -> str:
+        """All that rows go by, but for the documents."""
+        return key_of(self.prepare_key, self.row_format.columns)
+
+    @property
+    def window_shape(self) -> WindowShape:
+        num_special = self.tokenizer.definition.template.num_special + (self.end_of_documents is not None)
+        return WindowShape.of(self.config.window, num_special)

@@ -1,0 +1,187 @@
+"""Still step 2, but over runs of documents: what train and the held-out files share is cut out of one of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+
+import msgspec
+
+from gristmill.core.manifest import BenchmarkFacts, Decontamination
+from gristmill.core.progress import MapFunction
+from gristmill.core.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
+from gristmill.dedup.signatures import Ids, band_keys
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.document_rows import measure_again
+from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
+from gristmill.pipeline.span_cache import Documents, compare_again
+from gristmill.pipeline.span_join import Shared, Sides, compare
+from gristmill.sources.benchmark_files import Benchmark
+from gristmill.splits.shared_spans import SPAN_TOKENS, anchors_of
+
+CUT = "measured"
+BENCHMARKS = "../scratch/benchmarks.part"
+"""As a part goes by its place from the folder of parts."""
+
+
+def decontaminate(
+    context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
+) -> tuple[Decision, Decontamination]:
+    how = context.config.split.decontaminate
+    train = [document for document in decision.kept if document.in_split is Split.TRAIN]
+    held_out = [document for document in decision.kept if document.in_split is not Split.TRAIN]
+    cuts: dict[FileKey, tuple[Cut, ...]] = {}
+    if how == "train" and held_out and train:
+        found = compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="large")
+        cuts = {train[number].key: shared.cuts for number, shared in found.items() if shared.cuts}
+    elif how != "off" and held_out and train:
+        ranges = compare_again(context, held_out, train, partial(_compare_splits, context, map_tasks))
+        cuts = {held_out[number].key: own for number, own in ranges.items()}
+    texts = tokenized(context, benchmarks)
+    found = {}
+    if texts and train:
+        found = compare(texts, train, sides_of(context, "benchmarks", texts, train), map_tasks, cut="large")
+        for number, shared in found.items():
+            key = train[number].key
+            if shared.cuts:
+                cuts[key] = _merged((*cuts.get(key, ()), *shared.cuts))
+    against = _benchmark_facts(benchmarks, texts, (shared.cuts for shared in found.values()))
+    return without_cut_away(decision, _with_cuts(context, decision, cuts, map_tasks), how, against)
+
+
+def without_cut_away(
+    decision: Decision, documents: Sequence[PreparedDocument], how: str, against: list[BenchmarkFacts]
+) -> tuple[Decision, Decontamination]:
+    """`documents`: those that the decision keeps, cut and measured. Those without a window left are dropped."""
+    kept = [document for document in documents if document.num_windows]
+    cut_away = [document for document in documents if not document.num_windows]
+    drops = [*decision.drops, *map(_drop, cut_away)]
+    facts = _facts(decision, kept, how, against)
+    return msgspec.structs.replace(decision, kept=kept, drops=drops, cut_away=cut_away), facts
+
+
+def _compare_splits(
+    context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
+) -> dict[int, Shared]:
+    if not is_any:
+        return compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="small")
+    sides = msgspec.structs.replace(sides_of(context, "any", held_out, train), min_distinct=1)
+    if _num_tokens(train) < _num_tokens(held_out):  # either may be the small side where all that is shared counts
+        return compare(train, held_out, sides, map_tasks, cut="large")
+    return compare(held_out, train, sides, map_tasks, cut="small")
+
+
+def _num_tokens(documents: Documents) -> int:
+    return sum(document.num_tokens for document in documents)
+
+
+def sides_of(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
+    parts = dict.fromkeys(text.part for side in sides for text in side)
+    return Sides(
+        folder=context.scratch / name,
+        prepared=context.prepared,
+        parts=tuple(parts),
+        vocab_size=context.tokenizer.vocab_size,
+    )
+
+
+def tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredText]:
+    """In a part of their own."""
+    texts: list[StoredText] = []
+    tokenizer = context.tokenizer
+    ids: list[Ids] = []
+    blocks: list[bytes] = []
+    offset = 0
+    for benchmark in benchmarks:
+        for number, ways in benchmark.texts.items():
+            for text in ways:
+                ids.append(tokenizer.encode(text).ids)
+                blocks.append(ids_bytes(ids[-1], tokenizer.vocab_size))
+                texts.append(
+                    StoredText(
+                        repo=benchmark.name,
+                        path=f"#{number}",
+                        num_tokens=len(ids[-1]),
+                        part=BENCHMARKS,
+                        part_offset=offset,
+                        part_row=len(texts),
+                    )
+                )
+                offset += len(blocks[-1])
+    if texts:
+        part = Part(
+            blocks, band_keys([]), anchors_of(ids), documents=(), facts=(), drops=(), renamed=(), keys=FileKeys()
+        )
+        write_part(context.prepared / BENCHMARKS, part)
+    return texts
+
+
+def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
+    merged: list[Cut] = []
+    for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end)):
+        if merged and cut.start <= merged[-1].end:
+            merged[-1] = Cut(merged[-1].start, max(merged[-1].end, cut.end), merged[-1].shared_with)
+        else:
+            merged.append(cut)
+    return tuple(merged)
+
+
+def _with_cuts(
+    context: Context, decision: Decision, cuts: Mapping[FileKey, tuple[Cut, ...]], map_tasks: MapFunction
+) -> list[PreparedDocument]:
+    """Documents with their cuts and new sizes."""
+    drops_windows = context.config.split.decontaminate == "drop"
+    changed = [
+        msgspec.structs.replace(
+            document,
+            cuts=cuts[document.key],
+            drops_touched_windows=drops_windows and document.in_split is not Split.TRAIN,
+        )
+        for document in decision.kept
+        if document.key in cuts
+    ]
+    again = {document.key: document for document in measure_again(context, changed, map_tasks, name=CUT)}
+    return [again.get(before.key, before) for before in decision.kept]
+
+
+def _drop(document: PreparedDocument) -> Drop:
+    detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
+    return Drop.of(document, DropReason.CONTAMINATED, detail)
+
+
+def _facts(
+    decision: Decision, kept: Sequence[PreparedDocument], how: str, against: list[BenchmarkFacts]
+) -> Decontamination:
+    before, files, tokens = (dict.fromkeys(Split, 0) for _ in range(3))
+    num_uncut = {document.key: document.num_uncut_tokens for document in kept}
+    for document in decision.kept:
+        split = document.in_split
+        num_cut = document.num_tokens - num_uncut.get(document.key, 0)
+        before[split] += document.num_tokens
+        files[split] += num_cut > 0
+        tokens[split] += num_cut
+    return Decontamination(how=how, files_cut=files, tokens_before=before, tokens_cut=tokens, against=against)
+
+
+def _benchmark_facts(
+    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], cuts: Iterable[Iterable[Cut]]
+) -> list[BenchmarkFacts]:
+    benchmark_of = {text.name: text.repo for text in texts}
+    long_enough = {text.name for text in texts if text.num_tokens >= SPAN_TOKENS}
+    num_short = Counter(
+        text.repo for text in {text.name: text for text in texts}.values() if text.name not in long_enough
+    )
+    num_cut: Counter[str] = Counter()
+    for cut in chain.from_iterable(cuts):
+        num_cut[benchmark_of[cut.shared_with]] += cut.end - cut.start
+    return [
+        BenchmarkFacts(
+            name=benchmark.name,
+            sha256=benchmark.sha256,
+            texts=len(benchmark.texts),
+            texts_too_short=num_short[benchmark.name],
+            tokens_cut=num_cut[benchmark.name],
+        )
+        for benchmark in benchmarks
+    ]

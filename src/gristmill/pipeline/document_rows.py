@@ -1,0 +1,190 @@
+"""A document and its ids -> the windows it is shown in and the rows they make: the same in every step that asks."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from gristmill.core.progress import MapFunction
+from gristmill.core.records import Cut, PreparedDocument, Variant
+from gristmill.formats.jsonl_rows import DocumentRows, Labels, RowFormat
+from gristmill.pipeline.cache import recall, remember
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.parts import Block, read_blocks
+from gristmill.windows.cut import (
+    Indices,
+    Windows,
+    WindowShape,
+    cut,
+    cut_without,
+    lines_between,
+    without,
+    without_touched,
+)
+from gristmill.windows.sampling import numbers_shown, shown
+
+
+class ShownWindows(NamedTuple):
+    """A document's windows, in the order of its rows."""
+
+    windows: Windows
+    places: Windows | None
+    """Where in the file each is from, if that is not where it is in the ids."""
+    repeats: Indices | None
+    """How often each has been shown before; None: never."""
+
+
+def shown_windows(document: PreparedDocument, shape: WindowShape) -> ShownWindows:
+    if document.variant is not None and not document.variant.is_text:
+        return ShownWindows(*_windows_by_themselves(document, document.variant), None)
+    windows, repeats = shown(natural_windows(document, shape), document.draw, document.key)
+    return ShownWindows(windows, None, repeats)
+
+
+def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
+    windows, places, repeats = shown_windows(document, shape)
+    return DocumentRows(
+        repo=document.repo,
+        path=document.path,
+        language=document.language,
+        ids=block.ids,
+        newline_tokens=block.newline_tokens,
+        windows=windows,
+        text=block.text,
+        repeats=repeats,
+        weight=document.weight,
+        variant=document.variant,
+        places=places,
+        labels=Labels(block.clean_ids, places) if block.clean_ids is not None and places is not None else None,
+    )
+
+
+def _windows_by_themselves(document: PreparedDocument, variant: Variant) -> tuple[Windows, Windows]:
+    """And where in the file each is from. All that it shows is fresh, and none is shown twice."""
+    edges, places = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
+    numbers = np.arange(len(places))
+    if document.draw is not None:
+        numbers, _ = numbers_shown(len(places), document.draw, document.key)
+    starts, ends = edges[:-1][numbers], edges[1:][numbers]
+    fresh = ends - starts
+    return Windows(starts, ends, fresh, 0), Windows(places[numbers, 0], places[numbers, 1], fresh, 0)
+
+
+def natural_windows(document: PreparedDocument, shape: WindowShape) -> Windows:
+    ranges = [(one.start, one.end) for one in document.cuts]
+    if not ranges:
+        own = document.variant.own if document.variant is not None else ()
+        windows = cut(document.num_tokens, shape)
+        return without(windows, own) if own else windows
+    if document.drops_touched_windows:
+        return without_touched(cut(document.num_tokens, shape), ranges)
+    return cut_without(document.num_tokens, ranges, shape)
+
+
+def _with_lines(document: PreparedDocument, block: Block) -> Iterator[Cut]:
+    for one in document.cuts:
+        first, last = lines_between(one.start, one.end, block.newline_tokens)
+        yield Cut(one.start, one.end, one.shared_with, int(first), int(last))
+
+
+def measured(document: PreparedDocument, block: Block, row_format: RowFormat, shape: WindowShape) -> PreparedDocument:
+    """With the sizes of what its windows will take in the output."""
+    rows = rows_of(document, block, shape)
+    windows, natural = rows.windows, rows.windows
+    if document.draw is not None:
+        natural = rows_of(msgspec.structs.replace(document, draw=None), block, shape).windows
+    num_natural = int(natural.fresh.sum())
+    return msgspec.structs.replace(
+        document,
+        cuts=tuple(_with_lines(document, block)),
+        num_windows=len(windows),
+        num_emitted_tokens=row_format.num_emitted(windows),
+        num_shown_tokens=int((windows.ends - windows.starts).sum()),
+        num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
+        num_cut_tokens=document.num_tokens - num_natural - windows.num_tail_tokens_dropped,
+        num_left_tokens=num_natural - int(windows.fresh.sum()),
+        num_row_bytes=row_format.num_row_bytes(rows) if len(windows) else 0,
+    )
+
+
+# Documents of which not all is shown, or not once -> what their rows take. Remembered by text, cuts and draw.
+
+DOCUMENTS_AT_ONCE = 64
+
+
+class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """As the document has them."""
+
+    num_windows: int
+    num_emitted_tokens: int
+    num_shown_tokens: int
+    num_left_tokens: int
+    num_tail_tokens_dropped: int
+    num_cut_tokens: int
+    num_row_bytes: int
+    lines: tuple[tuple[int, int], ...]
+    """The first and last one of each cut."""
+
+    @classmethod
+    def of(cls, document: PreparedDocument) -> "Measures":
+        return cls(
+            num_windows=document.num_windows,
+            num_emitted_tokens=document.num_emitted_tokens,
+            num_shown_tokens=document.num_shown_tokens,
+            num_left_tokens=document.num_left_tokens,
+            num_tail_tokens_dropped=document.num_tail_tokens_dropped,
+            num_cut_tokens=document.num_cut_tokens,
+            num_row_bytes=document.num_row_bytes,
+            lines=tuple((one.first_line, one.last_line) for one in document.cuts),
+        )
+
+    def put_into(self, document: PreparedDocument) -> PreparedDocument:
+        return msgspec.structs.replace(
+            document,
+            num_windows=self.num_windows,
+            num_emitted_tokens=self.num_emitted_tokens,
+            num_shown_tokens=self.num_shown_tokens,
+            num_left_tokens=self.num_left_tokens,
+            num_tail_tokens_dropped=self.num_tail_tokens_dropped,
+            num_cut_tokens=self.num_cut_tokens,
+            num_row_bytes=self.num_row_bytes,
+            cuts=tuple(
+                Cut(one.start, one.end, one.shared_with, *lines)
+                for one, lines in zip(document.cuts, self.lines, strict=True)
+            ),
+        )
+
+
+def measure_again(
+    context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction, *, name: str
+) -> list[PreparedDocument]:
+    """`name`: under which it is remembered."""
+    path, rows_key = context.folder / name, context.rows_key
+    before = recall(path, rows_key, dict[bytes, Measures]) or {}
+    keys = [_key(document) for document in documents]
+    new = [document for document, key in zip(documents, keys, strict=True) if key not in before]
+    runs = [new[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(new), DOCUMENTS_AT_ONCE)]
+    found = (document for run in map_tasks(partial(measure, context), runs) for document in run)
+    answers = [
+        before[key].put_into(document) if key in before else next(found)
+        for document, key in zip(documents, keys, strict=True)
+    ]
+    remember(path, rows_key, {key: Measures.of(one) for key, one in zip(keys, answers, strict=True)})
+    return answers
+
+
+def measure(context: Context, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
+    blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
+    return [measured(document, block, context.row_format, context.window_shape) for document, block in blocks]
+
+
+def _key(document: PreparedDocument) -> bytes:
+    """Of all that its rows are made of."""
+    cuts = [(one.start, one.end) for one in document.cuts]
+    names = (document.repo, document.path, document.language, document.text_sha256)
+    shown = (document.drops_touched_windows, document.draw, document.weight)
+    what = msgspec.msgpack.encode((names, cuts, shown))
+    return hashlib.sha256(what).digest()[:16]

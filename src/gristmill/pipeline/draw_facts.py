@@ -1,0 +1,217 @@
+"""What came of weights and sizes: asked for and realised, variants included; and what to say where these differ."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
+from gristmill.core.manifest import EpochFacts, SamplingFacts, VariantFacts, WeightFacts
+from gristmill.core.names import counted
+from gristmill.core.records import FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.document_rows import natural_windows
+from gristmill.pipeline.draw import NUM_DIGITS, Drawing, Group, num_windows
+from gristmill.windows.cut import WindowShape
+
+WORTH_SAYING = 0.005
+"""Of train's tokens, between what was asked for and what came of it."""
+
+Documents = Sequence[PreparedDocument]
+
+
+class _Shown(NamedTuple):
+    """Of a group: its documents as they are shown, and the tokens of these and of their variants."""
+
+    documents: Documents
+    num_tokens: float
+    num_variant_tokens: float
+
+    @property
+    def num_all_tokens(self) -> float:
+        return self.num_tokens + self.num_variant_tokens
+
+
+def sampling_facts(drawing: Drawing | None, decision: Decision, config: SamplingConfig) -> SamplingFacts | None:
+    if drawing is None:
+        return None
+    shown_as = {document.key: document for document in decision.kept}
+    varied: Counter[FileKey] = Counter()
+    for one in decision.variants:
+        varied[one.key] += one.num_shown_tokens
+    shown = [_shown(group, shown_as, varied, config) for group in drawing.groups]
+    windows = dict.fromkeys(Split, 0)
+    for document in decision.kept:
+        windows[document.in_split] += document.num_windows
+    named = {*config.weights}
+    return SamplingFacts(
+        natural_windows=drawing.natural,
+        wanted_windows=drawing.wanted,
+        windows=windows,
+        groups=[facts for facts in _facts(drawing.groups, shown, config) if facts.files or facts.name in named],
+    )
+
+
+def _shown(
+    group: Group, shown_as: Mapping[FileKey, PreparedDocument], varied: Mapping[FileKey, int], config: SamplingConfig
+) -> _Shown:
+    """With `--weights-only`: what a trainer sees that draws by the weights."""
+    documents = [shown_as.get(document.key, document) for document in group.members]
+    times = group.epochs if config.weights_only else 1
+    num_varied = sum(varied.get(document.key, 0) for document in group.members)
+    return _Shown(documents, times * _num_tokens(documents), times * num_varied)
+
+
+def _facts(groups: Sequence[Group], shown: Sequence[_Shown], config: SamplingConfig) -> Iterator[WeightFacts]:
+    natural = [_num_tokens(group.members) for group in groups]
+    asked_for = [group.rule.weight * count for group, count in zip(groups, natural, strict=True)]
+    realised = sum(one.num_all_tokens for one in shown)
+    for number, (group, own) in enumerate(zip(groups, shown, strict=True)):
+        count = num_windows(own.documents)
+        yield WeightFacts(
+            name=group.rule.group,
+            weight=group.rule.weight,
+            files=len(group.members),
+            natural_windows=group.num_windows,
+            natural_share=_share(natural[number], sum(natural)),
+            requested_share=_share(asked_for[number], sum(asked_for)),
+            realised_share=_share(own.num_all_tokens, realised),
+            windows=count,
+            epochs=round(group.epochs if config.weights_only else count / max(group.num_windows, 1), NUM_DIGITS),
+            shadowed_files=group.num_shadowed,
+            largest_repeat=max((_times(document) - 1 for document in own.documents if document.num_windows), default=0),
+        )
+
+
+def _times(document: PreparedDocument) -> int:
+    return 1 if document.draw is None else document.draw.passes + bool(document.draw.extra)
+
+
+def _num_tokens(documents: Documents) -> int:
+    return sum(document.num_shown_tokens for document in documents)
+
+
+def _share(part: float, whole: float) -> float:
+    return round(part / whole, NUM_DIGITS) if whole else 0.0
+
+
+def sampling_warnings(facts: SamplingFacts | None, config: SamplingConfig, *, has_variants: bool) -> Iterator[str]:
+    """What was asked for and cannot be, and by how much."""
+    if facts is None:
+        return
+    wanted, drawn = facts.wanted_windows[Split.TRAIN], facts.windows[Split.TRAIN]
+    if drawn < wanted:
+        fewer = f"{counted(drawn, 'window')} where {wanted:,} were asked for ({wanted - drawn:,} fewer)"
+        yield f"train has {fewer}: {_why(facts, config)}."
+    for split, count in facts.windows.items():
+        if not count and facts.wanted_windows[split] == 0 < facts.natural_windows[split]:
+            windows = counted(facts.natural_windows[split], "window")
+            yield f"{split} has none of its {windows} left: the sample is too small."
+    for group in facts.groups:
+        missing = group.requested_share - group.realised_share
+        if not group.files:
+            others = f"all {group.shadowed_files:,} that match it match a later one too"
+            why = others if group.shadowed_files else "none matches it"
+            yield f"--weight {group.name!r} is for no file of train: {why}."
+        elif missing > WORTH_SAYING:
+            yield (
+                f"{group.name} has {group.realised_share:.1%} of train's tokens where {group.requested_share:.1%} were "
+                f"asked for ({100 * missing:.1f} points less): {_why_less(group, config, has_variants=has_variants)}."
+            )
+
+
+def _why(facts: SamplingFacts, config: SamplingConfig) -> str:
+    if not facts.natural_windows[Split.TRAIN]:
+        return "no file is in train"
+    if not any(group.weight for group in facts.groups if group.files):
+        return "every file of it weighs 0"
+    needed = math.ceil(facts.wanted_windows[Split.TRAIN] / facts.natural_windows[Split.TRAIN])
+    enough = f"{needed} would be needed" if needed > config.max_epochs else "of some weights too few files are there"
+    return f"none is shown more than {config.max_epochs} times (--max-epochs; {enough}). Try --variants instead"
+
+
+def _why_less(group: WeightFacts, config: SamplingConfig, *, has_variants: bool) -> str:
+    if group.epochs >= config.max_epochs:
+        return f"its windows are shown {config.max_epochs} times, and not more often (--max-epochs)"
+    return "variants of the others count too" if has_variants else "there are too few windows to divide"
+
+
+# How often train goes over its tokens, and what variants there are: told in the manifest.
+
+VARIANT_WORTH = 0.6
+"""Of a copy: one with a tenth of its tokens changed repeats as much as that (Hernandez et al. 2022)."""
+
+
+def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKind, VariantFacts]:
+    facts = {}
+    for kind, rate in config.rates.items():
+        made = [one for one in decision.variants if one.variant is not None and one.variant.kind is kind]
+        missing = Counter(one.why for one in decision.no_variants if one.kind is kind)
+        facts[kind] = VariantFacts(
+            rate=rate,
+            chosen=len(made) + missing.total(),
+            made=len(made),
+            windows=sum(one.num_windows for one in made),
+            tokens=sum(one.num_shown_tokens for one in made),
+            missing=dict(sorted(missing.items())),
+            model=decision.model if kind is VariantKind.REWRITE else None,
+        )
+    return facts
+
+
+def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: RewriteConfig) -> Iterator[str]:
+    if rewrite.endpoint is not None and VariantKind.REWRITE not in facts:
+        yield "the endpoint for rewriting is not used: nothing is to be rewritten. Try --variants rewrite=0.2."
+    for kind, one in facts.items():
+        unanswered = one.missing.get(WhyNoVariant.NO_ANSWER, 0)
+        if unanswered:
+            yield f"not rewritten, as no answer came: {counted(unanswered, 'file')}. The same command asks again."
+        elif one.chosen and not one.made:
+            why = ", ".join(f"{count:,} {why}" for why, count in one.missing.items())
+            yield f"--variants {kind} has made nothing of {counted(one.chosen, 'file')}: {why}."
+
+
+def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
+    """How often train goes over its tokens in one pass through the rows, a variant counted as VARIANT_WORTH."""
+    train = [document for document in decision.kept if document.split is Split.TRAIN]
+    varied: Counter[FileKey] = Counter()
+    for one in decision.variants:
+        varied[one.key] += _num_distinct(one)
+    shown = sum(_epochs(one, shape) * (one.num_tokens - one.num_cut_tokens) for one in train)
+    total = sum(one.num_tokens - one.num_cut_tokens for one in train)
+    most = max(
+        ((_in_effect(one, varied, shape), one.name) for one in train), key=lambda item: item[0], default=(0.0, "")
+    )
+    own, other = shown / max(total, 1), varied.total() / max(total, 1)
+    return EpochFacts(
+        shown=round(own, 6),
+        varied=round(other, 6),
+        effective=round(own + VARIANT_WORTH * other, 6),
+        variant_worth=VARIANT_WORTH,
+        most=round(most[0], 6),
+        most_in=most[1],
+    )
+
+
+def _num_distinct(document: PreparedDocument) -> int:
+    """Tokens that its windows show, each once: those of noise overlap as the file's own do."""
+    variant = document.variant
+    if variant is None or variant.is_text or not variant.places:
+        return document.num_uncut_tokens
+    covered = end = 0
+    for start, stop in sorted(variant.places):
+        covered += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return round(covered * document.num_windows / len(variant.places))
+
+
+def _in_effect(document: PreparedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
+    num_tokens = max(document.num_tokens - document.num_cut_tokens, 1)
+    return _epochs(document, shape) + VARIANT_WORTH * varied.get(document.key, 0) / num_tokens
+
+
+def _epochs(document: PreparedDocument, shape: WindowShape) -> float:
+    if document.draw is None:
+        return 1.0
+    num_windows = len(natural_windows(document, shape)) if document.draw.extra else 1
+    return document.draw.passes + document.draw.extra / num_windows

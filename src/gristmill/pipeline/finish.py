@@ -1,0 +1,380 @@
+"""Step 4, once: files.jsonl, the digests, and, last, the manifest."""
+
+import platform
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gristmill.cleaning.clean import without_secret
+from gristmill.config.config import fingerprint
+from gristmill.config.settings import SplitConfig
+from gristmill.core.files_table import FileRow, VariantRow
+from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
+from gristmill.core.manifest import (
+    FORMAT,
+    Counts,
+    Decontamination,
+    Manifest,
+    PackingFacts,
+    Run,
+    SamplingFacts,
+    SourceFacts,
+    SplitFacts,
+    TokenizerFacts,
+    facts_of,
+)
+from gristmill.core.names import counted
+from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
+from gristmill.core.version import __version__
+from gristmill.formats.shares import AllFiles
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.draw_facts import epoch_facts, sampling_warnings, variant_facts, variant_warnings
+from gristmill.pipeline.keys import grammar_versions, versions
+from gristmill.pipeline.parts import PartReader
+from gristmill.sources.trees import Scan
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.locate import stand_in_notes
+
+WORTH_A_WARNING = 0.01
+MUCH_CUT = 1 / 3
+FILES_NAMED = 5
+
+
+class Judged(NamedTuple):
+    """Steps 1 and 2: who is in, where, with what cut out; and who is not, and why."""
+
+    parts: Sequence[str]
+    """In path order; those dropped in step 1 are told there."""
+    decision: Decision
+    decontamination: Decontamination
+    scan_drops: Sequence[Drop]
+    renamed: Sequence[Drop]
+    """Dropped in step 1, with a secret in their name."""
+    sampling: SamplingFacts | None
+
+
+class Tally(NamedTuple):
+    """What is counted while the table of files is written."""
+
+    found: Counter[str]
+    """By repo."""
+    dropped: Counter[DropReason]
+    redactions: Counter[str]
+    """Of kept files, by kind."""
+
+
+def write_files_table(path: Path, context: Context, judged: Judged) -> Tally:
+    """Kept and dropped together, in path order; part by part and row by row, as there may be many."""
+    encoder = msgspec.json.Encoder()
+    tally = Tally(Counter(), Counter(), Counter())
+    with path.open("wb") as stream:
+        others = sorted(map(_dropped_row, (*judged.scan_drops, *judged.renamed)), key=lambda row: row.key)
+        for row in merge(_prepared_rows(context, judged), others, key=lambda row: row.key):
+            tally.found[row.repo] += 1
+            if row.reason is not None:
+                tally.dropped[row.reason] += 1
+            tally.redactions.update(redaction.kind for redaction in row.redactions)
+            stream.write(encoder.encode(row) + b"\n")
+    return tally
+
+
+def _prepared_rows(context: Context, judged: Judged) -> Iterator[FileRow]:
+    """Of the files that were read, in path order: so are the parts, and what is in each."""
+    kept = iter(judged.decision.kept)
+    variants = _variant_rows(judged.decision)
+    late = {(drop.repo, drop.path): drop for drop in judged.decision.drops}
+    for part in judged.parts:
+        reader = PartReader(context.prepared, part)
+        rows = [_dropped_row(drop) for drop in reader.drops()]
+        for before, facts in zip(reader.documents(), reader.facts(), strict=True):
+            drop = late.pop(before.key, None)
+            if drop is None:
+                rows.append(_kept_row(next(kept), facts, tuple(variants.get(before.key, ()))))
+            else:
+                rows.append(_dropped_row(drop, facts))
+        yield from sorted(rows, key=lambda row: row.key)
+
+
+def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
+    """By file, in the order of the kinds."""
+    rows: dict[FileKey, list[VariantRow]] = {}
+    for one in decision.no_variants:
+        rows.setdefault((one.repo, one.path), []).append(VariantRow(kind=one.kind, missing=one.why))
+    for document in decision.variants:
+        variant, draw = document.variant, document.draw
+        assert variant is not None, "it is one"
+        row = VariantRow(
+            kind=variant.kind,
+            seed=variant.seed,
+            tokens=document.num_tokens,
+            windows=document.num_windows,
+            own_windows=variant.own,
+            draw=None if draw is None else (draw.passes, draw.extra),
+            text_sha256=document.text_sha256 if variant.is_text else None,
+        )
+        rows.setdefault(document.key, []).append(row)
+    order = {kind: number for number, kind in enumerate(VariantKind)}
+    return {key: sorted(own, key=lambda row: order[row.kind]) for key, own in rows.items()}
+
+
+def _kept_row(document: PreparedDocument, facts: DocumentFacts, variants: tuple[VariantRow, ...]) -> FileRow:
+    return FileRow(
+        repo=document.repo,
+        path=document.path,
+        status="kept",
+        split=document.split,
+        group=document.group,
+        language=document.language,
+        encoding=facts.encoding,
+        bytes=document.size,
+        lines=facts.num_lines,
+        tokens=document.num_tokens,
+        cut_tokens=document.num_cut_tokens,
+        windows=document.num_windows,
+        draw=None if document.draw is None else (document.draw.passes, document.draw.extra),
+        left_tokens=document.num_left_tokens,
+        weight=document.weight,
+        variants=variants,
+        sha256=facts.sha256,
+        text_sha256=document.text_sha256,
+        license=document.license,
+        license_from=document.license_from,
+        moved_from=document.moved_from,
+        reason=None,
+        detail=None,
+        twin=None,
+        similarity=None,
+        measures=_measures(facts.measures),
+        redactions=facts.redactions,
+        cuts=document.cuts,
+    )
+
+
+def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
+    """`facts`: of one that was prepared before it was dropped."""
+    return FileRow(
+        repo=drop.repo,
+        path=drop.path,
+        status="dropped",
+        split=drop.split,
+        group=drop.group,
+        language=drop.language,
+        encoding=None,
+        bytes=drop.size,
+        lines=None,
+        tokens=drop.num_tokens,
+        cut_tokens=None,
+        windows=None,
+        draw=None,
+        left_tokens=None,
+        weight=None,
+        variants=(),
+        sha256=facts.sha256 if facts else drop.sha256,
+        text_sha256=drop.text_sha256,
+        license=drop.license,
+        license_from=drop.license_from,
+        moved_from=drop.moved_from,
+        reason=drop.reason,
+        detail=drop.detail,
+        twin=drop.twin,
+        similarity=drop.similarity,
+        measures=_measures(facts.measures if facts else drop.measures),
+        redactions=(),
+        cuts=drop.cuts,
+    )
+
+
+def _measures(json: bytes | None) -> dict[str, float | str | None] | None:
+    return None if json is None else msgspec.json.decode(json)
+
+
+class MadeFiles(NamedTuple):
+    """Step 3: rows, in every format."""
+
+    files: AllFiles
+    shards: dict[Split, list[int]]
+    packing: dict[Split, PackingFacts] | None = None
+
+
+class Outcome(NamedTuple):
+    """All that a finished build knows about itself."""
+
+    tokenizer: Definition
+    """As it was located: with its name and revision."""
+    scan: Scan
+    judged: Judged
+    tally: Tally
+    made: MadeFiles
+
+
+def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
+    located, scan, judged, tally, made = outcome
+    decision, decontamination = judged.decision, judged.decontamination
+    definition = context.tokenizer.definition
+    splits = split_facts(decision)
+    if made.packing is not None:
+        splits = {split: _packed(facts, made.packing[split], context) for split, facts in splits.items()}
+    variants = variant_facts(decision, context.config.variants)
+    own_files = {name: facts_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
+    return Manifest(
+        format=FORMAT,
+        gristmill=__version__,
+        fingerprint=fingerprint(context.config, definition.key, __version__, own_files[FILES].sha256),
+        settings=context.config.settings(),
+        versions=versions() | grammar_versions(context.config.variants.rates),
+        tokenizer=TokenizerFacts(
+            name=located.name,
+            sha256=definition.sha256,
+            revision=located.revision,
+            vocab_size=context.tokenizer.vocab_size,
+            engine=context.tokenizer.engine,
+            prefix=definition.template.prefix,
+            suffix=definition.template.suffix,
+            pad_id=definition.pad_id,
+            end_id=definition.end_id,
+        ),
+        sources=[_source_facts(context, scan, tally, repo) for repo in sorted(scan.commits)],
+        previous_splits=decision.previous,
+        near_duplicates=decision.near_duplicates,
+        decontamination=decontamination,
+        sampling=judged.sampling,
+        variants=variants,
+        epochs=epoch_facts(decision, context.window_shape),
+        columns=list(context.schema.columns),
+        segment_columns=list(context.schema.segment_columns),
+        formats=list(context.config.output.formats),
+        content_sha256=made.files.content_sha256(),
+        shards=made.shards,
+        counts=Counts(
+            found=tally.found.total(),
+            kept=len(decision.kept),
+            dropped=tally.dropped.total(),
+            dropped_by_reason=dict(sorted(tally.dropped.items())),
+            tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
+            redactions=_tallied(tally.redactions),
+            licenses=_tallied(Counter(document.license or "" for document in decision.kept)),
+        ),
+        splits=splits,
+        packing=made.packing,
+        tokens_by_language=_tokens_by_language(decision),
+        files=dict(sorted({**made.files.facts, **own_files}.items())),
+        warnings=[
+            *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
+            *variant_warnings(variants, context.config.rewrite),
+            *scan.warnings,
+            *stand_in_notes(context.config.tokenizer.name, located),
+            *warnings_of(context.config.split, decision, decontamination),
+        ],
+        run=run,
+    )
+
+
+def _source_facts(context: Context, scan: Scan, tally: Tally, repo: str) -> SourceFacts:
+    shown = without_secret(repo, context.config.secrets)
+    is_table = repo in scan.num_rows
+    found = scan.num_rows[repo] if is_table else tally.found[shown]
+    return SourceFacts(repo=shown, commit=scan.commits[repo], found=found, is_table=is_table)
+
+
+def machine() -> dict[str, str]:
+    return {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+
+
+def _tallied(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent first."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
+    members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+    for document in decision.kept:
+        members[document.in_split].append(document)
+    varied: dict[Split, Sequence[PreparedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
+    total = sum(document.num_uncut_tokens for document in decision.kept)
+    shown = {document.key for document in (*decision.kept, *decision.variants) if document.num_windows}
+    return {
+        split: SplitFacts(
+            files=sum(document.key in shown for document in documents),
+            groups=len({document.group for document in documents if document.key in shown}),
+            windows=sum(document.num_windows for document in (*documents, *varied[split])),
+            tokens=sum(document.num_uncut_tokens for document in documents),
+            emitted_tokens=sum(document.num_emitted_tokens for document in (*documents, *varied[split])),
+            share=round(sum(document.num_uncut_tokens for document in documents) / total, 6),
+        )
+        for split, documents in members.items()
+    }
+
+
+def _packed(facts: SplitFacts, packing: PackingFacts, context: Context) -> SplitFacts:
+    """Windows are rows, whatever is in them."""
+    is_padded = context.row_format.pad_id is not None
+    num_ids = packing.rows * context.config.window.length if is_padded else packing.ids
+    return msgspec.structs.replace(facts, windows=packing.rows, emitted_tokens=num_ids)
+
+
+def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
+    """Most tokens first."""
+    tokens: dict[str, dict[Split, int]] = {}
+    for document in decision.kept:
+        by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
+        by_split[document.in_split] += document.num_uncut_tokens
+    return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
+
+
+def warnings_of(
+    config: SplitConfig,
+    decision: Decision,
+    decontamination: Decontamination,
+) -> Iterator[str]:
+    """What a user should know about the splits."""
+    everyone: Sequence[PreparedDocument | Drop] = (*decision.kept, *decision.drops)
+    moved = sorted((file.repo, file.path, file.moved_from) for file in everyone if file.moved_from is not None)
+    if moved:
+        named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
+        yield (
+            f"{counted(len(moved), 'file')} moved into the split of the files they must be with: "
+            f"{named}{', …' if len(moved) > FILES_NAMED else ''} (moved_from in {FILES})."
+        )
+    yield from _cut_warnings(decision, decontamination)
+    for one in decontamination.against:
+        if 2 * one.texts_too_short > one.texts:
+            yield (
+                f"{one.name}: {one.texts_too_short:,} of {counted(one.texts, 'text')} with fewer than 50 tokens, which "
+                "cannot be found in train, and were not taken out of it."
+            )
+    before = decontamination.tokens_before
+    filled = {document.in_split for document in decision.kept}
+    for split, fraction in config.fractions().items():
+        share = before[split] / sum(before.values())
+        if fraction and split not in filled:
+            why = "the earlier splits" if decision.previous else f"only {counted(len(decision.kept), 'file')}"
+            if before[split]:
+                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
+            else:
+                yield f"{split} is empty: {why} left nothing to give it {fraction:.0%} of the tokens."
+        elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
+            yield (
+                f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
+                "files stay in their earlier splits (--fresh-splits starts over)."
+            )
+
+
+def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
+    """Where much of a held-out split is in train too, a few files are often to blame."""
+    for split, num_cut in facts.tokens_cut.items():
+        if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
+            continue
+        members = [document for document in decision.kept if document.in_split is split]
+        worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
+        named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
+        gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
+        whole = f"; {counted(len(gone), 'file')} went whole" if gone else ""
+        yield (
+            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
+            f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
+        )

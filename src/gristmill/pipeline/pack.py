@@ -1,0 +1,271 @@
+"""Step 3 with --pack: which windows share a row, and those rows in every format.
+
+best-fit   each file's windows, each with its special tokens; rows are filled from all files of the split
+repo       a repository's files one after the other, markers between them, cut every so many ids; what is left of each
+           repository at its end shares rows with others
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gristmill.core.manifest import PackingFacts
+from gristmill.core.records import PreparedDocument, Split
+from gristmill.formats.batch import WindowBatch
+from gristmill.formats.document_batches import batch_of_documents
+from gristmill.formats.jsonl import piece_bytes
+from gristmill.formats.jsonl_rows import DocumentRows
+from gristmill.formats.packed_rows import Placed, packed
+from gristmill.formats.shares import Share, WrittenFiles, shares_of, write_share
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.document_rows import rows_of, shown_windows
+from gristmill.pipeline.parts import read_blocks
+from gristmill.tokenizers.sentinels import RepoIds, repo_ids
+from gristmill.windows.cut import Windows, stretches_of
+from gristmill.windows.packing import best_fit
+
+BYTES_PER_ID = 6
+"""Of JSONL, about: by it a split is cut into files, whatever the format."""
+ROWS_AT_ONCE = 500
+
+
+class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Some of a document's tokens in a row, and the special ids around them."""
+
+    group: int
+    document: int
+    """By its number in the split."""
+    start: int
+    end: int
+    """Where these are the same: only special ids."""
+    number: int | None
+    """Of its windows, as they are shown; None: it is cut anywhere."""
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.before) + self.end - self.start + len(self.after)
+
+
+Row = list[Place]
+
+
+class SplitRows(msgspec.Struct, frozen=True):
+    documents: list[PreparedDocument]
+    rows: list[Row]
+
+
+def pack_rows(context: Context, documents: Iterable[PreparedDocument]) -> dict[Split, SplitRows]:
+    by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+    for document in documents:
+        by_split[document.in_split].append(document)
+    by_repo = context.config.window.pack == "repo"
+    length = context.config.window.length
+    packs: dict[Split, SplitRows] = {}
+    for split, own in by_split.items():
+        full, loose = _repo_rows(context, own) if by_repo else ([], _window_rows(context, own))
+        sizes = [sum(place.size for place in one) for one in loose]
+        shared = [_in_groups([loose[number] for number in row]) for row in best_fit(sizes, length)]
+        packs[split] = SplitRows(own, sorted([*full, *shared], key=_first_place))
+        for document, count in zip(own, num_segments(packs[split]) if by_repo else (), strict=False):
+            msgspec.structs.force_setattr(document, "num_windows", count)  # known only now
+    return packs
+
+
+def _in_groups(loose: Sequence[Row]) -> Row:
+    return [msgspec.structs.replace(place, group=group) for group, own in enumerate(loose, 1) for place in own]
+
+
+def _first_place(row: Row) -> tuple[int, int, int]:
+    return row[0].document, row[0].number or 0, row[0].start
+
+
+def _window_rows(context: Context, documents: Sequence[PreparedDocument]) -> list[Row]:
+    template, end_id = context.tokenizer.definition.template, context.end_of_documents
+    loose: list[Row] = []
+    for number, document in enumerate(documents):
+        windows, places, _ = shown_windows(document, context.window_shape)
+        ranges = zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
+        for window, (start, end) in enumerate(ranges):
+            is_end = end_id is not None and (places is not None or end == document.num_tokens)
+            after = (end_id,) if end_id is not None and is_end else template.suffix
+            loose.append([Place(1, number, start, end, window, template.prefix, after)])
+    return loose
+
+
+def _repo_rows(context: Context, documents: Sequence[PreparedDocument]) -> tuple[list[Row], list[Row]]:
+    """Those that are full, and what is left of each repository."""
+    full: list[Row] = []
+    loose: list[Row] = []
+    length, end_id = context.config.window.length, context.tokenizer.definition.end_id
+    markers = _Markers(context)
+    for _, members in groupby(enumerate(documents), key=lambda one: one[1].repo):
+        rows = _Filling(length)
+        last = 0
+        for is_first, (number, document) in zip(_first_only(), members, strict=False):
+            last = number
+            rows.add(number, markers.repo(document) if is_first else ())
+            for start, end in stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts]):
+                rows.add(number, markers.file(document))
+                rows.add_tokens(number, start, end)
+        rows.add(last, (end_id,) if end_id is not None else ())
+        full += rows.full
+        loose += [rows.open] if rows.open else []
+    return full, loose
+
+
+def _first_only() -> Iterator[bool]:
+    yield True
+    while True:
+        yield False
+
+
+class _Filling:
+    """Rows of one repository, as ids come in."""
+
+    def __init__(self, length: int) -> None:
+        self._length = self._room = length
+        self.full: list[Row] = []
+        self.open: Row = []
+
+    def add(self, document: int, special: tuple[int, ...]) -> None:
+        while special:
+            now, special = special[: self._room], special[self._room :]
+            self._take(Place(1, document, 0, 0, None, now, ()))
+
+    def add_tokens(self, document: int, start: int, end: int) -> None:
+        while start < end:
+            stop = min(end, start + self._room)
+            self._take(Place(1, document, start, stop, None, (), ()))
+            start = stop
+
+    def _take(self, place: Place) -> None:
+        self.open.append(place)
+        self._room -= place.size
+        if not self._room:
+            self.full.append(self.open)
+            self.open, self._room = [], self._length
+
+
+class _Markers:
+    def __init__(self, context: Context) -> None:
+        self._tokenizer = context.tokenizer
+        self._ids: RepoIds = repo_ids(context.tokenizer.definition)
+
+    def repo(self, document: PreparedDocument) -> tuple[int, ...]:
+        return self._ids.repo, *self._spelled(document.repo)
+
+    def file(self, document: PreparedDocument) -> tuple[int, ...]:
+        return self._ids.file, *self._spelled(f"{document.path}\n")
+
+    def _spelled(self, name: str) -> tuple[int, ...]:
+        """Nothing where the tokenizer would make a control token of it."""
+        encoded = self._tokenizer.encode(name.encode())
+        return () if encoded.control_id is not None else tuple(encoded.ids.tolist())
+
+
+def num_segments(packs: SplitRows) -> list[int]:
+    """Of each document."""
+    counts = [0] * len(packs.documents)
+    for row in packs.rows:
+        for place in row:
+            counts[place.document] += place.end > place.start
+    return counts
+
+
+def packing_facts(packs: SplitRows, length: int) -> PackingFacts:
+    num_ids = sum(place.size for row in packs.rows for place in row)
+    return PackingFacts(
+        rows=len(packs.rows),
+        segments=sum(num_segments(packs)),
+        ids=num_ids,
+        empty_share=round(1 - num_ids / (len(packs.rows) * length), 6) if packs.rows else 0.0,
+    )
+
+
+class PackedTask(msgspec.Struct, frozen=True):
+    share: Share
+    packs: SplitRows
+    """Of the share: its documents, and its rows."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (msgspec.msgpack.encode(self),)
+
+
+def _unpacked(content: bytes) -> PackedTask:
+    return msgspec.msgpack.decode(content, type=PackedTask)
+
+
+def rows_by_file(packs: SplitRows, context: Context) -> list[int]:
+    """In each of a split's files, where a format has several."""
+    most = max(1, context.config.output.shard_bytes // (BYTES_PER_ID * context.config.window.length))
+    return [min(most, len(packs.rows) - start) for start in range(0, len(packs.rows), most)]
+
+
+def packed_tasks(context: Context, packs: dict[Split, SplitRows]) -> Iterator[PackedTask]:
+    for name in context.config.output.formats:
+        for split, own in packs.items():
+            first = 0
+            for share in shares_of(name, split, rows_by_file(own, context)):
+                yield PackedTask(share, _some_of(own, first, first + share.num_rows))
+                first += share.num_rows
+
+
+def _some_of(packs: SplitRows, start: int, stop: int) -> SplitRows:
+    rows = packs.rows[start:stop]
+    numbers = {number: index for index, number in enumerate(sorted({place.document for row in rows for place in row}))}
+    renumbered = [[msgspec.structs.replace(place, document=numbers[place.document]) for place in row] for row in rows]
+    return SplitRows([packs.documents[number] for number in numbers], renumbered)
+
+
+def write_packed(context: Context, task: PackedTask) -> WrittenFiles:
+    output = context.config.output
+    compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
+    return write_share(task.share, context.dataset, context.schema, _batches(context, task.packs), compressed_at)
+
+
+def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
+    schema = context.window_schema._replace(prefix=(), suffix=())
+    step = schema.num_rows_at_once(ROWS_AT_ONCE)
+    for first in range(0, len(packs.rows), step):
+        rows = packs.rows[first : first + step]
+        shown: list[DocumentRows] = []
+        placed = []
+        wanted = sorted({place.document for row in rows for place in row if place.end > place.start})
+        blocks = read_blocks(context.prepared, [packs.documents[number] for number in wanted], schema.vocab_size)
+        whole = {
+            number: rows_of(document, block, context.window_shape)
+            for number, (document, block) in zip(wanted, blocks, strict=True)
+        }
+        for row in rows:
+            own = []
+            for place in row:
+                window = None
+                if place.end > place.start:
+                    window = len(shown)
+                    shown.append(_one_window(whole[place.document], place))
+                own.append(Placed(place.group, place.before, window, place.after))
+            placed.append(own)
+        yield packed(placed, batch_of_documents(shown, schema))
+
+
+def _one_window(rows: DocumentRows, place: Place) -> DocumentRows:
+    number = place.number
+    if number is None:
+        size = place.end - place.start
+        windows = Windows(np.array([place.start]), np.array([place.end]), np.array([size]), 0)
+        return rows._replace(windows=windows, repeats=None)
+    return rows._replace(
+        windows=_picked(rows.windows, number),
+        places=None if rows.places is None else _picked(rows.places, number),
+        repeats=None if rows.repeats is None else rows.repeats[number : number + 1],
+    )
+
+
+def _picked(windows: Windows, number: int) -> Windows:
+    one = slice(number, number + 1)
+    return Windows(windows.starts[one], windows.ends[one], windows.fresh[one], 0)

@@ -1,0 +1,298 @@
+"""A batch as it was prepared, in one file: named by all that went in, closed with a digest of name and content.
+
+    ids of each document | keys of near-duplicates | anchors of shared spans
+    documents | renamed drops | facts | drops | keys of the files | variants that are not | lengths | sha256
+
+So a part that is there need not be made again, by whichever build, and one that was cut short or altered is noticed.
+"""
+
+import hashlib
+import os
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.core.layout import write_atomically
+from gristmill.core.plain_files import open_plain
+from gristmill.core.records import DocumentFacts, Drop, NoVariant, PreparedDocument, StoredText, VariantKind
+from gristmill.dedup.signatures import NUM_BANDS, Keys
+from gristmill.formats.jsonl_rows import DocumentText
+from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
+from gristmill.tokenizers.tokenizer import Encoded
+
+# A document's ids on disk between prepare and shape: a block in the part of its batch.
+
+MAX_OPEN_PARTS = 200
+
+
+class Block(NamedTuple):
+    ids: npt.NDArray[Any]
+    newline_tokens: npt.NDArray[np.int32]
+    text: DocumentText | None
+    clean_ids: npt.NDArray[Any] | None = None
+    """Of a document with noise in its ids."""
+
+    @classmethod
+    def of(cls, encoded: Encoded, utf8: bytes, vocab_size: int) -> "Block":
+        text = None if encoded.starts is None else DocumentText(utf8, encoded.starts)
+        return cls(encoded.ids.astype(_id_type(vocab_size)), encoded.newline_tokens, text)
+
+
+def _id_type(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
+    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
+
+
+def to_bytes(block: Block) -> bytes:
+    text = () if block.text is None else (block.text.starts.tobytes(), block.text.utf8)
+    clean = b"" if block.clean_ids is None else block.clean_ids.tobytes()
+    return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), clean, *text))
+
+
+def ids_bytes(ids: npt.NDArray[Any], vocab_size: int) -> bytes:
+    return ids.astype(_id_type(vocab_size)).tobytes()
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """All of it: the system reads no more than 2 GiB at once."""
+    content = os.pread(descriptor, size, offset)
+    while len(content) < size and (more := os.pread(descriptor, size - len(content), offset + len(content))):
+        content += more
+    return content
+
+
+def read_ids(folder: Path, texts: Sequence[StoredText], vocab_size: int) -> Iterator[npt.NDArray[Any]]:
+    """In the order given; texts of one part next to each other cost one open."""
+    kind = _id_type(vocab_size)
+    for part, group in groupby(texts, key=lambda text: text.part):
+        descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for text in group:
+                size = text.num_tokens * np.dtype(kind).itemsize
+                yield np.frombuffer(read_at(descriptor, size, text.part_offset), kind)
+        finally:
+            os.close(descriptor)
+
+
+class IdReader:
+    """Ids of single texts, in any order; the parts last used stay open."""
+
+    def __init__(self, folder: Path, vocab_size: int) -> None:
+        self._folder, self._kind = str(folder), np.dtype(_id_type(vocab_size))
+        self._descriptors: OrderedDict[str, int] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+
+    def ids_of(self, text: StoredText) -> npt.NDArray[Any]:
+        size = text.num_tokens * self._kind.itemsize
+        return np.frombuffer(read_at(self._descriptor(text.part), size, text.part_offset), self._kind)
+
+    def _descriptor(self, part: str) -> int:
+        if part not in self._descriptors:
+            if len(self._descriptors) == MAX_OPEN_PARTS:
+                os.close(self._descriptors.popitem(last=False)[1])
+            self._descriptors[part] = os.open(f"{self._folder}/{part}", os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptors.move_to_end(part)
+        return self._descriptors[part]
+
+
+def read_blocks(
+    folder: Path, documents: Sequence[PreparedDocument], vocab_size: int
+) -> Iterator[tuple[PreparedDocument, Block]]:
+    """In the order given; documents of one part next to each other cost one open."""
+    for part, group in groupby(documents, key=lambda document: document.part):
+        descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for document in group:
+                content = read_at(descriptor, document.part_bytes, document.part_offset)
+                yield document, _from_bytes(content, document, vocab_size)
+        finally:
+            os.close(descriptor)
+
+
+def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> Block:
+    ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens)
+    at = ids.nbytes
+    newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
+    at += newline_tokens.nbytes
+    variant, clean_ids = document.variant, None
+    if variant is not None and variant.kind is VariantKind.NOISE:
+        clean_ids = np.frombuffer(content, ids.dtype, variant.num_file_tokens, at)
+        at += clean_ids.nbytes
+    if at == len(content):
+        return Block(ids, newline_tokens, None, clean_ids)
+    num_starts = 1 + (document.num_tokens if clean_ids is None else len(clean_ids))
+    starts = np.frombuffer(content, np.int64, num_starts, at)
+    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts), clean_ids)
+
+
+SUFFIX = ".part"
+LENGTHS = struct.Struct("<9Q")
+DIGEST_BYTES = 32
+BYTES_AT_ONCE = 1 << 22
+
+IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS, NO_VARIANTS = range(9)
+
+
+class Part(NamedTuple):
+    """What a batch became."""
+
+    blocks: Sequence[bytes]
+    bands: Keys
+    anchors: Anchors
+    documents: Sequence[PreparedDocument]
+    facts: Sequence[DocumentFacts]
+    """Of the same documents."""
+    drops: Sequence[Drop]
+    """In path order."""
+    renamed: Sequence[Drop]
+    """Those whose name held a secret, so that they are elsewhere in path order."""
+    keys: "FileKeys"
+    no_variants: Sequence[NoVariant] = ()
+
+
+class FileKeys(msgspec.Struct, frozen=True, array_like=True):
+    """By what each file is known again: where it is, and what is in it."""
+
+    documents: list[bytes] = []
+    drops: list[bytes] = []
+
+
+def write_part(path: Path, part: Part) -> None:
+    encode = msgspec.msgpack.encode
+    tables = [encode(part.documents), encode(part.renamed), encode(part.facts), encode(part.drops)]
+    tables += [encode(part.keys), encode(part.no_variants)]
+    tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
+    content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
+    write_atomically(path, [*content, _digest([path.name.encode(), *content])], is_synced=False)
+
+
+def _anchor_bytes(anchors: Anchors) -> bytes:
+    """How many, by text; how far each is from the one before it, in a byte; keys."""
+    steps = np.diff(anchors.positions, prepend=anchors.positions[:1])
+    firsts = _firsts(anchors.counts)
+    steps[firsts] = anchors.positions[firsts]
+    return b"".join(
+        (
+            len(anchors.counts).to_bytes(4, "little"),
+            anchors.counts.astype(np.uint32).tobytes(),
+            steps.astype(np.uint8).tobytes(),
+            anchors.keys.tobytes(),
+        )
+    )
+
+
+def _anchors(content: bytes, rows: Sequence[int] | None, table: KeyTable | None) -> Anchors:
+    num_texts = int.from_bytes(content[:4], "little")
+    counts = np.frombuffer(content, np.uint32, num_texts, 4).astype(np.int64)
+    total = int(counts.sum())
+    steps = np.frombuffer(content, np.uint8, total, 4 + 4 * num_texts)
+    keys = np.frombuffer(content[4 + 4 * num_texts + total :], np.uint32)
+    if rows is not None and len(rows) < num_texts:
+        is_wanted = np.zeros(num_texts, np.bool_)
+        is_wanted[list(rows)] = True
+        chosen = np.repeat(is_wanted, counts)
+        counts, steps, keys = counts[is_wanted], steps[chosen], keys[chosen]
+    found = table.may_hold(keys) if table is not None else None
+    if found is not None and not found.any():  # most parts, where little has changed
+        return Anchors(np.zeros_like(counts), np.zeros(0, np.uint32), keys[:0])
+    sums = np.cumsum(steps, dtype=np.uint32)
+    firsts = _firsts(counts)
+    positions = sums - np.repeat(sums[firsts] - steps[firsts], counts[counts > 0])
+    if found is None:
+        return Anchors(counts, positions, keys)
+    texts = np.repeat(np.arange(len(counts)), counts)[found]
+    return Anchors(np.bincount(texts, minlength=len(counts)), positions[found], keys[found])
+
+
+def _firsts(counts: Positions) -> Positions:
+    """Where each text's begin, of those that have any."""
+    return (np.cumsum(counts) - counts)[counts > 0]
+
+
+def _digest(content: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for some in content:
+        digest.update(some)
+    return digest.digest()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether there is such a part, and every byte of it is as it was written."""
+    digest = hashlib.sha256(path.name.encode())
+    try:
+        with open_plain(path) as stream:
+            left = os.fstat(stream.fileno()).st_size - DIGEST_BYTES
+            while left > 0 and (some := stream.read(min(left, BYTES_AT_ONCE))):
+                digest.update(some)
+                left -= len(some)
+            return left == 0 and stream.read() == digest.digest()
+    except OSError:
+        return False
+
+
+class PartReader:
+    """One part's tables, each read when it is asked for."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path, self._name = folder / name, name
+        with open_plain(self._path) as stream:
+            stream.seek(-LENGTHS.size - DIGEST_BYTES, os.SEEK_END)
+            self._lengths = LENGTHS.unpack(stream.read(LENGTHS.size))
+
+    def keys(self) -> FileKeys:
+        return msgspec.msgpack.decode(self._read(KEYS), type=FileKeys)
+
+    def bands(self) -> Keys:
+        return np.frombuffer(self._read(BANDS), np.uint64).reshape(-1, NUM_BANDS)
+
+    def anchors(self, rows: Sequence[int] | None = None, table: KeyTable | None = None) -> Anchors:
+        """Of all texts, or of those in these rows, ascending; with a table, only those that it may hold."""
+        return _anchors(self._read(ANCHORS), rows, table)
+
+    def documents(self) -> list[PreparedDocument]:
+        """Words that many have in common are one in memory."""
+        documents: list[PreparedDocument] = self._table(DOCUMENTS, list[PreparedDocument])
+        for document in documents:
+            for field in ("repo", "language", "header_license", "named_license", "declared_license"):
+                word = getattr(document, field)
+                if word is not None:
+                    msgspec.structs.force_setattr(document, field, sys.intern(word))
+            msgspec.structs.force_setattr(document, "part", self._name)
+        return documents
+
+    def renamed(self) -> list[Drop]:
+        drops: list[Drop] = self._table(RENAMED, list[Drop])
+        return drops
+
+    def facts(self) -> list[DocumentFacts]:
+        facts: list[DocumentFacts] = self._table(FACTS, list[DocumentFacts])
+        return facts
+
+    def drops(self) -> list[Drop]:
+        drops: list[Drop] = self._table(DROPS, list[Drop])
+        return drops
+
+    def no_variants(self) -> list[NoVariant]:
+        failed: list[NoVariant] = self._table(NO_VARIANTS, list[NoVariant])
+        return failed
+
+    def _table(self, table: int, kind: Any) -> Any:
+        return msgspec.msgpack.decode(self._read(table), type=kind)
+
+    def _read(self, table: int) -> bytes:
+        with open_plain(self._path) as stream:
+            stream.seek(sum(self._lengths[:table]))
+            return stream.read(self._lengths[table])

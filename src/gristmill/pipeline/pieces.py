@@ -1,0 +1,298 @@
+"""Pieces of data files that are known already: those of the dataset that is replaced, and of a build that was killed.
+
+Each dataset has a log of its pieces in the work folder: by which key, where in which file, with which digest. Whatever
+a log says, a piece is taken over only if its bytes have that digest.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+import struct
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, Self
+
+import msgspec
+
+from gristmill.core.errors import OutputError
+from gristmill.core.layout import write_atomically
+from gristmill.core.manifest import FileFacts
+from gristmill.core.plain_files import open_plain, read_plain
+from gristmill.formats.shares import AllFiles
+from gristmill.formats.zstd import Frame, table_of
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import Piece
+from gristmill.pipeline.keys import key_of
+from gristmill.pipeline.parts import read_at
+from gristmill.pipeline.shape import ShapedPiece, compressed_content, forget_compressed
+from gristmill.pipeline.work_folder import Workspace
+
+HEAD = struct.Struct("<II")
+"""Length and checksum of a line of the log: the last one may be cut short."""
+
+
+class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    key: str
+    file: str
+    """Its name in the dataset folder; its path, once the log is read."""
+    offset: int
+    num_bytes: int
+    num_rows: int
+    sha256: bytes
+    content: bytes
+    """The digest of each row."""
+    frames: list[Frame] | None
+
+    def read(self) -> bytes | None:
+        """Its bytes, if they are what they were."""
+        try:
+            content = self.read_unchecked()
+        except OSError:
+            return None
+        return content if hashlib.sha256(content).digest() == self.sha256 else None
+
+    def read_unchecked(self) -> bytes:
+        descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(descriptor, self.num_bytes, self.offset)
+        finally:
+            os.close(descriptor)
+
+
+class Task(NamedTuple):
+    piece: Piece
+    key: str
+    known: KnownPiece | None = None
+
+    @property
+    def told(self) -> str:
+        first, last = self.piece.documents[0], self.piece.documents[-1]
+        return f"the rows of {first.name} to {last.name} in {self.piece.file}"
+
+
+def tasks_of(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
+    """With what is known of them."""
+    known = _placed(work.target, work.pieces) | _placed(context.dataset, _go_on(context, work))
+    keys = (piece_key(context, piece) for piece in pieces)
+    return [Task(piece, key, known.get(key)) for piece, key in zip(pieces, keys, strict=True)]
+
+
+def _placed(folder: Path, log: Path) -> dict[str, KnownPiece]:
+    """Those that can be there: a dataset may have been moved away, or be cut short."""
+    known = list(_read_log(log))
+    sizes = {name: _size_of(folder / name) for name in {one.file for one in known}}
+    return {
+        one.key: msgspec.structs.replace(one, file=str(folder / one.file))
+        for one in known
+        if one.offset + one.num_bytes <= sizes[one.file]
+    }
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _go_on(context: Context, work: Workspace) -> Path:
+    """The log of what builds that were killed have left in the dataset that grows.
+
+    Plain rows are found at their place. Compressed files are written from their start, so they go out of the way.
+    """
+    known = {one.key: one for log in (work.half_pieces, work.log) for one in _read_log(log)}
+    moved: dict[str, str] = {}
+    for number, path in enumerate(sorted(context.dataset.glob("*.zst"))):
+        moved[path.name] = f"half-{secrets.token_hex(4)}-{number}"
+        os.replace(path, context.dataset / moved[path.name])
+    lines = [_line(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
+    write_atomically(work.half_pieces, lines, is_synced=False)
+    return work.half_pieces
+
+
+def clear_old(context: Context, names: Collection[str]) -> None:
+    """Data files of another layout, and formats that are not wanted any more."""
+    wanted = {name.partition("/")[0] for name in names}
+    for path in context.dataset.iterdir():
+        if path.is_dir() and path.name not in wanted:
+            shutil.rmtree(path)
+        elif path.name not in wanted and not path.name.startswith("."):
+            path.unlink()
+
+
+def piece_key(context: Context, piece: Piece) -> str:
+    documents = [
+        (
+            one.repo,
+            one.path,
+            one.language,
+            one.text_sha256,
+            one.cuts,
+            one.drops_touched_windows,
+            one.draw,
+            one.weight,
+            one.variant,
+        )
+        for one in piece.documents
+    ]
+    return key_of(context.rows_key, context.config.output.compress, documents)[:40]
+
+
+class PieceLog:
+    """Written as pieces come in; what a kill leaves of it is good up to its last whole line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        self._stream = self._path.open("wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def add(self, piece: KnownPiece) -> None:
+        self._stream.write(_line(piece))
+        self._stream.flush()
+
+
+def _line(piece: KnownPiece) -> bytes:
+    line = msgspec.msgpack.encode(piece)
+    return HEAD.pack(len(line), zlib.crc32(line)) + line
+
+
+def _read_log(path: Path) -> Iterator[KnownPiece]:
+    try:
+        content = read_plain(path)
+    except OSError:
+        return
+    at = 0
+    while at + HEAD.size <= len(content):
+        length, checksum = HEAD.unpack_from(content, at)
+        line = content[at + HEAD.size : at + HEAD.size + length]
+        if len(line) != length or zlib.crc32(line) != checksum:
+            return
+        try:
+            yield msgspec.msgpack.decode(line, type=KnownPiece)
+        except msgspec.MsgspecError:  # another version's
+            return
+        at += HEAD.size + length
+
+
+# Between step 3 and step 4: pieces arrive in order -> each data file's size, rows and sha256.
+
+BYTES_AT_ONCE = 1 << 22
+
+
+class DataFiles:
+    """The data files of a dataset as their pieces come in, file after file; and the log of these pieces."""
+
+    def __init__(self, context: Context, log: Path, *, keeps_compressed: bool = False) -> None:
+        """`keeps_compressed`: pieces stay where they lay, for whoever is killed over this and begins again."""
+        self._context, self._keeps_compressed = context, keeps_compressed
+        self._log = PieceLog(log)
+        self._open: _DataFile | None = None
+        self.all = AllFiles()
+
+    def __enter__(self) -> Self:
+        self._log.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._close_file()
+        self._log.__exit__(kind, error, trace)
+
+    def add(self, task: Task, shaped: ShapedPiece) -> None:
+        piece = task.piece
+        if self._open is None or self._open.name != piece.file:
+            self._close_file()
+            self._open = _DataFile(self._context.dataset, piece)
+        self.all.add_content("jsonl", piece.split, shaped.content)
+        compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
+        offset = self._open.add(shaped, compressed)
+        if compressed is not None and not self._keeps_compressed:
+            forget_compressed(self._context, task)
+        self._log.add(
+            KnownPiece(
+                key=task.key,
+                file=piece.file,
+                offset=offset,
+                num_bytes=shaped.num_bytes,
+                num_rows=shaped.num_rows,
+                sha256=shaped.sha256,
+                content=shaped.content,
+                frames=shaped.frames,
+            )
+        )
+
+    def _close_file(self) -> None:
+        if self._open is not None:
+            self.all.facts[self._open.name] = self._open.close()
+            self._open = None
+
+
+class _DataFile:
+    def __init__(self, folder: Path, first: Piece) -> None:
+        self.name, self._split = first.file, first.split
+        self._path = folder / self.name
+        self._stream: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+        self._num_bytes = 0
+        self._num_rows = 0
+        self._frames: list[Frame] = []
+
+    def add(self, shaped: ShapedPiece, compressed: bytes | None) -> int:
+        """Where it begins."""
+        offset = self._num_bytes
+        self._num_rows += shaped.num_rows
+        if compressed is not None:
+            crc32 = zlib.crc32(compressed)
+            self._append(compressed)
+            self._frames += shaped.frames or []
+        else:
+            crc32 = self._read_back(shaped.num_bytes)
+        if crc32 != shaped.crc32:
+            raise OutputError(
+                f"{str(self._path)!r} does not give back what was written. Check the disk, or the network."
+            )
+        return offset
+
+    def close(self) -> FileFacts:
+        if self._stream is not None:
+            self._append(table_of(self._frames))
+            self._stream.close()
+        else:
+            os.truncate(self._path, self._num_bytes)  # an earlier attempt may have had more in it
+        return FileFacts(
+            bytes=self._num_bytes,
+            sha256=self._digest.hexdigest(),
+            rows=self._num_rows,
+            split=self._split,
+            format="jsonl",
+        )
+
+    def _append(self, content: bytes) -> None:
+        if self._stream is None:
+            self._stream = self._path.open("wb")
+        self._stream.write(content)
+        self._stream.flush()
+        self._count(content)
+
+    def _read_back(self, num_bytes: int) -> int:
+        crc32 = 0
+        with open_plain(self._path) as stream:
+            stream.seek(self._num_bytes)
+            for at in range(0, num_bytes, BYTES_AT_ONCE):
+                some = stream.read(min(BYTES_AT_ONCE, num_bytes - at))
+                crc32 = zlib.crc32(some, crc32)
+                self._count(some)
+        return crc32
+
+    def _count(self, content: bytes) -> None:
+        self._digest.update(content)
+        self._num_bytes += len(content)

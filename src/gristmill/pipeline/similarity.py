@@ -1,0 +1,116 @@
+"""How near two documents are: measured over pairs that may be near-duplicates, and remembered by their texts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+
+from gristmill.core.partition import neighbours
+from gristmill.core.progress import MapFunction
+from gristmill.core.records import PreparedDocument, StoredText
+from gristmill.dedup.clusters import Cluster, GramSets, Pair, find_clusters, groups_of, jaccards
+from gristmill.dedup.signatures import Keys
+from gristmill.pipeline.cache import recall, remember
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.parts import IdReader
+
+SIMILAR = "similar"
+PAIR_TOKENS = 1 << 20
+"""Of the documents in the pairs that one task measures."""
+ASSUMED = 1.0
+ROUNDS = 2
+
+
+class _Similarities:
+    """Of pairs of documents, by number: known from before, measured now, or not yet known."""
+
+    def __init__(self, documents: Sequence[PreparedDocument], before: Mapping[bytes, float]) -> None:
+        self._documents, self._before = documents, before
+        self.known: dict[Pair, float] = {}
+        self.missing: set[Pair] = set()
+
+    def assumed(self, pair: Pair) -> float:
+        """Near, where it is not known: it is noted, and nothing else is asked for in its place."""
+        value = self._look_up(pair)
+        if value is None:
+            self.missing.add(pair)
+            return ASSUMED
+        return value
+
+    def measured(self, grams: GramSets, pair: Pair) -> float:
+        value = self._look_up(pair)
+        if value is None:
+            value = self.known[pair] = grams.jaccard(*pair)
+        return value
+
+    def to_remember(self) -> dict[bytes, float]:
+        return {self._name(pair): value for pair, value in self.known.items()}
+
+    def _look_up(self, pair: Pair) -> float | None:
+        if pair not in self.known:
+            value = self._before.get(self._name(pair))
+            if value is None:
+                return None
+            self.known[pair] = value
+        return self.known[pair]
+
+    def _name(self, pair: Pair) -> bytes:
+        return b"".join(sorted(bytes.fromhex(self._documents[number].text_sha256)[:16] for number in pair))
+
+
+def clusters_of(
+    context: Context,
+    documents: Sequence[PreparedDocument],
+    bands: Iterable[Keys],
+    map_tasks: MapFunction,
+) -> list[Cluster]:
+    """In rounds: pairs that are asked for and not known count as near, and are measured all at once, over processes.
+
+    What is still asked for after a few of them, or is little, is measured as it is asked for.
+    """
+    path = context.folder / SIMILAR
+    similar = _Similarities(documents, recall(path, context.prepare_key, dict[bytes, float]) or {})
+    groups = groups_of(bands)
+    clusters = find_clusters(groups, len(documents), similar.assumed)
+    for _ in range(ROUNDS):
+        tasks = _tasks(documents, sorted(similar.missing))
+        first_two = list(islice(tasks, 2))
+        if len(first_two) <= 1:
+            break
+        for measured in map_tasks(partial(measure, context), chain(first_two, tasks)):
+            similar.known |= measured
+        similar.missing.clear()
+        clusters = find_clusters(groups, len(documents), similar.assumed)
+    if similar.missing:
+        with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+            grams = GramSets(lambda number: reader.ids_of(documents[number]))
+            clusters = find_clusters(groups, len(documents), partial(similar.measured, grams))
+    remember(path, context.prepare_key, similar.to_remember())
+    return clusters
+
+
+def measure(context: Context, places: dict[Pair, tuple[StoredText, StoredText]]) -> dict[Pair, float]:
+    place_of = {number: place for pair, both in places.items() for number, place in zip(pair, both, strict=True)}
+    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+        return jaccards(places, lambda number: reader.ids_of(place_of[number]))
+
+
+def _tasks(
+    documents: Sequence[PreparedDocument], pairs: Sequence[Pair]
+) -> Iterator[dict[Pair, tuple[StoredText, StoredText]]]:
+    def num_tokens(pair: Pair) -> int:
+        return documents[pair[0]].num_tokens + documents[pair[1]].num_tokens
+
+    for some in neighbours(pairs, num_tokens, PAIR_TOKENS):
+        yield {pair: (_place(documents[pair[0]]), _place(documents[pair[1]])) for pair in some}
+
+
+def _place(document: PreparedDocument) -> StoredText:
+    """No more than it takes to read it."""
+    return StoredText(
+        repo="",
+        path="",
+        num_tokens=document.num_tokens,
+        part=document.part,
+        part_offset=document.part_offset,
+        part_row=document.part_row,
+    )

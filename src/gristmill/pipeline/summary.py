@@ -1,0 +1,254 @@
+"""What a build made, as a table for people and as JSON for scripts."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gristmill.config.settings import asked_shares
+from gristmill.core.manifest import (
+    Decontamination,
+    EpochFacts,
+    GpuFacts,
+    Manifest,
+    PreviousSplits,
+    Run,
+    SamplingFacts,
+    VariantFacts,
+)
+from gristmill.core.names import counted, path_text, printable
+from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT, Split, VariantKind, WhyNoVariant
+from gristmill.core.text import size_text, table_text
+
+LANGUAGES_SHOWN = 5
+LICENSES_SHOWN = 4
+WORTH_NAMING = 2
+
+
+def summary_json(manifest: Manifest, out: str) -> str:
+    summary = {
+        "out": path_text(out),
+        "fingerprint": manifest.fingerprint,
+        "counts": manifest.counts,
+        "splits": manifest.splits,
+        "asked_shares": asked_shares(manifest.settings),
+        "near_duplicates": manifest.near_duplicates,
+        "decontamination": manifest.decontamination,
+        "sampling": manifest.sampling,
+        "variants": manifest.variants,
+        "epochs": manifest.epochs,
+        "bytes": sum(facts.bytes for facts in manifest.files.values() if facts.format is not None),
+        "tokens_by_language": manifest.tokens_by_language,
+        "seconds": manifest.run.seconds,
+        "workers": manifest.run.workers,
+        "gpu": manifest.run.gpu,
+        "warnings": manifest.warnings,
+    }
+    return msgspec.json.encode(summary).decode()
+
+
+def summary_text(manifest: Manifest, out: str) -> str:
+    counts, seconds = manifest.counts, manifest.run.seconds
+    tokens = sum(facts.tokens for facts in manifest.splits.values())
+    emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
+    source_rate = size_text(manifest.run.source_bytes / seconds["total"])
+    workers = counted(manifest.run.workers, "process", "processes")
+    phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
+    lines = [
+        _splits_table(manifest),
+        *sampling_lines(manifest.sampling, manifest.settings["sampling"]),
+        *variant_lines(manifest.variants),
+        f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
+        *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
+        f"tokens   {tokens:,} kept; {counted(emitted, 'id')} in the rows, special tokens and padding included",
+        *language_lines(manifest.tokens_by_language),
+        *_epoch_lines(manifest.epochs),
+        *_tail_line(counts.tail_tokens_dropped),
+        *previous_lines(manifest.previous_splits),
+        *_cut_lines(manifest.decontamination),
+        *_redaction_lines(counts.redactions),
+        *_license_lines(counts.licenses),
+        *_packing_line(manifest),
+        formats_text(manifest),
+        f"seconds  {seconds['total']:.2f} ({workers}): {phases}",
+        f"         {tokens / seconds['total']:,.0f} tokens/s, {source_rate}/s of source",
+        *_gpu_lines(manifest.run),
+        f"dataset  {printable(out)}",
+    ]
+    return "\n".join(lines)
+
+
+def _splits_table(manifest: Manifest) -> str:
+    """With the share of the tokens that was asked for, and the one that came out after cuts and sampling."""
+    asked = asked_shares(manifest.settings)
+    rows = [
+        (
+            *(str(split), f"{facts.files:,}", f"{facts.windows:,}", f"{facts.tokens:,}"),
+            *(f"{asked[split]:.1%}" if split in asked else "", f"{facts.share:.1%}"),
+        )
+        for split, facts in manifest.splits.items()
+    ]
+    return table_text(("split", "files", "windows", "tokens", "asked", "got"), rows)
+
+
+def _without_rows(manifest: Manifest) -> str:
+    num = manifest.counts.kept - manifest.num_files_shown
+    return f" ({num:,} without a row)" if num else ""
+
+
+def language_lines(tokens_by_language: Mapping[str, Mapping[Split, int]]) -> list[str]:
+    """The languages with most tokens, and the others together."""
+    sums = Counter({language: sum(tokens.values()) for language, tokens in tokens_by_language.items()})
+    named = [(name, tokens) for name, tokens in sums.most_common(LANGUAGES_SHOWN) if tokens]
+    others = sum(tokens > 0 for tokens in sums.values()) - len(named)
+    if others:
+        named.append((counted(others, "other"), sums.total() - sum(tokens for _, tokens in named)))
+    told = (f"{printable(name)} {tokens:,} ({tokens / sums.total():.1%})" for name, tokens in named)
+    return [f"language {', '.join(told)}"] if named else []
+
+
+def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> list[str]:
+    if facts is None:
+        return []
+    if not facts.groups:
+        natural, drawn = sum(facts.natural_windows.values()), sum(facts.windows.values())
+        told = f"{drawn:,} of {counted(natural, 'window')}, from each file in proportion"
+        return [f"sample   {told} (--sample-seed {settings['seed']})"]
+    rows = [
+        (
+            *(group.name, f"{group.weight:g}", f"{group.files:,}", f"{group.natural_share:.1%}"),
+            *(f"{group.requested_share:.1%}", f"{group.realised_share:.1%}", f"{group.epochs:.2f}"),
+            str(group.largest_repeat),
+        )
+        for group in facts.groups
+    ]
+    if [group.weight for group in facts.groups] == [1]:
+        group = facts.groups[0]
+        windows = counted(group.windows, "window")
+        return [f"target   {windows} in train, {group.epochs:.2f} times its {group.natural_windows:,}"]
+    headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
+    undrawn = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
+    return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
+
+
+def variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
+    """Those that are not there, each with its reason, like dropped files."""
+    if not facts:
+        return []
+    rows = [
+        (str(kind), f"{one.rate:g}", f"{one.chosen:,}", f"{one.made:,}", f"{one.windows:,}")
+        for kind, one in facts.items()
+    ]
+    missing: dict[WhyNoVariant, dict[VariantKind, int]] = {}
+    for kind, one in facts.items():
+        for why, count in one.missing.items():
+            missing.setdefault(why, {})[kind] = count
+    return [
+        table_text(("variants in train", "rate", "files chosen", "made", "windows"), rows).rstrip("\n"),
+        *(_missing_line(why, counts) for why, counts in missing.items()),
+        "",
+    ]
+
+
+def _missing_line(why: WhyNoVariant, counts: Mapping[VariantKind, int]) -> str:
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
+    return f"{sum(counts.values()):>15,} {why}: {WHY_NO_VARIANT[why]} ({kinds})"
+
+
+def _epoch_lines(facts: EpochFacts | None) -> list[str]:
+    """Nothing where each window of train is there once."""
+    if facts is None or (facts.shown, facts.varied) == (1, 0):
+        return []
+    varied = f" and {facts.varied:.2f} times varied, at {facts.variant_worth:g} each" if facts.varied else ""
+    most = f"{facts.most:.2f} of {printable(facts.most_in)}"
+    return [
+        f"epochs   {facts.effective:.2f} in effect: a pass over train has each window {facts.shown:.2f} times{varied}",
+        *([f"         most often those of one file: {most}"] if facts.most >= WORTH_NAMING else []),
+    ]
+
+
+def _tail_line(num_tokens: int) -> list[str]:
+    return [f"         {num_tokens:,} of them in tails that --tail drop left out"] if num_tokens else []
+
+
+def _cut_lines(facts: Decontamination) -> list[str]:
+    lines = []
+    for split, cut in facts.tokens_cut.items():
+        if cut:
+            share = cut / facts.tokens_before[split]
+            elsewhere = "in train"
+            if split is Split.TRAIN:
+                elsewhere = "held out" if facts.how == "train" and not facts.against else "in a benchmark"
+                elsewhere += " or held out" if facts.how == "train" and facts.against else ""
+            files = counted(facts.files_cut[split], f"{split} file")
+            lines.append(f"{counted(cut, 'token')} ({share:.1%}) of {files}, for spans that are also {elsewhere}")
+    lines += [
+        f"{counted(one.tokens_cut, 'token')} of train for {printable(one.name)}: {counted(one.texts, 'text')}, "
+        f"{one.texts_too_short:,} too short to be found"
+        for one in facts.against
+    ]
+    return [f"{'cut' if not number else '':<8} {line}" for number, line in enumerate(lines)]
+
+
+def previous_lines(facts: PreviousSplits | None) -> list[str]:
+    if facts is None:
+        return []
+    moved = f", {facts.num_files_moved:,} moved" if facts.num_files_moved else ""
+    kept = facts.num_files_kept_in_place
+    stayed = f"{counted(kept, 'file')} {'stays' if kept == 1 else 'stay'} where the earlier build had them"
+    return [f"splits   {stayed}{moved}; --fresh-splits starts over"]
+
+
+def _redaction_lines(redactions: dict[str, int]) -> list[str]:
+    if not redactions:
+        return []
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in redactions.items())
+    return [f"secrets  {sum(redactions.values()):,} redacted: {kinds}"]
+
+
+def _license_lines(licenses: dict[str, int]) -> list[str]:
+    shown = [f"{count:,} {spdx}" for spdx, count in list(licenses.items())[:LICENSES_SHOWN]]
+    more = f", {counted(len(licenses) - LICENSES_SHOWN, 'other')}" if len(licenses) > LICENSES_SHOWN else ""
+    return [f"licence  {', '.join(shown)}{more}"]
+
+
+def _gpu_lines(run: Run) -> list[str]:
+    gpu = run.gpu
+    if gpu is None:
+        return []
+    if not gpu.documents:
+        return [f"gpu      {'it had nothing to tokenize' if gpu.trouble is None else 'the CPU did it all'}"]
+    documents = f"{counted(gpu.documents, 'document')} ({gpu.documents_on_cpu:,} on the CPU)"
+    seconds = f"{gpu.seconds_busy:.2f} s of {gpu.seconds_ready:.1f} s"
+    return [f"gpu      {size_text(gpu.bytes)}, {documents} in {seconds}: {_limit(gpu, run.seconds)}"]
+
+
+def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
+    """What to make faster: of the card, step 1 around it and step 3 the one that took longest."""
+    if gpu.seconds_busy > gpu.seconds_ready / 2:
+        return "workers waited for the card"
+    if seconds.get("shape", 0.0) > seconds.get("prepare", 0.0):
+        return "writing took longer than all of reading, cleaning and the card"
+    return "the card waited for reading and cleaning"
+
+
+def _packing_line(manifest: Manifest) -> list[str]:
+    if manifest.packing is None:
+        return []
+    how = manifest.settings["window"]["pack"]
+    rows, segments = (sum(getattr(one, name) for one in manifest.packing.values()) for name in ("rows", "segments"))
+    room = rows * manifest.window_length
+    empty = 1 - sum(one.ids for one in manifest.packing.values()) / room
+    stretches = f"{counted(segments, 'stretch', 'stretches')} of files in {counted(rows, 'row')}"
+    return [f"packed   {stretches} ({how}); {empty:.2%} of their room is empty"]
+
+
+def formats_text(manifest: Manifest) -> str:
+    """A line for each format."""
+    lines: list[str] = []
+    for name in manifest.formats:
+        sizes = [facts.bytes for facts in manifest.files.values() if facts.format == name]
+        told = f"{size_text(sum(sizes))} of {name} in {counted(len(sizes), 'file')}"
+        lines.append(f"{'' if lines else 'size':<8} {told}")
+    return "\n".join(lines)

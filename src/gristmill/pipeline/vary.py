@@ -1,0 +1,295 @@
+"""Variants of train files, over a runner: choose ─► rewrite (by a language model, if wanted) ─► vary ─► real ones."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from gristmill.cleaning.secrets import redact
+from gristmill.config.config import Config
+from gristmill.config.settings import SecretsConfig, VariantsConfig
+from gristmill.core.errors import OutputError
+from gristmill.core.layout import write_atomically
+from gristmill.core.partition import neighbours
+from gristmill.core.progress import MapFunction, Progress, Step
+from gristmill.core.records import FileKey, NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.seeded_random import luck, number_of
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decontaminate import sides_of, tokenized
+from gristmill.pipeline.parts import IdReader, read_blocks
+from gristmill.pipeline.span_join import Shared, compare
+from gristmill.pipeline.variant_parts import Chosen, text_of, variants_in, vary
+from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.sources.benchmark_files import Benchmark
+from gristmill.splits.shared_spans import SPAN_TOKENS, span_keys
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.sentinels import fim_ids, mask_id, require_spelled_fim
+from gristmill.variants.endpoint import Endpoint
+from gristmill.variants.grammars import is_parsable, require_grammars
+from gristmill.variants.rewrite import Rewriter, RewriteTask, Rewritten
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# Still step 2: which files of train get which variants, and which of those are real.
+
+CHOSEN_TOKENS = 1 << 18
+"""Of the documents that one task varies."""
+JUDGED_AT_ONCE = 64
+SEED_BITS = 31
+WITHOUT_GRAMMAR = frozenset({VariantKind.NOISE, VariantKind.FIM})
+
+
+def choose(documents: Iterable[PreparedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
+    """Of train, and of what is shown of it; and those for which it cannot be."""
+    chosen: list[Chosen] = []
+    missing: list[NoVariant] = []
+    for document in documents:
+        if document.split is not Split.TRAIN or not document.num_windows:
+            continue
+        kinds = []
+        for kind, rate in config.rates.items():
+            if luck(config.seed, "variant", kind, *document.key) > rate:
+                continue
+            why = _why_not(document, kind)
+            if why is None:
+                kinds.append((kind, number_of(config.seed, kind, *document.key) >> (64 - SEED_BITS)))
+            else:
+                missing.append(NoVariant(*document.key, kind, why))
+        if kinds:
+            chosen.append(Chosen(document, tuple(kinds)))
+    return chosen, missing
+
+
+def _why_not(document: PreparedDocument, kind: VariantKind) -> WhyNoVariant | None:
+    if document.cuts:
+        return WhyNoVariant.FILE_WAS_CUT
+    if kind not in WITHOUT_GRAMMAR and not is_parsable(document.language):
+        return WhyNoVariant.LANGUAGE_NOT_KNOWN
+    return None
+
+
+def tasks_for(chosen: Sequence[Chosen]) -> list[list[Chosen]]:
+    return list(neighbours(chosen, lambda one: one.document.num_tokens, CHOSEN_TOKENS))
+
+
+def real_variants(
+    context: Context,
+    decision: Decision,
+    parts: Sequence[str],
+    benchmarks: Sequence[Benchmark],
+    map_tasks: MapFunction,
+) -> tuple[list[PreparedDocument], list[NoVariant]]:
+    """Of all that were made, those that count; and why the others do not."""
+    made: list[PreparedDocument] = []
+    missing: list[NoVariant] = []
+    for part in parts:
+        documents, failed = variants_in(context, part)
+        made += documents
+        missing += failed
+    is_new = _are_new(made, decision)
+    shares = _shares_span(context, made, decision, benchmarks, map_tasks)
+    kept = []
+    for number, document in enumerate(made):
+        assert document.variant is not None
+        if not is_new[number]:
+            missing.append(NoVariant(*document.key, document.variant.kind, WhyNoVariant.DUPLICATE))
+        elif number in shares:
+            missing.append(NoVariant(*document.key, document.variant.kind, WhyNoVariant.SHARES_SPAN))
+        else:
+            kept.append(document)
+    return kept, missing
+
+
+def _are_new(made: Sequence[PreparedDocument], decision: Decision) -> list[bool]:
+    """Neither the text of a file that was tokenized, kept or not, nor of a variant before it."""
+    known = {document.text_sha256 for document in decision.kept}
+    known |= {drop.text_sha256 for drop in decision.drops if drop.text_sha256 is not None}
+    answers = []
+    for document in made:
+        answers.append(document.text_sha256 not in known)
+        known.add(document.text_sha256)
+    return answers
+
+
+def _shares_span(
+    context: Context,
+    made: Sequence[PreparedDocument],
+    decision: Decision,
+    benchmarks: Sequence[Benchmark],
+    map_tasks: MapFunction,
+) -> set[int]:
+    """Those, by number, that have a span of a held-out file or a benchmark which their own file has not."""
+    held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
+    others = [*held_out, *tokenized(context, benchmarks)]
+    if not made or not others:
+        return set()
+    sides = sides_of(context, "variants", others, made)
+    found = compare(others, made, sides, map_tasks, cut="large")
+    file_of = {document.key: document for document in decision.kept}
+    suspects = [
+        Suspect(number, made[number], file_of[made[number].key], shared)
+        for number, shared in found.items()
+        if shared.cuts
+    ]
+    runs = [suspects[at : at + JUDGED_AT_ONCE] for at in range(0, len(suspects), JUDGED_AT_ONCE)]
+    return {number for guilty in map_tasks(partial(bringing_new, context), runs) for number in guilty}
+
+
+class Suspect(NamedTuple):
+    number: int
+    variant: PreparedDocument
+    file: PreparedDocument
+    shared: Shared
+
+
+def bringing_new(context: Context, suspects: Sequence[Suspect]) -> list[int]:
+    guilty = []
+    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+        for one in suspects:
+            ids, own = reader.ids_of(one.variant), reader.ids_of(one.file)
+            starts = _shared_starts(one.shared)
+            theirs = span_keys(own, np.arange(max(len(own) - SPAN_TOKENS + 1, 0)))
+            if not np.isin(span_keys(ids, starts), theirs).all():
+                guilty.append(one.number)
+    return guilty
+
+
+def _shared_starts(shared: Shared) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of the 50-grams in ranges that count."""
+    runs = np.frombuffer(shared.runs, np.int32).reshape(-1, 3)
+    ranges = [np.arange(first, last + 1) for first, last, _ in runs.tolist()]
+    starts = np.unique(np.concatenate([np.zeros(0, np.int64), *ranges]))
+    counts = np.zeros(len(starts), np.bool_)
+    for cut in shared.cuts:
+        counts |= (starts >= cut.start) & (starts + SPAN_TOKENS <= cut.end)
+    return starts[counts]
+
+
+def require_means(config: Config, definition: Definition) -> None:
+    """Before any work is done: the grammars, the tokens and the endpoint that the variants need."""
+    kinds = config.variants.rates
+    if not WITHOUT_GRAMMAR.issuperset(kinds):
+        require_grammars()
+    if VariantKind.NOISE in kinds:
+        mask_id(definition)
+    if VariantKind.FIM in kinds:
+        fim_ids(definition)
+        if config.output.with_text:
+            require_spelled_fim(definition)
+    if VariantKind.REWRITE in kinds:
+        _endpoint(config)
+
+
+def with_variants(
+    context: Context, decision: Decision, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
+) -> Decision:
+    config = context.config
+    chosen, missing = choose(decision.kept, config.variants)
+    model = None
+    if any(VariantKind.REWRITE in dict(one.kinds) for one in chosen):
+        chosen, model = _with_answers(context, chosen, progress)
+    with progress.phase("vary", total=len(chosen)) as step:
+        parts, failed = _vary_all(context, chosen, runner, step)
+        variants, more = real_variants(context, decision, parts, benchmarks, runner.map)
+    missing += [*failed, *more]
+    return msgspec.structs.replace(decision, variants=variants, no_variants=missing, variant_parts=parts, model=model)
+
+
+def _vary_all(
+    context: Context, chosen: Sequence[Chosen], runner: Runner, step: Step
+) -> tuple[list[str], list[NoVariant]]:
+    """The parts, in the order of the files. A file over which a worker dies or hangs is found by trying each alone."""
+    waiting = tasks_for(chosen)
+    parts: dict[FileKey, str] = {}
+    missing: list[NoVariant] = []
+    seconds = context.config.run.task_seconds
+    # A grammar may run out of time or memory over a text that was made for that: never in this process.
+    is_alone = (lambda _: True) if runner.workers == 1 else None
+    while waiting:
+        failed: list[list[Chosen]] = []
+        for number, answer in runner.as_done(
+            partial(vary, context), waiting, seconds_for=lambda _: seconds, is_alone=is_alone
+        ):
+            task = waiting[number]
+            if isinstance(answer, TaskFailed):
+                failed += [[one] for one in task] if len(task) > 1 else []
+                missing += _without(context, task[0], answer.reason) if len(task) == 1 else []
+                continue
+            parts[task[0].document.key] = answer.part
+            step.advance(answer.num_documents)
+        waiting = failed
+    return [part for _, part in sorted(parts.items())], missing
+
+
+def _without(context: Context, chosen: Chosen, reason: str) -> list[NoVariant]:
+    document = chosen.document
+    if not context.config.run.skip_failed:
+        raise OutputError(
+            f"{document.name} could not be varied: {reason}. What is done is kept: run the same command again, with "
+            "--skip-failed to do without its variants."
+        )
+    return [NoVariant(*document.key, kind, WhyNoVariant.FAILED) for kind, _ in chosen.kinds]
+
+
+def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
+    """With what the language model makes of those that are to be rewritten, in a file each; and its name."""
+    answers: dict[int, Path] = {}
+    missing: dict[int, WhyNoVariant] = {}
+    wanted = sum(VariantKind.REWRITE in dict(one.kinds) for one in chosen)
+    with progress.phase("rewrite", total=wanted) as step, _rewriter(context) as rewriter:
+        for task, outcome in rewriter.rewrite_all(_rewrite_tasks(context, chosen)):
+            assert isinstance(task.key, int)
+            if isinstance(outcome, Rewritten):
+                name = hashlib.sha256(outcome.text).hexdigest()
+                answers[task.key] = context.scratch / f"{name}.answer"
+                write_atomically(answers[task.key], outcome.text, is_synced=False)
+            else:
+                missing[task.key] = outcome.why
+            step.advance(1)
+        model = rewriter.model
+    answered = [
+        one._replace(answer=answers.get(number), why_no_answer=missing.get(number, WhyNoVariant.NO_ANSWER))
+        for number, one in enumerate(chosen)
+    ]
+    return answered, model
+
+
+def _rewriter(context: Context) -> Rewriter:
+    return Rewriter(_endpoint(context.config), context.answers, partial(_without_secrets, context.config.secrets))
+
+
+def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
+    """Of what a model says: nothing else is kept, or sent on. What cannot be redacted is no answer."""
+    redacted = redact(text.encode(), language, config)
+    return "" if redacted is None else redacted.text.decode()
+
+
+def _endpoint(config: Config) -> Endpoint:
+    rewrite = config.rewrite
+    assert rewrite.endpoint is not None, "the configuration requires one"
+    return Endpoint(
+        url=rewrite.endpoint,
+        model=rewrite.model,
+        timeout_seconds=rewrite.timeout_seconds,
+        num_retries=rewrite.retries,
+        concurrency=rewrite.concurrency,
+        max_tokens=rewrite.max_tokens,
+        context_tokens=rewrite.context_tokens,
+    )
+
+
+def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:
+    """Of texts that have been redacted: what a part holds is what was tokenized."""
+    wanted = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
+    blocks = read_blocks(context.prepared, [one.document for one in wanted.values()], context.tokenizer.vocab_size)
+    for (number, one), (document, block) in zip(wanted.items(), blocks, strict=True):
+        text = text_of(context, document, block)
+        if text is not None:
+            seed = dict(one.kinds)[VariantKind.REWRITE]
+            yield RewriteTask(number, text, document.language, seed, context.config.rewrite.way)

@@ -1,0 +1,1 @@
+"""Export to further formats, and upload to the Hugging Face Hub."""

@@ -1,0 +1,119 @@
+"""Benchmark files that a user has (HumanEval, MBPP and the like) -> the texts in them, to be kept out of train.
+
+A row of a table is one text: all its strings, one after the other, as they follow each other in a file that holds
+prompt and solution. Since some of them end without a line feed, they are also joined with one.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import zstandard
+
+from gristmill.core.errors import InputError, MissingExtraError
+from gristmill.core.names import path_text
+from gristmill.core.plain_files import read_plain
+from gristmill.sources.addresses import free_name
+
+
+class Benchmark(NamedTuple):
+    name: str
+    """The file's name, without its folder; the second of a name is `name~2`."""
+    sha256: str
+    texts: dict[int, tuple[bytes, ...]]
+    """By its row, counted from 0, each with its ways of being written."""
+
+
+def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
+    benchmarks: list[Benchmark] = []
+    for path in paths:
+        benchmark = read_benchmark(path)
+        benchmarks.append(benchmark._replace(name=free_name(benchmark.name, {one.name for one in benchmarks})))
+    return benchmarks
+
+
+def read_benchmark(path: str) -> Benchmark:
+    file = Path(os.path.expanduser(path))
+    try:
+        raw = read_plain(file)
+        rows = {ways: row for row, ways in reversed(list(enumerate(_texts(file, raw)))) if ways}
+        texts = {row: ways for ways, row in sorted(rows.items(), key=lambda item: item[1])}
+    except OSError as error:
+        raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}.") from None
+    except (ValueError, zstandard.ZstdError, EOFError, RecursionError) as error:
+        raise InputError(f"the benchmark {path!r} cannot be understood: {error}.") from None
+    if not texts:
+        raise InputError(f"there is no text in the benchmark {path!r}.")
+    return Benchmark(path_text(file.name), hashlib.sha256(raw).hexdigest(), texts)
+
+
+def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:
+    name = file.name.lower()
+    if name.endswith(".parquet"):
+        rows: Any = _parquet_rows(file, raw)
+    else:
+        if name.endswith(".gz"):
+            raw = gzip.decompress(raw)
+        elif name.endswith(".zst"):
+            raw = b"".join(_zstd_frames(raw))
+        name = name.removesuffix(".gz").removesuffix(".zst")
+        if name.endswith((".jsonl", ".ndjson")):
+            rows = [_row(line, number) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
+        elif name.endswith(".json"):
+            tree = json.loads(raw)
+            rows = tree if isinstance(tree, list) else [tree]
+        else:
+            yield _ways(raw.decode("utf-8", "replace"))
+            return
+    for row in rows:
+        strings = list(_strings(row))
+        yield _ways("".join(strings), "\n".join(strings))
+
+
+def _row(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {str(error).partition(':')[0]}") from None
+
+
+def _ways(*texts: str) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(text.encode("utf-8", "replace") for text in texts if text))
+
+
+def _zstd_frames(raw: bytes) -> Iterator[bytes]:
+    while raw:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(raw)
+        if not frame.eof:
+            raise ValueError("it is cut short")
+        raw = frame.unused_data
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _parquet_rows(file: Path, raw: bytes) -> list[Any]:
+    try:
+        from pyarrow import ArrowInvalid, BufferReader, parquet  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise MissingExtraError(
+            f"{str(file)!r} is a Parquet file, which needs pyarrow: pip install 'gristmill[parquet]'."
+        ) from None
+    try:
+        rows: list[Any] = parquet.read_table(BufferReader(raw)).to_pylist()
+    except ArrowInvalid as error:
+        raise ValueError(str(error).partition("\n")[0]) from None
+    return rows

@@ -1,0 +1,133 @@
+"""A found file -> its bytes -> its Document, or a Drop with the reason. Never blocks on a FIFO or follows a link."""
+
+import errno
+import hashlib
+import os
+import time
+
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import InputError
+from gristmill.core.names import counted
+from gristmill.core.plain_files import NotPlainError, open_descriptor
+from gristmill.core.records import Document, Drop, DropReason, SourceFile
+from gristmill.sources.decode import decode
+from gristmill.sources.languages import is_qt_translation, language_of
+
+ATTEMPTS = 3
+SECONDS_BETWEEN_ATTEMPTS = 0.2
+NOT_THE_FILES_FAULT = frozenset(
+    {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENXIO, errno.ENODEV, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""A disk or a connection at fault: tomorrow the same file can be read. To leave it out today is not ours to decide."""
+
+
+class ReadError(InputError):
+    """A file that should be readable could not be read, several times over."""
+
+
+def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
+    raw = read_bytes(file, config.max_file_bytes)
+    return raw if isinstance(raw, Drop) else document_of(file, raw, hashlib.sha256(raw).hexdigest(), config)
+
+
+def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -> Document | Drop:
+    if not raw:
+        return Drop.of(file, DropReason.EMPTY, "0 bytes")
+    decoded = decode(raw)
+    if isinstance(decoded, str):
+        return Drop.of(file, DropReason.BINARY, decoded)
+    if not decoded.text:
+        return Drop.of(file, DropReason.EMPTY, f"{len(raw)} bytes of byte order mark")
+    if file.may_be_translation and is_qt_translation(file.path, decoded.text):
+        return Drop.of(file, DropReason.TRANSLATION, "translations: .ts of Qt")
+    language = language_of(file.path, decoded.text)
+    if config.languages and language not in config.languages:
+        return Drop.of(file, DropReason.LANGUAGE_NOT_WANTED, language)
+    return Document(
+        file=file,
+        text=decoded.text,
+        encoding=decoded.encoding,
+        language=language,
+        size=len(raw),
+        sha256=sha256,
+        is_as_read=decoded.encoding == "utf-8",
+    )
+
+
+def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
+    """All of it, as it was at one moment: a file that changes under the reader is read again.
+
+    ReadError where the system fails to give what is there; to try again has been tried.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _read_bytes(file, max_bytes)
+        except FileNotFoundError:
+            return Drop.of(file, DropReason.VANISHED, "not there when it was read")
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
+            if error.errno not in NOT_THE_FILES_FAULT:
+                return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
+            if attempt == ATTEMPTS - 1:
+                why = f"{error.strerror or error}, in each of {ATTEMPTS} attempts"
+                raise ReadError(f"cannot read {file.repo}/{file.path}: {why}") from None
+            time.sleep(SECONDS_BETWEEN_ATTEMPTS * (attempt + 1))
+    raise AssertionError
+
+
+def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
+    for _ in range(ATTEMPTS):
+        try:
+            descriptor = open_descriptor(file.location, follow_links=False)
+        except NotPlainError:
+            return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
+        try:
+            if not _is_at(descriptor, file.location):
+                return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
+            before = os.fstat(descriptor)
+            size = before.st_size if file.offset is None else file.size
+            if size > max_bytes:
+                return Drop.of(file, DropReason.TOO_LARGE, f"{counted(size, 'byte')}, limit {max_bytes}")
+            if file.offset is not None:
+                return _read_part(descriptor, file)
+            raw = _read_all(descriptor, size)
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        if same and len(raw) == before.st_size:
+            return raw
+    return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
+
+
+def _read_part(descriptor: int, file: SourceFile) -> bytes | Drop:
+    """A table's row, where it was unpacked to."""
+    assert file.offset is not None
+    raw = b""
+    while len(raw) < file.size:
+        more = os.pread(descriptor, file.size - len(raw), file.offset + len(raw))
+        if not more:
+            return Drop.of(file, DropReason.VANISHED, "the table's rows were cut short after they were unpacked")
+        raw += more
+    return raw
+
+
+def _is_at(descriptor: int, location: str) -> bool:
+    """O_NOFOLLOW guards the last name only; a folder may have become a link since the scan."""
+    try:
+        opened = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # no such file system here
+        return os.path.realpath(location) == location
+    return opened in {location, f"{location} (deleted)"}
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    """One byte more is asked for than there should be, so that growth is noticed."""
+    raw = os.read(descriptor, size + 1)
+    while 0 < len(raw) < size:
+        more = os.read(descriptor, size + 1 - len(raw))
+        if not more:
+            break
+        raw += more
+    return raw

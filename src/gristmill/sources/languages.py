@@ -1,0 +1,71 @@
+"""A file's language from its name, else from its first line. Names are those of the `identify` table."""
+
+import io
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from identify import extensions, identify, interpreters
+
+from gristmill.core.errors import ConfigError
+from gristmill.core.names import did_you_mean
+
+UNKNOWN = "text"
+
+# Where the table gives several tags ({"c", "c++", "header"}), the first of these that is among them is the language.
+PREFERRED = (
+    *("jupyter", "objective-c++", "c", "c++", "c#", "f#", "shell", "python", "ruby", "groovy", "scala", "clojure"),
+    *("php", "javascript", "erlang", "pascal", "meson", "gitignore", "nushell", "html", "svg", "xml", "json", "toml"),
+    *("yaml", "ini", "lazarus", "xcodebuild"),
+)
+RENAMED = {"ts": "typescript", "pyi": "python"}
+NOT_LANGUAGES = frozenset({"text", "binary", "plain-text", "image", "audio", "zip", "header"})
+QT_SUFFIX = ".ts"
+QT_TRANSLATION = re.compile(
+    rb"\s*(?:<\?xml\b[^>]*>\s*)?(?:<!--(?>.*?-->)\s*)*+(?:<!DOCTYPE\s+TS\b|<TS(?:\s+\w+\s*=|>\s*<))", re.DOTALL
+)
+"""The possessive `*+` keeps a run of comments linear."""
+
+
+def language_of(path: str, text: bytes) -> str:
+    if is_qt_translation(path, text):
+        return "xml"
+    tags = identify.tags_from_filename(path)
+    if not tags and text.startswith(b"#!"):
+        command = identify.parse_shebang(io.BytesIO(text[:256]))
+        tags = identify.tags_from_interpreter(command[0]) if command else tags
+    return _primary(frozenset(tags))
+
+
+def is_qt_translation(path: str, text: bytes) -> bool:
+    """True for XML of Qt Linguist, which has TypeScript's ending."""
+    return path.lower().endswith(QT_SUFFIX) and QT_TRANSLATION.match(text) is not None
+
+
+@cache
+def _primary(tags: frozenset[str]) -> str:
+    names = tags - NOT_LANGUAGES
+    if not names:
+        return UNKNOWN
+    name = next((name for name in PREFERRED if name in names), min(names))
+    return RENAMED.get(name, name)
+
+
+@cache
+def known_languages() -> frozenset[str]:
+    tables = (
+        extensions.EXTENSIONS,
+        extensions.EXTENSIONS_NEED_BINARY_CHECK,
+        extensions.NAMES,
+        interpreters.INTERPRETERS,
+    )
+    textual = (tags for table in tables for tags in table.values() if "binary" not in tags)
+    return frozenset({UNKNOWN, *(_primary(frozenset(tags)) for tags in textual)})
+
+
+def check_languages(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in known_languages():
+            known = sorted(known_languages())
+            hint = did_you_mean(name, known, f"Known: {', '.join(known)}.")
+            raise ConfigError(f"there is no language {name!r}. {hint}")

@@ -1,0 +1,1 @@
+"""Text to ids: tokenizer.json, gigatoken, Hugging Face tokenizers, the Hub, the bundled vocabulary."""

@@ -1,0 +1,1 @@
+"""Text to ids on an NVIDIA GPU."""

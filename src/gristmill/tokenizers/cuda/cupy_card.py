@@ -1,0 +1,213 @@
+"""A real card, through cupy: the kernels are compiled at run time by NVRTC, once for each card, and kept on disk."""
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from importlib import resources
+from typing import Any
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+from cupy.cuda import runtime
+
+from gristmill.tokenizers.cuda.card import COMPUTE, COPY_IN, COPY_OUT, NUM_STREAMS, Array, Kind, Launch, Stage
+
+KERNELS = (
+    "begin_chunk",
+    "word_starts",
+    "look_up_words",
+    "look_up_long_words",
+    "merge_words",
+    "merge_windows",
+    "join_windows",
+    "apply_exceptions",
+    "emit",
+    "end_chunk",
+)
+INCLUDE = re.compile(r'#include "(.+)"')
+IS_PINNED = 1
+"""What the runtime calls memory of the machine that the card can reach."""
+
+
+class CupyCard:
+    def __init__(self, options: tuple[str, ...], *, architecture: str | None = None) -> None:
+        """`architecture`: "80" compiles for an older card than there is."""
+        self._device = cupy.cuda.Device()
+        properties = runtime.getDeviceProperties(self._device.id)
+        self.name: str = properties["name"].decode()
+        self.num_processors: int = properties["multiProcessorCount"]
+        self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(NUM_STREAMS)]
+        self._side_streams = [cupy.cuda.Stream(non_blocking=True)]
+        self._memory: list[Any] = []
+        self._graphs: dict[tuple[int, int], Any] = {}
+        self._functions = _functions(options, architecture)
+
+    def allocate(self, num_bytes: int) -> int:
+        try:
+            memory = cupy.cuda.Memory(num_bytes)  # straight from the driver: it stays as long as the tokenizer
+        except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
+            raise MemoryError(f"no room for {num_bytes:,} bytes on {self.name}") from None
+        runtime.memset(memory.ptr, 0, num_bytes)
+        self._memory.append(memory)
+        return int(memory.ptr)
+
+    def in_use(self) -> AbstractContextManager[Any]:
+        device: AbstractContextManager[Any] = cupy.cuda.Device(self._device.id)
+        return device
+
+    def free(self) -> None:
+        for stream in self._streams:
+            stream.synchronize()
+        self._graphs.clear()
+        self._memory.clear()
+
+    def pinned(self, num_bytes: int) -> npt.NDArray[np.uint8]:
+        """From a pool, to which it goes back once nobody holds the array."""
+        try:
+            memory = cupy.cuda.alloc_pinned_memory(max(num_bytes, 1))
+        except (cupy.cuda.memory.OutOfMemoryError, runtime.CUDARuntimeError):
+            raise MemoryError(f"{num_bytes:,} bytes of memory cannot be pinned for {self.name}") from None
+        return np.frombuffer(memory, np.uint8, num_bytes)
+
+    def is_pinned(self, array: Array) -> bool:
+        return not array.nbytes or runtime.pointerGetAttributes(array.ctypes.data).type == IS_PINNED
+
+    def pin(self, array: Array) -> None:
+        runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+
+    def unpin(self, array: Array) -> None:
+        runtime.hostUnregister(array.ctypes.data)
+
+    def copy_in(self, address: int, array: Array, stream: int) -> None:
+        self._copy(address, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream)
+
+    def copy_out(self, array: Array, address: int, stream: int) -> None:
+        self._copy(array.ctypes.data, address, array.nbytes, runtime.memcpyDeviceToHost, stream)
+
+    def copy_inside(self, to_address: int, from_address: int, num_bytes: int, stream: int) -> None:
+        self._copy(to_address, from_address, num_bytes, runtime.memcpyDeviceToDevice, stream)
+
+    def array(self, num_items: int, kind: Kind) -> Any:
+        # It may be memory that was given back while cupy's stream still reads it, and ours do not wait for that one.
+        array = cupy.empty(num_items, kind)
+        self._streams[COPY_OUT].wait_event(cupy.cuda.get_current_stream().record())
+        return array
+
+    def array_of(self, array: Array) -> Any:
+        return cupy.asarray(array)
+
+    def address_of(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def _copy(self, to_address: int, from_address: int, num_bytes: int, direction: int, stream: int) -> None:
+        if num_bytes:
+            runtime.memcpyAsync(to_address, from_address, num_bytes, direction, self._streams[stream].ptr)
+
+    def zero(self, address: int, num_bytes: int, stream: int) -> None:
+        runtime.memsetAsync(address, 0, num_bytes, self._streams[stream].ptr)
+
+    def launch(self, kernel: str, num_blocks: int, num_threads: int, engine: int, chunk: int) -> None:
+        self._launch(Launch(kernel, num_blocks, num_threads), engine, chunk, self._streams[COMPUTE])
+
+    def _launch(self, launch: Launch, engine: int, chunk: int, stream: Any) -> None:
+        kernel, num_blocks, num_threads = launch
+        self._functions[kernel]((num_blocks,), (num_threads,), (engine, chunk), 0, stream)
+
+    def launch_all(self, stages: Sequence[Stage], engine: int, chunk: int) -> None:
+        """As a graph, recorded once: one call instead of nine, for which the card would wait in small chunks."""
+        stream = self._streams[COMPUTE]
+        if (engine, chunk) not in self._graphs:
+            stream.begin_capture()
+            for stage in stages:
+                self._launch_stage(stage, engine, chunk)
+            self._graphs[engine, chunk] = stream.end_capture()
+        self._graphs[engine, chunk].launch(stream)
+
+    def _launch_stage(self, stage: Stage, engine: int, chunk: int) -> None:
+        streams = [self._streams[COMPUTE], *self._side_streams][: len(stage)]
+        begun = self.record(COMPUTE)
+        for stream, branch in zip(streams, stage, strict=True):
+            if stream is not streams[0]:
+                stream.wait_event(begun)
+            for launch in branch:
+                self._launch(launch, engine, chunk, stream)
+        for stream in streams[1:]:
+            streams[0].wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
+
+    def record(self, stream: int) -> Any:
+        event = cupy.cuda.Event(disable_timing=True)
+        event.record(self._streams[stream])
+        return event
+
+    def hold(self, stream: int, event: Any) -> None:
+        self._streams[stream].wait_event(event)
+
+    def wait(self, event: Any) -> None:
+        event.synchronize()
+
+    def mark(self, stream: int) -> Any:
+        event = cupy.cuda.Event()
+        event.record(self._streams[stream])
+        return event
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        last.synchronize()
+        return float(cupy.cuda.get_elapsed_time(first, last)) / 1e3
+
+    def wire_seconds(self, num_bytes_in: int, num_bytes_out: int) -> dict[str, float]:
+        size = max(num_bytes_in, num_bytes_out)
+        there, here = cupy.cuda.Memory(2 * size), self.pinned(2 * size)
+        streams = {"in": [COPY_IN], "out": [COPY_OUT], "both": [COPY_IN, COPY_OUT]}
+        seconds = {}
+        for name, used in streams.items():
+            for _ in range(2):  # the first warms up
+                first = {stream: self.mark(stream) for stream in used}
+                if COPY_IN in used:
+                    self.copy_in(there.ptr, here[:num_bytes_in], COPY_IN)
+                if COPY_OUT in used:
+                    self.copy_out(here[size : size + num_bytes_out], there.ptr + size, COPY_OUT)
+                last = {stream: self.mark(stream) for stream in used}
+                seconds[name] = max(self.seconds_between(first[stream], last[stream]) for stream in used)
+        return seconds
+
+
+def source() -> str:
+    """All files as one text.
+
+    cupy keeps what it has compiled by its text: it would not see that an included file is another than last time.
+    """
+    seen: set[str] = set()
+
+    def spelled_out(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = resources.files(__package__).joinpath("kernels", name).read_text("utf-8").replace("#pragma once", "")
+        return INCLUDE.sub(lambda found: spelled_out(found[1]), text)
+
+    return spelled_out("all.cu")
+
+
+def _functions(options: tuple[str, ...], architecture: str | None) -> dict[str, Any]:
+    code, every = source(), ("--std=c++17", *options)
+    if architecture is not None:
+        return _loaded(_compiled_for(architecture, code, every))
+    module = cupy.RawModule(code=code, options=every)
+    return {kernel: module.get_function(kernel).kernel for kernel in KERNELS}
+
+
+def _compiled_for(architecture: str, code: str, options: tuple[str, ...]) -> bytes:
+    """PTX, which the driver makes the card's own of."""
+    from cupy.cuda import nvrtc  # noqa: PLC0415 - only where asked for
+
+    program = nvrtc.createProgram(code, "kernels.cu", (), ())
+    nvrtc.compileProgram(program, (*options, f"-arch=compute_{architecture}"))
+    compiled = nvrtc.getPTX(program)
+    return compiled if isinstance(compiled, bytes) else str(compiled).encode()
+
+
+def _loaded(compiled: bytes) -> dict[str, Any]:
+    module = cupy.cuda.function.Module()
+    module.load(compiled)
+    return {kernel: module.get_function(kernel) for kernel in KERNELS}

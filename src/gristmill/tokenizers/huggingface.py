@@ -1,0 +1,73 @@
+"""Hugging Face `tokenizers`: every model type there is, and the oracle that the fast engine is tested against."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.core.errors import MissingExtraError, TokenizerError
+from gristmill.tokenizers.definition import UNSPELLABLE, Definition
+from gristmill.tokenizers.tokenizer import AnyText, Encoded, Ids, Offsets, decoded_around, utf8_of, utf8_of_each
+
+
+class ReferenceTokenizer:
+    encodes_in_batches = False
+
+    def __init__(self, definition: Definition) -> None:
+        try:
+            import tokenizers  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise MissingExtraError(
+                f"the tokenizer {definition.name!r} ({definition.model.type}) needs the tokenizers package: "
+                "pip install 'gristmill[tokenizers]'"
+            ) from None
+        self.definition = definition
+        self.vocab_size = definition.vocab_size
+        self.gives_text_back = False  # many lose blanks or capitals; of none it is certain
+        self.engine = f"tokenizers {version('tokenizers')}"
+        try:
+            self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
+        except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
+            raise TokenizerError(f"the tokenizer {definition.name!r} cannot be loaded: {error}.") from None
+        self._spelled = {
+            token.id: token.content.encode()
+            for token in definition.added_tokens
+            if (self._engine.id_to_token(token.id) or UNSPELLABLE).startswith(UNSPELLABLE)
+        }
+
+    def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
+        utf8 = utf8_of(text, self.definition.name)
+        characters = utf8.decode()
+        encoding = self._engine.encode(characters, add_special_tokens=False)
+        ids = np.array(encoding.ids, np.uint32)
+        starts = _byte_starts(characters, len(utf8), encoding.offsets)
+        newlines = np.flatnonzero(np.frombuffer(utf8, np.uint8) == ord("\n"))
+        newline_tokens = (np.searchsorted(starts[:-1], newlines, "right") - 1).astype(np.int32)
+        starts[0] = 0
+        control_id = next(iter(self.definition.control_ids.intersection(encoding.ids)), None)
+        return Encoded(ids, newline_tokens, starts if with_starts else None, control_id)
+
+    def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
+        checked = utf8_of_each(texts, self.definition.name)
+        return [self.encode(utf8, with_starts=with_starts) for utf8 in checked]
+
+    def decode(self, ids: npt.ArrayLike) -> bytes:
+        return decoded_around(np.ascontiguousarray(ids, np.uint32), self._spelled, self._decode, self.vocab_size)
+
+    def _decode(self, ids: Ids) -> bytes:
+        text: str = self._engine.decode(ids.tolist(), skip_special_tokens=False)
+        return text.encode()
+
+
+def _byte_starts(characters: str, num_bytes: int, offsets: list[tuple[int, int]]) -> Offsets:
+    """Character offsets of the tokens -> the bytes at which they begin, and the length."""
+    starts = np.zeros(len(offsets) + 1, np.int64)
+    starts[:-1] = [start for start, _ in offsets]
+    if num_bytes != len(characters):
+        code_points = np.frombuffer(characters.encode("utf-32-le"), np.uint32)
+        widths = 1 + (code_points >= 0x80).astype(np.int64) + (code_points >= 0x800) + (code_points >= 0x10000)  # noqa: PLR2004
+        starts[:-1] = np.concatenate(([0], np.cumsum(widths)))[starts[:-1]]
+    starts[-1] = num_bytes
+    return np.maximum.accumulate(starts)

@@ -1,0 +1,189 @@
+"""Where a tokenizer comes from: the package, a file, a folder, or the Hub -> its Definition."""
+
+import os
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zstandard
+
+from gristmill.core.errors import HubError, TokenizerError
+from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG
+from gristmill.core.names import nearest, path_text
+from gristmill.core.plain_files import read_plain, read_plain_text
+from gristmill.tokenizers import hub
+from gristmill.tokenizers.definition import Definition
+
+BUNDLED = "codebert"
+BUNDLED_FILE = "bundled/codebert.json.zst"
+BUNDLED_ON_HUB = "microsoft/codebert-base"
+"""Where the same vocabulary lies on the Hub."""
+CODEBERT_CONFIG: dict[str, Any] = {
+    "tokenizer_class": "RobertaTokenizer",
+    "model_max_length": 512,
+    "add_prefix_space": False,
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "cls_token": "<s>",
+    "unk_token": "<unk>",
+    "pad_token": "<pad>",
+    "mask_token": "<mask>",
+}
+USUAL_ROLES: dict[str, tuple[str, ...]] = {
+    "[PAD]": ("pad_token",),
+    "[UNK]": ("unk_token",),
+    "[CLS]": ("cls_token",),
+    "[SEP]": ("sep_token",),
+    "[MASK]": ("mask_token",),
+    "<|endoftext|>": ("eos_token",),
+    "<pad>": ("pad_token",),
+    "<unk>": ("unk_token",),
+    "<s>": ("bos_token", "cls_token"),
+    "</s>": ("eos_token", "sep_token"),
+    "<mask>": ("mask_token",),
+}
+ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def locate(name: str, *, cache_dir: str | None = None) -> Definition:
+    if name == BUNDLED:
+        return _bundled()
+    path = Path(os.path.expanduser(name))
+    if name and os.path.isdir(path):
+        return _from_folder(path, name=path_text(path.resolve().name))
+    if os.path.isfile(path):
+        return _from_folder(path.parent, name=path_text(path.resolve().name), tokenizer_file=path)
+    if hub.is_repo_id(name):
+        return _from_hub(name, cache_dir)
+    raise TokenizerError(
+        f"there is no tokenizer {name!r}: name 'codebert', a file, a folder or a Hub id like 'org/name'."
+    )
+
+
+def _bundled() -> Definition:
+    packed = resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
+    return Definition(name=BUNDLED, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))
+
+
+def _from_hub(name: str, cache_dir: str | None) -> Definition:
+    """The bundled one for its namesake on the Hub, if that is not in the cache and the Hub cannot be asked."""
+    try:
+        downloaded = hub.download(name, cache_dir)
+    except TokenizerError as error:
+        if name == BUNDLED_ON_HUB and isinstance(error, HubError):
+            return _bundled()
+        if nearest(name, [BUNDLED]) is not None:
+            raise TokenizerError(f"{error} Did you mean {BUNDLED!r}, which is in the package?") from None
+        raise
+    return _from_folder(downloaded.folder, name=name, revision=downloaded.commit)
+
+
+def stand_in_notes(asked: str, used: Definition) -> Iterator[str]:
+    """Where another tokenizer was used than the one that was named."""
+    if asked == BUNDLED_ON_HUB and used.name == BUNDLED:
+        yield f"{asked} could not be fetched: {BUNDLED!r}, the same vocabulary, is used from the package."
+
+
+def _from_folder(
+    folder: Path, *, name: str, tokenizer_file: Path | None = None, revision: str | None = None
+) -> Definition:
+    config_file = folder / TOKENIZER_CONFIG
+    try:
+        config = read_plain(config_file) if config_file.is_file() else None
+        json_file = tokenizer_file or folder / TOKENIZER
+        if json_file.is_file():
+            json = read_plain(json_file)
+        elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+            json, config = _from_vocab_and_merges(folder, config)
+        else:
+            raise TokenizerError(f"the folder {str(folder)!r} holds no tokenizer.json, nor vocab.json and merges.txt.")
+    except (OSError, ValueError, RecursionError) as error:
+        raise TokenizerError(f"cannot read the tokenizer {name!r}: {error}.") from None
+    if config is None:
+        config = _to_json({"tokenizer_class": "PreTrainedTokenizerFast", **_named_tokens(json, name)})
+    definition = Definition(name=name, json=json, config=_checked_config(config, name), revision=revision)
+    definition.check()
+    return definition
+
+
+def _named_tokens(json: bytes, name: str) -> dict[str, str]:
+    """What a bare tokenizer.json does not say and a collator asks for: which of its tokens pads, masks and so on."""
+    special = {token.content for token in Definition(name=name, json=json, config=b"{}").special_tokens}
+    return {role: token for token, roles in USUAL_ROLES.items() if token in special for role in roles}
+
+
+def _checked_config(config: bytes, name: str) -> bytes:
+    try:
+        msgspec.json.decode(config, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise TokenizerError(f"the {TOKENIZER_CONFIG} of {name!r} is damaged: {error}.") from None
+    return config
+
+
+def _from_vocab_and_merges(folder: Path, config: bytes | None) -> tuple[bytes, bytes]:
+    """The older pair of files holds GPT-2's byte-level BPE; RoBERTa's five special tokens make it a RoBERTa."""
+    try:
+        vocab = msgspec.json.decode(read_plain(folder / "vocab.json"), type=dict[str, int])
+    except msgspec.MsgspecError as error:
+        raise TokenizerError(f"{str(folder / 'vocab.json')!r} is damaged: {error}.") from None
+    lines = read_plain_text(folder / "merges.txt").split("\n")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    unknown = next((merge for merge in merges if len(merge) != 2 or "".join(merge) not in vocab), None)  # noqa: PLR2004
+    if unknown is not None:
+        raise TokenizerError(
+            f"{str(folder / 'merges.txt')!r} is damaged: {' '.join(unknown)!r} makes no token of the vocabulary."
+        )
+    if config is None:
+        config = _to_json(CODEBERT_CONFIG if _is_roberta(vocab) else {"tokenizer_class": "GPT2Tokenizer"})
+    return _to_json(byte_level_tree(vocab, merges)), config
+
+
+def _is_roberta(vocab: dict[str, int]) -> bool:
+    return all(token in vocab for token in ROBERTA_TOKENS)
+
+
+def byte_level_tree(vocab: dict[str, int], merges: list[list[str]]) -> dict[str, Any]:
+    """A tokenizer.json for GPT-2's byte-level BPE, with RoBERTa's special tokens where the vocabulary has them."""
+    specials = ROBERTA_TOKENS if _is_roberta(vocab) else tuple(token for token in vocab if token == "<|endoftext|>")
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_special(vocab[token], token) for token in sorted(specials, key=vocab.__getitem__)],
+        "normalizer": None,
+        "pre_tokenizer": _BYTE_LEVEL,
+        "post_processor": _roberta_processor(vocab) if _is_roberta(vocab) else _BYTE_LEVEL,
+        "decoder": _BYTE_LEVEL,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+
+
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+def _special(index: int, content: str) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": content == "<mask>", "rstrip": False, "normalized": False, "special": True}
+    return {"id": index, "content": content, **flags}
+
+
+def _roberta_processor(vocab: dict[str, int]) -> dict[str, Any]:
+    ends = {"sep": ["</s>", vocab["</s>"]], "cls": ["<s>", vocab["<s>"]]}
+    return {"type": "RobertaProcessing", **ends, "trim_offsets": True, "add_prefix_space": False}
+
+
+def _to_json(value: Any) -> bytes:
+    return msgspec.json.encode(value)

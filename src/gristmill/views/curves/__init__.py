@@ -1,0 +1,1 @@
+"""Curves of a training or a comparison as SVG and HTML."""

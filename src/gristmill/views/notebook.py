@@ -1,0 +1,156 @@
+"""What a notebook shows of a row: the row token by token, or a plain table of it where that cannot be."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gristmill.core.manifest import Manifest
+from gristmill.core.names import counted, path_text
+from gristmill.core.records import DROP_REASONS
+from gristmill.core.text import size_text
+from gristmill.dataset.dataset import Dataset, Row, open_dataset
+from gristmill.views.report.facts import Reason, Share
+from gristmill.views.report.file_sections import reasons_table
+from gristmill.views.report.page import Headline, headlines_html, row_headline
+from gristmill.views.report.section import folded, listed, share_text, short_number
+from gristmill.views.report.sheet import DARK, LIGHT
+from gristmill.views.report.split_sections import splits_table
+from gristmill.views.report.splits import split_lines
+from gristmill.views.report.token_sections import shares_table, total
+from gristmill.views.row import look_at
+from gristmill.views.row_html import row_html
+from gristmill.views.row_theme import LOOK_STYLE, themed
+from gristmill.views.svg import shown
+from gristmill.views.table import html_table
+
+LONGEST_VALUE = 400
+
+
+def shown_row(row: Row) -> str:
+    try:
+        drawn = _drawn(row)
+    except Exception:  # noqa: BLE001 - whatever became of the dataset or the row: a cell's output is no place for it
+        drawn = None
+    return drawn or _table(row)
+
+
+def _drawn(row: Row) -> str | None:
+    """None: the row that lies there now is another one, or this one was changed."""
+    look = look_at(open_dataset(Path(row.source.folder)), row.source.split, row.number)
+    if [index for index, _ in look.tokens] != row["input_ids"][: look.num_ids]:
+        return None
+    return f"<style>{LOOK_STYLE}</style>\n{row_html(look)}"
+
+
+def _table(row: Row) -> str:
+    cells = "".join(f"<tr><th>{_shown(name)}</th><td>{_shown(value)}</td></tr>" for name, value in row.items())
+    return f"<table>{cells}</table>"
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return shown(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…")
+
+
+# A manifest and a dataset as a notebook shows them: the report's own tables, without a script and without plotly.
+
+MOST_LANGUAGES = 12
+MOST_LISTED = 200
+"""In one cell's output, which stays small."""
+BAR_WIDTH, BAR_HEIGHT = 120, 8
+RULES = """
+.gristmill-facts{color:var(--ink);background:var(--card);border:1px solid var(--edge);border-radius:8px;\
+padding:12px 16px;margin:6px 0;font:14px/1.5 system-ui,sans-serif;max-width:900px;overflow-x:auto}
+.gristmill-facts .name{font-weight:650;font-size:16px;margin:0 0 8px;overflow-wrap:anywhere}
+.gristmill-facts dl{display:flex;flex-wrap:wrap;gap:8px 28px;margin:0 0 10px}
+.gristmill-facts dt,.gristmill-facts .note,.gristmill-facts caption{color:var(--soft);font-size:12px}
+.gristmill-facts dd{margin:0}
+.gristmill-facts .figure{font-size:18px;font-weight:650}
+.gristmill-facts table{border-collapse:collapse;margin:0 0 10px;font-size:13px;color:var(--ink);background:none}
+.gristmill-facts caption{text-align:left;padding:2px 0}
+.gristmill-facts tr{background:none}
+.gristmill-facts th,.gristmill-facts td{padding:2px 16px 2px 0;text-align:left;border-bottom:1px solid var(--edge);\
+overflow-wrap:anywhere}
+.gristmill-facts .number{text-align:right;white-space:nowrap}
+.gristmill-facts summary{cursor:pointer;padding:4px 0;color:var(--soft)}
+.gristmill-facts rect{fill:var(--link)}
+"""
+
+
+def manifest_html(manifest: Manifest) -> str:
+    return _framed("Manifest", manifest)
+
+
+def dataset_html(dataset: Dataset) -> str:
+    return _framed(path_text(dataset.folder.resolve().name), dataset.manifest)
+
+
+def _framed(name: str, manifest: Manifest) -> str:
+    parts = [
+        f'<div class="gristmill-facts"><style>{STYLE}</style><p class="name">{shown(name)}</p>',
+        *headlines_html(_headlines(manifest)),
+        *html_table(splits_table(split_lines(manifest))),
+        *_languages(manifest),
+        *_drops(manifest),
+        "</div>",
+    ]
+    return "\n".join(parts)
+
+
+def _headlines(manifest: Manifest) -> list[Headline]:
+    counts, splits = manifest.counts, manifest.splits.values()
+    num_bytes = sum(facts.bytes for facts in manifest.files.values() if facts.format is not None)
+    tokens = sum(facts.tokens for facts in splits)
+    emitted = sum(facts.emitted_tokens for facts in splits)
+    return [
+        Headline("files found", f"{counts.found:,}", ""),
+        Headline("files kept", f"{counts.kept:,}", share_text(counts.kept, counts.found)),
+        row_headline(sum(facts.windows for facts in splits), _num_packed(manifest), manifest.window_length),
+        Headline("tokens", short_number(tokens), f"{short_number(emitted)} ids in the rows"),
+        Headline("size", size_text(num_bytes), listed(manifest.formats)),
+    ]
+
+
+def _num_packed(manifest: Manifest) -> int | None:
+    return None if manifest.packing is None else sum(facts.segments for facts in manifest.packing.values())
+
+
+def _languages(manifest: Manifest) -> Iterator[str]:
+    """With a bar for each one's share."""
+    tokens = manifest.tokens_by_language
+    shares = sorted(
+        (Share(name=name, files=0, tokens=per_split) for name, per_split in tokens.items()),
+        key=lambda share: (-total(share), share.name),
+    )
+    if not shares:
+        return
+    largest, everything = max(1, total(shares[0])), sum(map(total, shares))
+    yield "<table><caption>Tokens by language</caption>"
+    yield '<thead><tr><th scope="col">language</th><th scope="col" class="number">tokens</th>'
+    yield '<th scope="col" class="number">share</th><td></td></tr></thead><tbody>'
+    for share in shares[:MOST_LANGUAGES]:
+        part = shown(share_text(total(share), everything))
+        numbers = f'<td class="number">{total(share):,}</td><td class="number">{part}</td>'
+        yield f"<tr><td>{shown(share.name)}</td>{numbers}<td>{_bar(total(share) / largest)}</td></tr>"
+    yield "</tbody></table>"
+    if len(shares) > MOST_LANGUAGES:
+        table = html_table(shares_table("Tokens by language and split", "language", shares[:MOST_LISTED]))
+        yield from folded(f"All {counted(len(shares), 'language')}", table)
+
+
+def _bar(share: float) -> str:
+    """Without a style attribute: some notebooks take these away."""
+    size = f'width="{BAR_WIDTH}" height="{BAR_HEIGHT}"'
+    return f'<svg {size} aria-hidden="true"><rect width="{share * BAR_WIDTH:.1f}" height="{BAR_HEIGHT}" rx="2"/></svg>'
+
+
+def _drops(manifest: Manifest) -> Iterator[str]:
+    reasons = [
+        Reason(reason=reason, told=DROP_REASONS[reason], files=count, bytes=0, examples=[])
+        for reason, count in sorted(manifest.counts.dropped_by_reason.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    if reasons:
+        title = f"{manifest.counts.dropped:,} of {counted(manifest.counts.found, 'file')} dropped"
+        yield from folded(title, html_table(reasons_table(reasons)), is_open=True)
+
+
+STYLE = themed(".gristmill-facts", LIGHT, DARK) + RULES

@@ -1,0 +1,146 @@
+"""All it takes to have a dataset once more: the command, the settings as a gristmill.toml, versions and digests."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gristmill.cards.provenance import without_secret
+from gristmill.config.config import Config, default_of
+from gristmill.config.options import all_options, build_line
+from gristmill.core.manifest import Manifest, TokenizerFacts
+from gristmill.core.names import printable
+from gristmill.core.records import VariantKind
+from gristmill.views.report.facts import Origin, Provenance
+from gristmill.views.report.read_back import ELSEWHERE, config_of
+
+TOML = "gristmill.toml"
+SOURCES_NAMED = 8
+
+Settings = dict[str, Any]
+"""By their dotted names: `window.overlap`."""
+
+
+def provenance_of(manifest: Manifest) -> Provenance:
+    settings = _changed_settings(manifest)
+    run = manifest.run
+    return Provenance(
+        command=_command(manifest, settings),
+        config="".join(f"{line}\n" for line in (*_notes(manifest), *_toml(settings))),
+        gristmill=manifest.gristmill,
+        versions=manifest.versions,
+        tokenizer=list(_told(manifest.tokenizer)),
+        fingerprint=manifest.fingerprint,
+        content_sha256=manifest.content_sha256,
+        files=[(name, facts.bytes, facts.sha256) for name, facts in manifest.files.items()],
+        sources=[Origin(repo=one.repo, commit=one.commit, found=one.found) for one in manifest.sources],
+        started_at=run.started_at,
+        python=run.python,
+        platform=run.platform,
+        workers=run.workers,
+    )
+
+
+def _changed_settings(manifest: Manifest) -> Settings:
+    """Those that are not as they are by default; a secret in one does not come out."""
+    config = config_of(manifest)
+    settings, defaults = config.settings(), Config(sources=["."], out=".").settings()
+    settings["sampling"]["weights"], defaults["sampling"]["weights"] = config.sampling.weights, {}
+    changed: Settings = {
+        f"{section}.{name}": value
+        for section, values in settings.items()
+        for name, value in values.items()
+        if value != defaults[section][name]
+    }
+    if (tokenizer := _tokenizer_name(manifest.tokenizer)) != default_of("tokenizer.name"):
+        changed["tokenizer.name"] = tokenizer
+    if manifest.formats != list(default_of("output.formats")):
+        changed["output.formats"] = manifest.formats
+    if VariantKind.REWRITE in config.variants.rates:
+        changed["rewrite.endpoint"] = ELSEWHERE
+    return {name: _public(value) for name, value in changed.items()}
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_secret(value)
+    if isinstance(value, list):
+        return [_public(one) for one in value]
+    if isinstance(value, Mapping):
+        return {_public(name): _public(one) for name, one in value.items()}
+    return value
+
+
+def _tokenizer_name(facts: TokenizerFacts) -> str:
+    """At its revision, where it is from the Hub."""
+    return facts.name if facts.revision is None else f"{facts.name.partition('@')[0]}@{facts.revision}"
+
+
+def _command(manifest: Manifest, settings: Settings) -> str:
+    """What has no option is in the file."""
+    options = {option.setting for option in all_options()}
+    named = [one.repo for one in manifest.sources]
+    sources = named if len(named) <= SOURCES_NAMED else ["SOURCE..."]
+    values = {name: value for name, value in settings.items() if name in options}
+    toml = None if len(values) == len(settings) else Path(TOML)
+    return build_line({**values, "sources": [without_secret(one) for one in sources], "out": "DIR"}, toml)
+
+
+def _notes(manifest: Manifest) -> Iterator[str]:
+    """What no setting here can say."""
+    if manifest.previous_splits is not None:
+        digest = manifest.previous_splits.sha256
+        yield f"# The splits of an earlier build were kept: name its files.jsonl (sha256 {digest}) with --splits."
+    for one in manifest.decontamination.against:
+        name = without_secret(printable(one.name))
+        yield f"# Name {name} (sha256 {one.sha256}) with --decontaminate-against."
+
+
+def _toml(settings: Settings) -> Iterator[str]:
+    sections: dict[str, Settings] = {}
+    for dotted, value in settings.items():
+        section, _, name = dotted.partition(".")
+        sections.setdefault(section, {})[name] = value
+    for section, values in sections.items():
+        yield from _table((section,), values)
+
+
+def _table(path: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[str]:
+    """With the tables in it behind it."""
+    tables = {name: value for name, value in values.items() if isinstance(value, Mapping)}
+    if len(tables) < len(values) or not values:
+        yield f"[{'.'.join(map(_key, path))}]"
+    yield from (f"{_key(name)} = {_value(value)}" for name, value in values.items() if name not in tables)
+    for name, value in tables.items():
+        yield from _table((*path, name), value)
+
+
+def _key(name: str) -> str:
+    is_bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if is_bare else _text(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _text(text: str) -> str:
+    """As in JSON; what cannot be seen is escaped, so that it can."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
+
+
+def _told(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
+    yield "name", facts.name
+    if facts.revision is not None:
+        yield "revision", facts.revision
+    yield "sha256", facts.sha256
+    yield "size of the vocabulary", f"{facts.vocab_size:,}"
+    yield "encoded by", facts.engine
+    yield "ids before each window", " ".join(map(str, facts.prefix)) or "none"
+    yield "ids after each window", " ".join(map(str, facts.suffix)) or "none"
+    for name, one in (("id of padding", facts.pad_id), ("id of the end of a text", facts.end_id)):
+        if one is not None:
+            yield name, str(one)

@@ -1,0 +1,72 @@
+"""A row as HTML: static, classes only, readable without colours; its style sheet is in `style`.
+
+What is in its <pre>, tags taken out, is the text of the row's strokes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from html import escape
+from itertools import groupby
+from operator import attrgetter
+
+from gristmill.views.row import AFTER, BEFORE, SPECIAL, RowLook, Stroke, WindowLook
+from gristmill.views.row_facts import (
+    has_odd,
+    has_special,
+    row_facts,
+    shared_words,
+    window_edges,
+    window_facts,
+    window_name,
+)
+
+CLASSES = {SPECIAL: "special", BEFORE: "before", AFTER: "after"}
+LINES = {BEFORE: "dotted", AFTER: "dashed"}
+FEED = '<span class="feed">\n</span>'
+"""A line feed is a token too: the style sheet gives it a sign."""
+
+
+def row_html(look: RowLook) -> str:
+    heads = "".join(f"<p>{_head(window)}</p>\n" for window in look.windows)
+    note = f"<p>{escape(look.note)}</p>\n" if look.note else ""
+    return (
+        f'<section class="gristmill-look">\n{heads}<p>{escape(", ".join(row_facts(look)))}</p>\n'
+        f"<pre>{''.join(_windows(look))}</pre>\n{note}<p>{'; '.join(_legend(look))}.</p>\n</section>\n"
+    )
+
+
+def _head(window: WindowLook) -> str:
+    return f"<b>{escape(window_name(window))}</b> {escape(', '.join(window_facts(window)))}"
+
+
+def _windows(look: RowLook) -> Iterator[str]:
+    """Where several share a row, each is a block."""
+    edges = window_edges(look)
+    for number, own in groupby(look.strokes, key=lambda stroke: bisect_right(edges, stroke.token)):
+        tokens = "".join(_tokens(look, own))
+        title = escape(window_name(look.windows[number - 1])) if number else ""
+        yield f'<span class="window" title="{title}">{tokens}</span>' if len(edges) > 1 else tokens
+
+
+def _tokens(look: RowLook, strokes: Iterable[Stroke]) -> Iterator[str]:
+    for token, own in groupby(strokes, key=attrgetter("token")):
+        index, flags = look.tokens[token]
+        classes = ["second"] if token % 2 else []
+        classes += [name for flag, name in CLASSES.items() if flags & flag]
+        named = f' class="{" ".join(classes)}"' if classes else ""
+        yield f'<span{named} title="{token}: id {index}">{"".join(map(_drawn, own))}</span>'
+
+
+def _drawn(stroke: Stroke) -> str:
+    text = escape(stroke.text).replace("\n", FEED)
+    return f'<span class="{stroke.kind}">{text}</span>' if stroke.kind else text
+
+
+def _legend(look: RowLook) -> Iterator[str]:
+    yield '<span class="second">every second token</span> is shaded'
+    for flag, words in shared_words(look):
+        yield f'<span class="{CLASSES[flag]}">{LINES[flag]} line</span>: {escape(words)}'
+    if has_special(look):
+        yield '<span class="special">boxed</span>: a special token'
+    if has_odd(look):
+        yield '<span class="odd">\\u202e</span>: stands for what cannot be shown'

@@ -1,0 +1,1 @@
+"""Ids to windows: cutting, sampling, weights, packing."""
