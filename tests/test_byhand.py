@@ -14,7 +14,7 @@ from conftest import write_tree
 from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
 from gristmill.checks.rebuild import against_clean
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from gristmill.pipeline.pieces import DataFiles
+from gristmill.pipeline.data_files import DataFiles
 from gristmill.pipeline.work_folder import Workspace
 
 SMALL = RunConfig(workers=1, batch_bytes=30_000)

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from gristmill.checks.counts import check_counts, check_told
 from gristmill.checks.data_files import read_data_files
 from gristmill.checks.digests import check_cards, check_digests
-from gristmill.checks.file_rows import FilesTable, check_counts, check_groups, check_told, read_files_table
+from gristmill.checks.file_rows import FilesTable, check_groups, read_files_table
 from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
 from gristmill.checks.formats import First, check_formats
 from gristmill.checks.requirements import Settings

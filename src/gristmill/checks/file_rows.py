@@ -1,20 +1,15 @@
 """files.jsonl by itself: `files_table` and `groups`."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from gristmill.checks.findings import Faults
-from gristmill.checks.requirements import Settings
-from gristmill.checks.windows_by_file import Rows
 from gristmill.core.files_table import Count, FileRow, VariantRow
-from gristmill.core.layout import FILES, MANIFEST
-from gristmill.core.manifest import Manifest
+from gristmill.core.layout import FILES
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Cut, DropReason, Redaction, Split
 
@@ -165,119 +160,4 @@ def check_groups(table: FilesTable, faults: Faults) -> None:
 # The manifest's counts against files.jsonl (`files_table`).
 
 
-def check_counts(table: FilesTable, manifest: Manifest, faults: Faults) -> None:
-    for name, said, found in (*_counts(table, manifest), *_decontamination(table, manifest)):
-        if said != found:
-            faults.add(CHECK, f"{name}: {_difference(said, found)}", file=MANIFEST)
-
-
-def _counts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    kept, dropped, counts = table.kept.values(), table.dropped.values(), manifest.counts
-    by_reason = _tally(row.reason for row in dropped)
-    by_language: dict[str, dict[Split, int]] = {}
-    for file in kept:
-        by_split = by_language.setdefault(file.language, dict.fromkeys(Split, 0))
-        by_split[file.split] += file.shown_tokens
-    num_near = by_reason.get(DropReason.NEAR_DUPLICATE, 0)
-    yield "counts.found", counts.found, len(table)
-    yield "counts.kept", counts.kept, len(kept)
-    yield "counts.dropped", counts.dropped, len(dropped)
-    yield "counts.dropped_by_reason", counts.dropped_by_reason, by_reason
-    yield "counts.licenses", counts.licenses, _tally(file.license or "" for file in kept)
-    yield "counts.redactions", counts.redactions, _tally(one.kind for file in kept for one in file.redactions)
-    yield "tokens_by_language", manifest.tokens_by_language, by_language
-    yield from _sources(table, manifest)
-    yield "near_duplicates.dropped", manifest.near_duplicates.dropped, num_near
-
-
-def _decontamination(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Kept files with their cuts, and those of which nothing was left."""
-    said = manifest.decontamination
-    before, cut, files = (dict.fromkeys(Split, 0) for _ in range(3))
-    for file in table.kept.values():
-        before[file.split] += file.tokens
-        cut[file.split] += file.cut_tokens
-        files[file.split] += file.cut_tokens > 0
-    for row in table.dropped.values():
-        if row.reason is DropReason.CONTAMINATED and row.split is not None:
-            before[row.split] += row.tokens or 0
-            cut[row.split] += row.tokens or 0
-            files[row.split] += 1
-    yield "decontamination.how", said.how, manifest.settings["split"].get("decontaminate")
-    yield "decontamination.tokens_before", said.tokens_before, before
-    yield "decontamination.tokens_cut", said.tokens_cut, cut
-    yield "decontamination.files_cut", said.files_cut, files
-
-
-def _tally(names: Iterable[Any]) -> dict[Any, int]:
-    return dict(Counter(names))
-
-
-def _sources(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Files per source. The rows of a table may name any repository, so those of all tables are counted together."""
-    found = _tally(repo for repo, _ in (*table.kept, *table.dropped))
-    trees = {one.repo: one.found for one in manifest.sources if not one.is_table}
-    yield "sources", {repo: said for repo, said in trees.items() if said}, _only(found, trees)
-    num_rows = sum(found.values()) - sum(_only(found, trees).values())
-    yield "sources that are tables", sum(one.found for one in manifest.sources if one.is_table), num_rows
-
-
-def _only(counts: Mapping[str, int], names: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if name in names}
-
-
-def _difference(said: Any, found: Any) -> str:
-    if not isinstance(said, Mapping):
-        return f"it says {said}, files.jsonl has {found}"
-    names = [name for name in dict.fromkeys((*said, *found)) if said.get(name) != found.get(name)]
-    return f"it says {said.get(names[0])} for {str(names[0])!r}, files.jsonl has {found.get(names[0])}"
-
-
 # What the manifest tells of sampling, variants and epochs, against files.jsonl and the rows (`files_table`).
-
-NUM_DIGITS = 6
-ROUNDING = 2e-6
-
-
-def check_told(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    manifest = settings.manifest
-    for name, said, found in (*_variants(table, settings), *_sampling(rows, settings)):
-        if said != found:
-            faults.add(CHECK, f"{name} is {said}, and it should be {found}", file=MANIFEST)
-    epochs = manifest.epochs
-    if epochs is not None:
-        effective = epochs.shown + epochs.variant_worth * epochs.varied
-        if abs(effective - epochs.effective) > ROUNDING or epochs.most < 0:
-            faults.add(CHECK, f"epochs.effective is {epochs.effective}, and not {effective:.6f}", file=MANIFEST)
-
-
-def _variants(table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
-    said = settings.manifest.variants
-    rows = [row for file in table.kept.values() for row in file.variants]
-    yield "variants", sorted(said), sorted(settings.variants.rates)
-    for kind, facts in said.items():
-        own = [row for row in rows if row.kind == kind]
-        made = [row for row in own if row.missing is None]
-        yield f"variants.{kind}.made", facts.made, len(made)
-        yield f"variants.{kind}.windows", facts.windows, sum(row.windows for row in made)
-        yield f"variants.{kind}.missing", facts.missing, dict(Counter(row.missing for row in own if row.missing))
-        yield f"variants.{kind}.chosen", facts.chosen, len(own)
-
-
-def _sampling(rows: Rows, settings: Settings) -> Iterator[tuple[str, Any, Any]]:
-    facts = settings.manifest.sampling
-    if facts is None:
-        return
-    windows = dict.fromkeys(Split, 0)
-    largest = 0
-    for runs in rows.by_file.values():
-        for placed in runs:
-            windows[placed.split] += len(placed.run.windows)
-            largest = max(largest, placed.run.repeat)
-    yield "sampling.windows", facts.windows, windows
-    if facts.groups:
-        yield "sampling.groups: windows", sum(one.windows for one in facts.groups), windows[Split.TRAIN]
-        yield "sampling.groups: largest_repeat", max(one.largest_repeat for one in facts.groups), largest
-        total = sum(one.realised_share for one in facts.groups)
-        is_whole = abs(total - 1) < NUM_DIGITS * len(facts.groups) * ROUNDING or not windows[Split.TRAIN]
-        yield "sampling.groups: shares", is_whole, True

@@ -24,6 +24,7 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import Drop
 from gristmill.pipeline.build import Clock, Job, load, opened, seal
 from gristmill.pipeline.cache import recall, remember
+from gristmill.pipeline.data_files import DataFiles
 from gristmill.pipeline.decide import Decision, previous_file
 from gristmill.pipeline.failures import as_ours
 from gristmill.pipeline.finish import Judged
@@ -43,7 +44,7 @@ from gristmill.pipeline.flow import (
 )
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import is_whole
-from gristmill.pipeline.pieces import DataFiles, KnownPiece, Task, piece_key
+from gristmill.pipeline.pieces import KnownPiece, Task, piece_key
 from gristmill.pipeline.prepare import Batch, batches
 from gristmill.pipeline.shape import ShapedPiece
 from gristmill.runners.runner import Runner

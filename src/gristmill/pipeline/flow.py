@@ -26,6 +26,7 @@ from gristmill.formats.shares import AllFiles, ShareTask, WrittenFiles
 from gristmill.pipeline.cache import StampLog
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.convert import clear_formats, format_tasks, num_rows_by_file, write_format
+from gristmill.pipeline.data_files import DataFiles
 from gristmill.pipeline.decide import Decision, Piece, decide, lay_out, read_previous_splits
 from gristmill.pipeline.decontaminate import decontaminate
 from gristmill.pipeline.draw import draw
@@ -35,7 +36,7 @@ from gristmill.pipeline.finish import Judged, MadeFiles
 from gristmill.pipeline.license import license_documents, read_license_files
 from gristmill.pipeline.pack import pack_rows, packed_tasks, packing_facts, rows_by_file, write_packed
 from gristmill.pipeline.parts import PartReader
-from gristmill.pipeline.pieces import DataFiles, Task, tasks_of
+from gristmill.pipeline.pieces import Task, tasks_of
 from gristmill.pipeline.prepare import Batch, prepare
 from gristmill.pipeline.shape import ShapedPiece, shape
 from gristmill.pipeline.work_folder import Workspace
