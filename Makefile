@@ -39,9 +39,9 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	touch $@
 
 # Libraries that only tests run, and that cannot be in one environment with what trains here.
-$(VENV)/.readers: tests/readers.txt | $(BIN)/python
+$(VENV)/.readers: tests/support/readers.txt | $(BIN)/python
 	rm -rf $(VENV)/readers
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/readers --requirement tests/readers.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/readers --requirement tests/support/readers.txt
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.readers | $(BIN)/python

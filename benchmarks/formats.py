@@ -40,7 +40,7 @@ from gristmill.formats.token_streams import BIN, NPY
 from gristmill.views.table import Cell, Table, markdown_table
 
 sys.path += [str(Path(sys.prefix, "readers")), str(Path(__file__).parents[1] / "tests")]
-from library_readers import streaming
+from support.library_readers import streaming
 
 ROWS_IN_A_BATCH = 3000
 ROWS_READ_AT_ONCE = 1000

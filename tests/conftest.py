@@ -1,8 +1,7 @@
 """What several tests build on: small source trees, a corpus that is the same everywhere, the bundled tokenizer."""
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,44 +12,14 @@ from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
 from gristmill.core.errors import DeviceError
 from gristmill.tokenizers.cuda.availability import require_cuda
 from gristmill.tokenizers.tokenizer import Tokenizer
-from made_code import made_library
-from surroundings import settle
+from support.made_code import made_library
+from support.source_trees import ROOT, MakeTree, write_tree
+from support.surroundings import settle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 settle()
-
-MakeTree = Callable[[Mapping[str, str | bytes]], Path]
-
-GIT_IDENTITY = {
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_SYSTEM": os.devnull,
-}
-
-
-def git(folder: Path, *arguments: str) -> bytes:
-    environment = {**os.environ, **GIT_IDENTITY}
-    return subprocess.run(
-        ["git", "-c", "protocol.file.allow=always", *arguments],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-    ).stdout
-
-
-def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
-    root.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return root
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,7 +38,7 @@ def tree(tmp_path: Path) -> MakeTree:
 @pytest.fixture(scope="session")
 def own_files() -> list[Path]:
     """Python that people wrote: this project's. For what holds for any code, as it changes with each commit."""
-    root = Path(__file__).parents[1]
+    root = ROOT
     return [
         path for folder in ("src", "tests", "tools", "benchmarks") for path in sorted((root / folder).rglob("*.py"))
     ]
@@ -95,13 +64,18 @@ def codebert() -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
-    from browser import launched
+    from support.browser import launched
 
     with launched() as browser:
         yield browser
 
 
-NEED_TORCH = ["test_comparing_datasets.py", "test_feeding.py", "test_masking.py", "test_training.py"]
+NEED_TORCH = [
+    "lab/comparison/test_compare.py",
+    "dataset/test_torch_windows.py",
+    "dataset/test_masking.py",
+    "lab/training/test_train.py",
+]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH
 
 
@@ -117,7 +91,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         except (DeviceError, MissingExtraError) as error:
             pytest.skip(str(error))
     if "chromium" in item.fixturenames:
-        from browser import chromium_path
+        from support.browser import chromium_path
 
         if chromium_path() is None:  # each by its name, so that it is plain what was not tried
             pytest.skip(f"LEFT OUT, as there is no Chromium or Chrome here: {item.name}")

@@ -1,0 +1,431 @@
+"""Good datasets of every kind pass; what is measured is what a slow and obvious reference measures."""
+
+import json
+import random
+import re
+import shutil
+import string
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill import (
+    Config,
+    DatasetError,
+    InputError,
+    OutputConfig,
+    SplitConfig,
+    TokenizerConfig,
+    WindowConfig,
+    build,
+)
+from gristmill.checks import data_parts, spans
+from gristmill.checks.check import CHECKS, check
+from gristmill.checks.findings import report_text
+from gristmill.checks.secrets import secrets_in
+from gristmill.checks.source_texts import location_of
+from gristmill.checks.windows import Shape, expected_windows
+from gristmill.cleaning.secrets import find_secrets, redact
+from gristmill.config.settings import DuplicatesConfig, SecretsConfig
+from gristmill.core.digits import numbers_in
+from gristmill.core.layout import CARDS
+from gristmill.core.records import Cut
+from support import tokenizers_made_here as made
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, corpus):
+    root = tmp_path_factory.mktemp("checked") / "repo"
+    for package in ("json", "logging", "importlib", "concurrent"):
+        shutil.copytree(corpus / package, root / package)
+    token = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=36))
+    (root / "secret.py").write_text(f"# some settings\nTOKEN = 'ghp_{token}'\nprint('and more of the same')\n")
+    (root / "wide.py").write_bytes(
+        b"\xff\xfe" + ("# grüße 😀😀 überall\nprint('hello, world')\n" * 40).encode("utf-16-le")
+    )
+    (root / "latin.py").write_bytes("# größe über alles in der Welt\nx = 'straße'\n".encode("latin-1") * 20)
+    (root / "emoji.md").write_text("Text mit 😀😀 und 中文字符 überall, " * 300)
+    (root / r"odd\name é.py").write_text("def function_in_an_odd_place(argument):\n    return argument + 1\n" * 5)
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "some text in a cell"]},
+        {"cell_type": "code", "source": "import os\n\nprint(os.getcwd(), os.listdir('.'))\n", "outputs": []},
+        {"cell_type": "raw", "source": "left out"},
+    ]
+    (root / "notes.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}))
+    (root / "empty.py").write_text("")
+    return root
+
+
+def _failed(report):
+    return {one.name: one.examples for one in report.checks if one.status == "failed"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"output": OutputConfig(pad=True, with_text=True)},
+        {"output": OutputConfig(with_text=True, compress="zstd")},
+        {"output": OutputConfig(compress="zstd", shard_bytes=200_000)},
+        {"output": OutputConfig(shard_bytes=100_000)},
+        {"window": WindowConfig(tail="shift")},
+        {"window": WindowConfig(tail="drop", length=64, overlap=7)},
+        {"window": WindowConfig(length=100, overlap=0)},
+        {"window": WindowConfig(length=40, overlap=37, tail="shift")},
+        {"split": SplitConfig(decontaminate="drop"), "window": WindowConfig(tail="drop")},
+        {"split": SplitConfig(decontaminate="train"), "window": WindowConfig(tail="shift")},
+        {"split": SplitConfig(decontaminate="off")},
+        {"split": SplitConfig(shares="100/0/0")},
+        {"split": SplitConfig(shares="0/50/50")},
+        {"secrets": SecretsConfig(action="keep")},
+        {"secrets": SecretsConfig(action="drop", emails=True)},
+    ],
+    ids=str,
+)
+def test_a_good_dataset_passes(source, tmp_path, changed):
+    build(Config(sources=[str(source)], out=str(tmp_path / "out"), **changed))
+    report = check(tmp_path / "out", [str(source)], workers=1)
+    assert _failed(report) == {}
+    assert report.ok
+    assert report["source"].summary.split()[0] == report["source"].summary.split()[2]
+
+
+CELLS = (
+    {
+        "cell_type": "markdown",
+        "source": ["# Half a pair \\ud83d", "\\ude00 in each string, a whole one 😀 \\ud83d\\ude00\n"],
+    },
+    {"cell_type": "code", "source": ["import os\n", "print(os.getcwd(), 'and more of the same')\n"], "outputs": []},
+)
+ODD_METADATA = (
+    {"kernelspec": None},
+    {"kernelspec": "python"},
+    [1],
+    None,
+    "python",
+    {"language_info": {"name": 5}},
+    {"language_info": {"name": "C++17"}},
+    {"kernelspec": {"language": None}, "language_info": {"name": "rust"}},
+)
+
+
+def test_notebooks_with_odd_metadata_pass(source, tmp_path):
+    root = tmp_path / "repo"
+    for number, metadata in enumerate(ODD_METADATA):
+        cells = [*CELLS, {"cell_type": "code", "source": f"value_{number} = {number} * {list(range(number * 20))}"}]
+        content = json.dumps({"cells": cells, "metadata": metadata, "number": 0}, ensure_ascii=False)
+        path = root / f"{number}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content.replace("\\\\u", "\\u").replace('"number": 0', f'"number": {"9" * 5000}'))
+    settings = {"duplicates": DuplicatesConfig(near="keep"), "split": SplitConfig(decontaminate="off")}
+    build(Config(sources=[str(root)], out=str(tmp_path / "out"), **settings))
+    report = check(tmp_path / "out", [str(root)], workers=1)
+    assert _failed(report) == {}
+    assert report["source"].summary == f"{len(ODD_METADATA)} of {len(ODD_METADATA)} files compared"
+
+
+@pytest.mark.parametrize(
+    "kind", [made.byte_level, made.sentence_piece_bpe, made.unigram, made.word_piece, made.word_piece_on_spaces]
+)
+def test_other_tokenizers(source, tmp_path, kind):
+    """Some without special tokens, some that do not give the text back."""
+    (tmp_path / "tokenizer.json").write_text(kind())
+    tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
+    output = OutputConfig(with_text=kind in {made.byte_level, made.sentence_piece_bpe})
+    build(Config(sources=[str(source)], out=str(tmp_path / "out"), tokenizer=tokenizer, output=output))
+    report = check(tmp_path / "out", [str(source)], workers=1)
+    assert _failed(report) == {}
+    assert (report["secrets"].status == "ok") == (kind in {made.byte_level, made.sentence_piece_bpe})
+
+
+def test_secrets_are_looked_for_in_the_texts_where_the_ids_do_not_spell_them(source, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(made.unigram())
+    settings = {
+        "tokenizer": TokenizerConfig(name=str(tmp_path / "tokenizer.json")),
+        "output": OutputConfig(with_text=True),
+    }
+    build(Config(sources=[str(source)], out=str(tmp_path / "out"), **settings))
+    report = check(tmp_path / "out", workers=1)
+    assert _failed(report) == {}
+    assert report["secrets"].status == "ok"
+    path = tmp_path / "out" / "train.jsonl"
+    rows = path.read_text().splitlines()
+    number = next(number for number, row in enumerate(rows) if "SECRET:github-token" in row)
+    token = "".join(random.Random(2).choices(string.ascii_letters + string.digits, k=36))
+    rows[number] = rows[number].replace("<SECRET:github-token>", f"ghp_{token}")
+    path.write_text("\n".join(rows) + "\n")
+    report = check(tmp_path / "out", workers=1)
+    assert f"train.jsonl row {number + 1} (repo/secret.py): github-token in line 2" in report["secrets"].examples
+    assert token not in (tmp_path / "out" / "check.json").read_text()
+
+
+def test_the_report(built, tmp_path):
+    folder = shutil.copytree(built[0], tmp_path / "copy")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    report = check(folder)
+    assert [one.name for one in report.checks] == list(CHECKS)
+    written = json.loads((folder / "check.json").read_text())
+    assert written["ok"] is True
+    assert written["fingerprint"] == built[1].fingerprint
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "check.json"} == before
+    text = report_text(report)
+    assert "no check failed" in text
+    assert all(re.search(rf"^{name} +(ok|reported|skipped)", text, re.MULTILINE) for name in CHECKS)
+    assert check(folder).ok
+
+
+def test_a_redaction_in_another_line(source, tmp_path):
+    build(Config(sources=[str(source)], out=str(tmp_path / "out")))
+    path = tmp_path / "out" / "files.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    redacted = next(row for row in rows if row["redactions"])
+    for line, name in ((3, "source"), (99, "files_table")):
+        redacted["redactions"][0]["line"] = line
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        failed = _failed(check(tmp_path / "out", [str(source)], workers=1))
+        assert any("redactions" in example for example in failed[name])
+
+
+def test_leaking_files_are_listed(source, tmp_path):
+    build(Config(sources=[str(source)], out=str(tmp_path / "out"), split=SplitConfig(decontaminate="off")))
+    report = check(tmp_path / "out", workers=1)
+    assert report["leakage"].status == "reported"
+    worst = report["leakage"].facts["worst_files"]
+    assert worst[0]["l50"] >= worst[-1]["l50"] > 0
+    assert worst[0]["name"] in report_text(report)
+
+
+def test_what_is_no_dataset_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="is not a dataset"):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize("window", [{"length": "long"}, {"length": 5, "overlap": 5}, {"length": -1}, None])
+def test_settings_that_cannot_be(built, tmp_path, window):
+    folder = shutil.copytree(built[0], tmp_path / "copy")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["settings"]["window"] = window
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match="damaged"):
+        check(folder)
+
+
+def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
+    """Borders of parts fall into the middle of rows and of files."""
+    build(Config(sources=[str(source)], out=str(tmp_path / "out")))
+    whole = check(tmp_path / "out", workers=1)
+    monkeypatch.setattr(data_parts, "PART_BYTES", 5_000)
+    for workers in (1, 2):
+        apart = check(tmp_path / "out", workers=workers)
+        assert apart.checks == whole.checks
+
+
+def test_frames_and_parts_change_nothing(source, tmp_path, monkeypatch):
+    build(Config(sources=[str(source)], out=str(tmp_path / "out"), output=OutputConfig(compress="zstd")))
+    whole = check(tmp_path / "out", workers=1)
+    monkeypatch.setattr(data_parts, "PART_BYTES", 1)
+    assert check(tmp_path / "out", workers=1).checks == whole.checks
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_any_damage_is_told_and_none_raises(source, tmp_path, compress):
+    build(Config(sources=[str(source / "json")], out=str(tmp_path / "out"), output=OutputConfig(compress=compress)))
+    names = [path.name for path in (tmp_path / "out").iterdir() if path.name != "manifest.json"]
+    for seed in range(60):
+        dice = random.Random(seed)
+        folder = shutil.copytree(tmp_path / "out", tmp_path / f"damaged{seed}")
+        path = folder / dice.choice(names)
+        content = bytearray(path.read_bytes())
+        for _ in range(dice.choice((1, 20))):
+            place = dice.randrange(len(content) or 1)
+            content[place : place + dice.choice((0, 1, 1, 50))] = dice.choice(
+                (b"\n", b"]", b'"', b"-", b"9" * 30, b"[" * 2000, b"\xff", b"null", b"NaN", b",", b"")
+            )
+        if bytes(content) != path.read_bytes():
+            path.write_bytes(content)
+            report = check(folder, workers=1)
+            assert "digests" in _failed(report) if path.name not in CARDS else report["cards"].status != "ok"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("content", [b"\n" * 30_000_000, b"x" * 80_000_000], ids=["lines", "line"])
+def test_millions_of_lines_and_a_line_of_millions_are_no_rows(built, tmp_path, content):
+    folder = shutil.copytree(built[0], tmp_path / "copy")
+    (folder / "train.jsonl").write_bytes(content)
+    assert "cannot be read" in check(folder, workers=1)["schema"].examples[0]
+
+
+# What is measured, against references that are slow and obvious.
+
+stretches = st.lists(st.lists(st.integers(0, 11), max_size=180), max_size=4)
+
+
+def _obvious(held_out, train):
+    """Tokens in spans, 13-grams and those found, by sets of tuples."""
+    known = {n: {tuple(ids[i : i + n]) for ids in train for i in range(len(ids) - n + 1)} for n in (13, 50)}
+    answers = []
+    for ids in held_out:
+        inside, start = set(), None
+        is_shared = [tuple(ids[i : i + 50]) in known[50] for i in range(max(0, len(ids) - 49))]
+        for i, shared in enumerate([*is_shared, False]):
+            if shared and start is None:
+                start = i
+            if not shared and start is not None:
+                if len(set(ids[start : i + 49])) >= 8:
+                    inside |= set(range(start, i + 49))
+                start = None
+        grams = [tuple(ids[i : i + 13]) in known[13] for i in range(max(0, len(ids) - 12))]
+        answers.append((len(inside), len(grams), sum(grams)))
+    return answers
+
+
+@settings(max_examples=150, deadline=None)
+@given(stretches, stretches, st.data())
+def test_shared_spans_are_what_sets_of_tuples_say(held_out, train, data):
+    for _ in range(data.draw(st.integers(0, 4))):  # some of train is put into what is held out
+        if train and held_out:
+            one = data.draw(st.sampled_from(train))
+            start, length = data.draw(st.integers(0, 100)), data.draw(st.integers(10, 120))
+            target = data.draw(st.integers(0, len(held_out) - 1))
+            place = data.draw(st.integers(0, len(held_out[target])))
+            held_out[target] = held_out[target][:place] + one[start : start + length] + held_out[target][place:]
+    arrays = [[np.array(ids, np.uint16) for ids in side] for side in (held_out, train)]
+    assert [tuple(one) for one in spans.shared_with_train(*arrays)] == _obvious(held_out, train)
+
+
+def test_many_batches_are_one(monkeypatch):
+    dice = random.Random(5)
+    train = [[dice.randrange(20) for _ in range(300)] for _ in range(20)]
+    held_out = [train[number][50:250] + [dice.randrange(20) for _ in range(100)] for number in range(0, 20, 3)]
+    expected = _obvious(held_out, train)
+    monkeypatch.setattr(spans, "BATCH_TOKENS", 500)
+    monkeypatch.setattr(spans, "HELD_OUT_AT_ONCE", 700)
+    arrays = [[np.array(ids, np.uint32) for ids in side] for side in (held_out, train)]
+    assert [tuple(one) for one in spans.shared_with_train(*arrays, num_threads=3)] == expected
+    assert sum(num_tokens for num_tokens, _, _ in expected) > 1000
+
+
+def test_threads_change_nothing(monkeypatch):
+    """Many batches have the same 50-grams, and under one key stand others: every run must note the same places."""
+    dice = random.Random(6)
+    shared = [dice.randrange(9) for _ in range(200)]
+    train = [np.array(shared + [dice.randrange(900) for _ in range(60)], np.uint16) for _ in range(60)]
+    held_out = [np.array(shared[number:] + shared[:number], np.uint16) for number in range(0, 100, 9)]
+    own = spans.keys_of
+    few = lambda ids: spans.GramKeys(own(ids).spans >> np.uint64(58) << np.uint64(58), own(ids).grams)  # noqa: E731
+    monkeypatch.setattr(spans, "BATCH_TOKENS", 300)
+    monkeypatch.setattr(spans, "keys_of", few)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        results = [spans.shared_with_train(held_out, train, threads) for threads in (1, 2, 4) for _ in range(12)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(result == results[0] for result in results)
+
+
+def test_a_collision_of_keys_is_no_leak(monkeypatch):
+    """Were all keys the same, equal ids would still decide."""
+    same = lambda ids: spans.GramKeys(  # noqa: E731
+        np.full(max(0, len(ids) - 49), 7, np.uint64), np.full(max(0, len(ids) - 12), 7, np.uint64)
+    )
+    monkeypatch.setattr(spans, "keys_of", same)
+    held_out, train = [np.arange(100, dtype=np.uint16)], [np.arange(200, 300, dtype=np.uint16)]
+    assert spans.shared_with_train(held_out, train)[0].num_span_tokens == 0
+
+
+@given(st.lists(st.lists(st.one_of(st.integers(0, 300), st.integers(0, 99_999_999)), min_size=1), min_size=1))
+def test_digits_are_numbers(rows):
+    ids, offsets = numbers_in([",".join(map(str, row)).encode() for row in rows])
+    assert [ids[start:end].tolist() for start, end in pairwise(offsets)] == rows
+
+
+@given(st.lists(st.text("0123456789,", max_size=12), min_size=1))
+def test_only_plain_digits_are_read(texts):
+    plain = all(re.fullmatch(r"(0|[1-9]\d{0,7})(,(0|[1-9]\d{0,7}))*", text) for text in texts)
+    assert (numbers_in([text.encode() for text in texts]) is not None) == plain
+
+
+@pytest.mark.parametrize("text", [b"1 2", b"-1", b"1.5", b"a", b"1,2]", b"\xff", b"+3"])
+def test_anything_else_is_not_read(text):
+    assert numbers_in([b"1,2", text, b"3"]) is None
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(1, 400),
+    st.integers(1, 30).flatmap(lambda content: st.tuples(st.just(content), st.integers(0, content - 1))),
+    st.sampled_from(["keep", "shift", "drop"]),
+    st.lists(st.integers(0, 400), max_size=6),
+    st.booleans(),
+)
+def test_expected_windows_show_what_they_should(num_tokens, sizes, tail, edges, drops_touched):
+    num_content, overlap = sizes
+    edges = sorted({edge for edge in edges if edge <= num_tokens})
+    cuts = [Cut(start, end, "x") for start, end in zip(edges[::2], edges[1::2], strict=False)]
+    shape = Shape(num_content, num_content - overlap, tail, 5)
+    expected = expected_windows(num_tokens, cuts, shape, drops_touched=drops_touched)
+    windows, num_tail = expected.windows(at_most=1000), expected.num_tail_tokens_dropped
+    shown = {token for start, end in windows for token in range(start, end)}
+    cut = {token for one in cuts for token in range(one.start, one.end)}
+    assert not shown & cut
+    assert windows == sorted(windows)
+    assert all(1 <= end - start <= num_content for start, end in windows)
+    assert (tail == "drop") or not num_tail
+    if not cuts:
+        assert len(shown) + num_tail == num_tokens
+
+
+def _values(dice):
+    def word(length):
+        return "".join(dice.choices(string.ascii_letters + string.digits, k=length))
+
+    return [
+        "ghp_" + word(36),
+        "AKIA" + "".join(dice.choices(string.ascii_uppercase + string.digits, k=16)),
+        f"api_key = '{word(40)}'",
+        f"postgres://admin:{word(14)}@db.internal/x",
+        "mail: jane.doe@company.org",
+        f'user@config.password = "{word(24)}"',
+        f"'x@{word(4)}.token': '{word(30)}'",
+    ]
+
+
+def test_the_two_searches_for_secrets_agree(corpus):
+    """On files with real shapes in them: the check must never cry wolf, nor miss what the build finds."""
+    dice = random.Random(9)
+    values = _values(dice)
+    for number, path in enumerate(sorted(corpus.rglob("*.py"))):
+        text = path.read_bytes()
+        place = dice.randrange(len(text) + 1)
+        text = text[:place] + b"\n" + values[number % len(values)].encode() + b"\n" + text[place:]
+        for emails in (False, True):
+            kinds = {one.kind for one in find_secrets(text, emails=emails)}
+            assert kinds <= {one.kind for one in secrets_in(text, emails=emails)}
+            redacted = redact(text, "python", SecretsConfig(emails=emails))
+            assert redacted is None or not list(secrets_in(redacted.text, emails=emails))
+
+
+@pytest.mark.parametrize("emails", [False, True])
+def test_an_address_hides_no_other_secret(emails):
+    text = _values(random.Random(3))[5].encode()
+    assert "assigned-secret" in {one.kind for one in secrets_in(text, emails=emails)}
+
+
+def test_a_source_that_is_not_there_is_said(built):
+    with pytest.raises(InputError, match="there is no source"):
+        check(built[0], ["/nowhere/at/all"], workers=1)
+
+
+def test_paths_that_lead_out_of_a_source_are_not_opened(tmp_path):
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "link").symlink_to("/etc/passwd")
+    folder = str(tmp_path / "repo")
+    assert location_of(folder, "a/b.py") == f"{folder}/a/b.py"
+    assert location_of(folder, r"a\\b\xff") == f"{folder}/a\\b\udcff"
+    for path in ("../x", "/etc/passwd", "link", "a/../../x"):
+        assert location_of(folder, path) is None

@@ -1,0 +1,201 @@
+"""A FIFO in the place of any file that others may have put there holds up no command."""
+
+import os
+import re
+import shutil
+import stat
+
+import pytest
+
+from gristmill import Config, OutputConfig, WindowConfig, build
+from gristmill.cli import main
+from gristmill.config.settings import ScanConfig
+from gristmill.core.errors import GristmillError
+from gristmill.sources.trees import scan
+from support.builds import files_table
+from support.source_trees import git, write_tree
+
+pytestmark = pytest.mark.timeout(120)
+
+FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdata")
+OUR_FAULT = GristmillError.exit_code
+CODE = "".join(f"def function_{number}(x):\n    return x * {number * 7}\n" for number in range(40))
+SOURCES = {f"m{number}.py": CODE.replace("function", f"f{number}") for number in range(6)}
+AT_SOURCES = (
+    *("manifest.json", "files.jsonl", ".gitignore", ".ignore", ".gitattributes", ".gitmodules", "LICENSE", "COPYING"),
+    *("LICENSE.md", "NOTICE", "README.md", "Cargo.toml", "package.json", "pyproject.toml", "setup.py", "go.mod"),
+    *("notebook.ipynb", "rows.jsonl", "rows.parquet", "a.py", "tokenizer.json", "rules.toml", "gristmill.toml"),
+)
+AT_GIT = (
+    *("HEAD", "index", "config", "config.worktree", "packed-refs", "info/exclude", "info/attributes", "commondir"),
+    *("gitdir", "objects/info/alternates", "refs/heads/main", "refs/heads/master", "info/sparse-checkout", "shallow"),
+)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    return write_tree(tmp_path_factory.mktemp("sources") / "repo", SOURCES)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory, sources):
+    out = tmp_path_factory.mktemp("dataset") / "dataset"
+    output = OutputConfig(formats=FORMATS)
+    build(Config(sources=[str(sources)], out=str(out), output=output, window=WindowConfig(length=64, overlap=8)))
+    return out
+
+
+@pytest.fixture(autouse=True)
+def nothing_outside(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+
+def make_fifo(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def codes(capsys, *commands):
+    """Each command's exit code. It may refuse, as it should; a hang or a fault of ours is none."""
+    found = [main.run([*map(str, command)]) for command in commands]
+    said = capsys.readouterr()
+    assert OUR_FAULT not in found, said.err
+    return found
+
+
+AT_DATASET = (
+    *("manifest.json", "files.jsonl", "tokenizer.json", "tokenizer_config.json", "README.md", "croissant.json"),
+    *("check.json", "train.jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdata"),
+)
+
+
+@pytest.mark.parametrize("name", AT_DATASET)
+def test_in_a_dataset(dataset, sources, tmp_path, name, capsys):
+    """`name`: a file, or a format, each of whose files is one in turn."""
+    own = [one for one in dataset.rglob("*") if one.is_file() and one.relative_to(dataset).as_posix() == name]
+    of_format = [one for one in (dataset / name).rglob("*") if one.is_file()] if name in FORMATS else []
+    of_format = [one for one in of_format if not re.search("validation|test", str(one.relative_to(dataset)))]
+    assert own or of_format or name == "check.json"
+    relative = [one.relative_to(dataset) for one in own or of_format] or [name]
+    for number, one in enumerate(relative):
+        there = shutil.copytree(dataset, tmp_path / f"d{number}", copy_function=os.link)
+        make_fifo(there / one)
+        out = tmp_path / f"out{number}"
+        formats = [("check", there), ("export", there, "--format", "bin")] if of_format else []
+        others = [
+            ("check", there, "--workers", 1),
+            ("show", there),
+            ("show", there, "--row", "validation:0"),
+            ("explain", there, "m1.py"),
+            ("diff", there, dataset),
+            ("diff", dataset, there),
+            ("report", there, "--out", f"{out}.html"),
+            ("push", there, "someone/name"),
+            ("plan", sources, "--splits", there, "--workers", 1),
+            ("plan", sources, "--tokenizer", there, "--workers", 1),
+            ("build", sources, "--out", f"{out}-splits", "--splits", there, "--workers", 1),
+            ("build", there, "--out", f"{out}-source", "--workers", 1),
+            ("tokenizer", "show", there, "--tokenizer", "codebert"),
+            ("tokenizer", "train", there, "--out", f"{out}-vocabulary", "--vocab-size", 300),
+            ("export", there, "--format", "npy"),
+            ("clean", there),
+        ]
+        codes(capsys, *(formats or others))
+
+
+@pytest.mark.parametrize("is_repository", [False, True])
+def test_in_a_source(sources, tmp_path, is_repository, capsys):
+    """All at once: what is not opened holds nobody up, and what is would."""
+    root = shutil.copytree(sources, tmp_path / "repo")
+    if is_repository:
+        git(root, "init", "-q")
+        git(root, "add", ".")
+    for folder in (root, root / "inner"):
+        for name in AT_SOURCES:
+            make_fifo(folder / name)
+    plan, built = codes(
+        capsys, ("plan", root, "--workers", 1), ("build", root, "--out", tmp_path / "out", "--workers", 1)
+    )
+    assert plan == built == 0
+    rows = files_table(tmp_path / "out")
+    assert {path for path, row in rows.items() if row["status"] == "kept"} == set(SOURCES)
+    dropped = {path for path, row in rows.items() if row.get("reason") == "not_a_file"}
+    assert dropped >= {"LICENSE", "inner/a.py"} or is_repository  # git lists no FIFO
+    alone = [("plan", root / name, "--workers", 1) for name in AT_SOURCES]
+    assert set(codes(capsys, *alone)) == {3}
+
+
+@pytest.mark.parametrize("name", AT_GIT)
+def test_among_gits_own_files(sources, tmp_path, name):
+    """Of a source, of a repository in a plain folder, and of one in another work tree."""
+    root = shutil.copytree(sources, tmp_path / "repo")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "c")
+    make_fifo(root / ".git" / name)
+    around = write_tree(tmp_path / "around", {"a.py": CODE})
+    shutil.copytree(root, around / "inner", copy_function=copy_or_make_fifo)
+    for is_repository in (False, True):
+        if is_repository:
+            git(around, "init", "-q")
+        assert [file.path for file in scan([str(root)], ScanConfig()).files] == sorted(SOURCES)
+        found = scan([str(around)], ScanConfig())
+        assert {file.path for file in found.files} == {"a.py", *(f"inner/{one}" for one in SOURCES)}
+
+
+@pytest.mark.parametrize("key", ["include.path", "core.excludesFile"])
+def test_named_in_the_configuration_of_a_repository(sources, tmp_path, key):
+    root = shutil.copytree(sources, tmp_path / "repo")
+    git(root, "init", "-q")
+    make_fifo(tmp_path / "fifo")
+    git(root, "config", key, str(tmp_path / "fifo"))
+    found = scan([str(root)], ScanConfig())
+    assert [file.path for file in found.files] == sorted(SOURCES)
+    assert "it is a FIFO" in found.warnings[0]
+
+
+def copy_or_make_fifo(source, target):
+    if stat.S_ISFIFO(os.stat(source).st_mode):
+        os.mkfifo(target)
+    else:
+        shutil.copy(source, target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "tokenizer", "special_tokens_map.json"],
+)
+def test_in_a_tokenizer(dataset, sources, tmp_path, name, capsys):
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    for one in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(dataset / one, folder)
+    if name in {"vocab.json", "merges.txt"}:
+        write_tree(folder, {"vocab.json": "{}", "merges.txt": ""})
+        (folder / "tokenizer.json").unlink()
+    make_fifo(folder / name)
+    codes(
+        capsys,
+        ("plan", sources, "--tokenizer", folder, "--workers", 1),
+        ("plan", sources, "--tokenizer", folder / name, "--workers", 1),
+        ("tokenizer", "show", sources, "--tokenizer", folder),
+    )
+
+
+def test_named_on_the_command_line(sources, tmp_path, capsys):
+    fifo = tmp_path / "fifo.jsonl"
+    make_fifo(fifo)
+    make_fifo(tmp_path / "fifo.parquet")
+    refused = codes(
+        capsys,
+        ("plan", sources, "--config", fifo),
+        ("plan", sources, "--against", fifo),
+        ("plan", sources, "--against", tmp_path / "fifo.parquet"),
+        ("plan", sources, "--splits", fifo),
+        ("plan", sources, "--tokenizer", fifo),
+        ("plan", fifo),
+        ("plan", tmp_path / "fifo.parquet"),
+        ("report", fifo),
+    )
+    assert 0 not in refused

@@ -1,0 +1,128 @@
+"""Temporary folders: gone in the end, and those of killed runs with the next one; never anybody else's."""
+
+import os
+import shutil
+import signal
+import tempfile
+from functools import partial
+
+import pytest
+
+import gristmill
+from gristmill.checks import rebuild
+from gristmill.lab.bench import bench as benching
+from gristmill.lab.bench.bench import Asked
+from gristmill.lab.vocabulary import corpus as tokenizing
+from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline.work_folder import TEMPORARY, temporary_folder
+from gristmill.planning import plan as planning
+from support.builds import in_a_process, kill_here, killed, make, started, wait_for
+from support.source_trees import write_tree
+
+
+def in_a_temporary_folder(parent, name, then):
+    with temporary_folder("gristmill-test-", parent) as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner/large").write_text("large")
+        (parent / name).write_text(str(folder))
+        then()
+
+
+def wait_until_killed():
+    signal.pause()
+
+
+def test_a_temporary_folder_goes_in_the_end(tmp_path):
+    with temporary_folder("gristmill-test-", tmp_path) as folder:
+        assert folder.stat().st_mode & 0o077 == 0
+        (folder / "file").touch()
+    with pytest.raises(KeyboardInterrupt), temporary_folder("gristmill-test-", tmp_path):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_has_left_goes_with_the_next_and_what_a_live_one_has_stays(tmp_path):
+    killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
+    with started(in_a_temporary_folder, tmp_path, "alive", wait_until_killed):
+        wait_for(tmp_path / "alive")
+        dead, alive = ((tmp_path / name).read_text() for name in ("dead", "alive"))
+        assert not os.path.exists(dead)
+        for _ in range(2):
+            with temporary_folder("gristmill-test-", tmp_path):
+                assert os.path.exists(f"{alive}/inner/large")
+    with temporary_folder("gristmill-test-", tmp_path):
+        assert not os.path.exists(alive)
+
+
+def test_folders_of_others_stay(tmp_path):
+    killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
+    dead = (tmp_path / "dead").read_text()
+    write_tree(
+        tmp_path, {"gristmill-test-notes/mine": "mine", f"gristmill-other-1/{TEMPORARY}": "", "gristmill-test-a": ""}
+    )
+    shutil.copytree(dead, tmp_path / "theirs")
+    (tmp_path / "gristmill-test-link").symlink_to(tmp_path / "theirs")
+    others = {"gristmill-test-notes", "gristmill-other-1", "gristmill-test-a", "gristmill-test-link", "theirs"}
+    if os.geteuid() == 0:
+        shutil.copytree(dead, tmp_path / "gristmill-test-of-another-user")
+        os.chown(tmp_path / "gristmill-test-of-another-user", 65534, 65534)
+        others.add("gristmill-test-of-another-user")
+    with temporary_folder("gristmill-test-", tmp_path):
+        assert not os.path.exists(dead)
+    assert {path.name for path in tmp_path.iterdir()} == {"dead", *others}
+
+
+def test_what_cannot_be_deleted_now_is_found_by_a_later_run(tmp_path, monkeypatch):
+    killed(in_a_temporary_folder, tmp_path, "dead", kill_here)
+    dead = (tmp_path / "dead").read_text()
+    monkeypatch.setattr(workspaces.shutil, "rmtree", lambda *_, **__: None)
+    workspaces.clear_temporary("gristmill-test-", tmp_path)
+    assert sorted(os.listdir(dead)) == [TEMPORARY, "inner"]
+    monkeypatch.undo()
+    workspaces.clear_temporary("gristmill-test-", tmp_path)
+    assert not os.path.exists(dead)
+
+
+def once(what, source, folder, is_killed):
+    """A run of what makes temporary folders; it dies in the middle, or comes to its end."""
+    tempfile.tempdir = str(folder)
+    config = gristmill.Config(sources=[str(source)], out=str(folder / "out"))
+    module, step, run = {
+        "plan": (planning, "take_in", partial(gristmill.plan, config)),
+        "tokenizer": (tokenizing, "take_in", partial(gristmill.train_tokenizer, config, 300)),
+        "bench": (benching, "gather", partial(benching.bench, str(source), Asked(only=["floor"]))),
+        "bench --keep": (
+            benching,
+            "gather",
+            partial(benching.bench, str(source), Asked(only=["floor"], keep=str(folder / "kept"))),
+        ),
+        "check --against-clean": (rebuild, "build_without", partial(rebuild.against_clean, folder / "out")),
+    }[what]
+    if is_killed:
+        setattr(module, step, lambda *_, **__: kill_here())
+    run()
+
+
+@pytest.mark.parametrize(
+    ("what", "left"),
+    [
+        ("plan", []),
+        ("tokenizer", ["out"]),
+        ("bench", []),
+        ("bench --keep", ["kept"]),
+        ("check --against-clean", ["out", "out.work"]),
+    ],
+)
+def test_folders_of_a_killed_command_go_with_the_next(what, left, tmp_path):
+    words = (f"def f_{number}(x):\n    return x + {number}\n" for number in range(40))
+    source, folder = write_tree(tmp_path / "repo", {"a.py": "".join(words), "b.py": "x = 1\n"}), tmp_path / "here"
+    folder.mkdir()
+    if what == "check --against-clean":
+        make(source, folder / "out")
+    before = {path.name for path in folder.iterdir()}
+    killed(once, what, source, folder, True)
+    assert [path for path in folder.rglob(TEMPORARY) if path.parent != folder]
+    in_a_process(once, what, source, folder, False)
+    assert sorted(path.name for path in folder.iterdir()) == left
+    assert not list(folder.rglob(TEMPORARY))
+    assert before <= set(left)

@@ -1,0 +1,167 @@
+"""Masks hit what they should, as often as they should, and nothing else."""
+
+import numpy as np
+import pytest
+
+from gristmill import load_tokenizer
+from gristmill.core.errors import ConfigError
+from gristmill.core.seeded_random import number_of
+from gristmill.dataset.collators import CausalCollator, MaskedCollator
+from gristmill.dataset.frame import Frame
+from gristmill.dataset.masking import Masking
+from gristmill.dataset.token_edges import Vocabulary, token_bytes
+from support.tokenizers_made_here import word_piece
+
+torch = pytest.importorskip("torch")
+
+FRAME = Frame(length=512, num_prefix=1, num_suffix=1, pad_id=1, vocab_size=50_265)
+MASK_ID = 50264
+SOURCE = b"def number_of_windows(total_length, overlapping):\n    return overlapping // total_length + 1\n"
+
+
+def item(ids, position=0, epoch=0, fresh=None):
+    ids = torch.tensor([0, *ids, 2])
+    fresh = len(ids) - 2 if fresh is None else fresh
+    return {"input_ids": ids, "epoch": epoch, "position": position, "row": 0, "fresh": fresh}
+
+
+@pytest.fixture(scope="module")
+def ids(codebert):
+    return codebert.encode(SOURCE * 12).ids[:500].tolist()
+
+
+@pytest.fixture(scope="module")
+def many(ids):
+    return [item(ids[: 100 + position % 400], position) for position in range(400)]
+
+
+def test_one_in_seven_is_hidden_and_of_these_four_in_five_by_the_mask(codebert, many):
+    batch = MaskedCollator(FRAME, codebert)(many)
+    labels, seen = batch["labels"].numpy(), batch["input_ids"].numpy()
+    hidden = labels != -100
+    num_tokens = sum(len(one["input_ids"]) - 2 for one in many)
+    assert hidden.sum() / num_tokens == pytest.approx(0.15, abs=0.005)
+    assert (seen[hidden] == MASK_ID).mean() == pytest.approx(0.8, abs=0.01)
+    assert (seen[hidden] == labels[hidden]).mean() == pytest.approx(0.1, abs=0.01)
+
+
+def test_what_is_not_hidden_stays_and_what_is_hidden_is_asked_for(codebert, many):
+    batch = MaskedCollator(FRAME, codebert)(many)
+    plain = CausalCollator(FRAME)(many)["input_ids"]
+    hidden = batch["labels"] != -100
+    assert torch.equal(batch["input_ids"][~hidden], plain[~hidden])
+    assert torch.equal(batch["labels"][hidden], plain[hidden])
+
+
+def test_special_tokens_and_padding_are_never_hidden_nor_put_in(codebert, many):
+    control = sorted(codebert.definition.control_ids)
+    with_control = [item([*control, 5, 6, 7] * 50, position) for position in range(100)]
+    for items in (many, with_control):
+        plain = CausalCollator(FRAME)(items)["input_ids"].numpy()
+        batch = MaskedCollator(FRAME, codebert, rate=1.0)(items)
+        labels, seen = batch["labels"].numpy(), batch["input_ids"].numpy()
+        is_control = np.isin(plain, control)
+        assert (labels[is_control] == -100).all()
+        assert (labels[~is_control] != -100).all()
+        replaced = seen[(seen != plain) & (seen != MASK_ID)]
+        assert len(replaced) > 100
+        assert not np.isin(replaced, control).any()
+
+
+def test_a_mask_depends_on_the_draw_and_not_on_its_batch(codebert, ids):
+    collate = MaskedCollator(FRAME, codebert, seed=3)
+    together = collate([item(ids[:60], 7), item(ids, 8), item(ids[:60], 9), item(ids[:60], 7, epoch=1)])
+    (alone,) = collate([item(ids[:60], 7)])["labels"]
+    assert torch.equal(together["labels"][0, :62], alone)
+    assert not torch.equal(together["labels"][2, :62], alone)
+    assert not torch.equal(together["labels"][3, :62], alone)
+    assert not torch.equal(MaskedCollator(FRAME, codebert, seed=4)([item(ids[:60], 7)])["labels"][0], alone)
+
+
+def mixed(state):
+    """SplitMix64 in plain numbers."""
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
+    return state ^ (state >> 31)
+
+
+def test_masks_are_what_the_hash_says_whatever_the_library():
+    step, (epoch, position), rate = 0x9E3779B97F4A7C15, (2, 1000), 0.5
+    ids, others = list(range(20, 60)), list(range(10, 90))
+    window = mixed(
+        (mixed((number_of("feeding", "mask", 5) + (epoch + 1) * step) % 2**64) + (position + 1) * step) % 2**64
+    )
+    expected = []
+    for index, one in enumerate(ids):
+        bits = mixed((window + (index + 1) * step) % 2**64)
+        fate = mixed((bits + step) % 2**64)
+        other = others[mixed((fate + step) % 2**64) * len(others) >> 64]
+        seen = 99 if fate < 0.8 * 2**64 else other if fate < 0.9 * 2**64 else one
+        expected.append(seen if bits < rate * 2**64 else one)
+    masking = Masking(99, np.array(others), rate=rate, seed=5)
+    whole = np.ones((1, len(ids)), bool)
+    found = masking.hide(np.array([ids]), whole, np.array([epoch]), np.array([position])).ids
+    assert found[0].tolist() == expected
+    assert 99 in expected
+
+
+def test_whole_identifiers_are_hidden_or_shown(codebert, ids):
+    collate = MaskedCollator(FRAME, codebert, whole_identifiers=True)
+    items = [item(ids, position) for position in range(300)]
+    hidden = (collate(items)["labels"] != -100).numpy()[:, 1:-1]
+    assert hidden.mean() == pytest.approx(0.15, abs=0.01)
+    words, word = [], 0
+    spelled = token_bytes(codebert)
+    for before, after in zip([b" ", *(spelled[one] for one in ids)], (spelled[one] for one in ids), strict=False):
+        joined = (before + b"|" + after).decode()
+        left, right = joined[joined.index("|") - 1], joined[joined.index("|") + 1]
+        word += not ((left.isalnum() or left == "_") and (right.isalnum() or right == "_"))
+        words.append(word)
+    assert len(set(words)) < 0.8 * len(words)
+    for number in set(words):
+        members = hidden[:, np.array(words) == number]
+        assert (members.all(axis=1) | ~members.any(axis=1)).all()
+
+
+def test_only_fresh_tokens_are_asked_for_but_masks_stand_anywhere(codebert, ids):
+    items = [item(ids[:200], position, fresh=50) for position in range(50)]
+    batch = MaskedCollator(FRAME, codebert, fresh_only=True)(items)
+    everywhere = MaskedCollator(FRAME, codebert)(items)
+    assert torch.equal(batch["input_ids"], everywhere["input_ids"])
+    assert torch.equal(batch["labels"][:, 151:], everywhere["labels"][:, 151:])
+    assert (batch["labels"][:, :151] == -100).all()
+    assert (everywhere["labels"][:, :151] != -100).any()
+
+
+def test_causal_labels_are_the_text_without_its_frame(ids):
+    batch = CausalCollator(FRAME)([item(ids[:5]), item(ids[:3], fresh=1)])
+    assert batch["labels"].tolist() == [[-100, *ids[:5], -100], [-100, *ids[:3], -100, -100, -100]]
+    assert batch["attention_mask"].tolist() == [[1] * 7, [1] * 5 + [0] * 2]
+    fresh = CausalCollator(FRAME, fresh_only=True)([item(ids[:5]), item(ids[:3], fresh=1)])
+    assert fresh["labels"].tolist() == [[-100, *ids[:5], -100], [-100] * 3 + [ids[2]] + [-100] * 3]
+
+
+@pytest.mark.parametrize(("options", "width"), [({}, 7), ({"multiple_of": 8}, 8), ({"pad": "length"}, 512)])
+def test_padding_to_the_longest_a_multiple_or_the_window(ids, options, width):
+    batch = CausalCollator(FRAME, **options)([item(ids[:5]), item(ids[:3])])
+    assert {tuple(tensor.shape) for tensor in batch.values()} == {(2, width)}
+    assert (batch["input_ids"][1, 5:] == 1).all()
+
+
+def test_the_vocabulary_spells_the_text(codebert, ids):
+    vocabulary = Vocabulary.of(codebert)
+    assert vocabulary.num_bytes[ids].sum() == len(codebert.decode(ids))
+    assert set(np.flatnonzero(vocabulary.is_control)) == codebert.definition.control_ids
+
+
+def test_a_tokenizer_that_does_not_spell_the_text_has_no_identifiers(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(word_piece())
+    tokenizer = load_tokenizer(str(tmp_path / "tokenizer.json"))
+    assert Vocabulary.of(tokenizer).num_bytes is None
+    with pytest.raises(ConfigError, match="whole_identifiers"):
+        MaskedCollator(FRAME, tokenizer, whole_identifiers=True)
+
+
+def test_items_of_no_draw_are_refused_in_one_line(codebert, ids):
+    with pytest.raises(ConfigError, match=r"dataset\.loader"):
+        MaskedCollator(FRAME, codebert)([{"input_ids": torch.tensor(ids)}])

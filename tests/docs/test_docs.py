@@ -1,0 +1,75 @@
+"""Pages that come from the code are what the code says, and commands in pages exist."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gristmill import TrainConfig
+from gristmill.config.config import load_config
+from gristmill.config.options import all_options
+from gristmill.core.records import DROP_REASONS, DropReason
+from gristmill.publish.gates import OVERRIDES
+from support.source_trees import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_reference_is_up_to_date():
+    subprocess.run([sys.executable, ROOT / "tools/write_reference.py", "--check"], check=True)
+
+
+def test_every_reason_is_explained():
+    assert set(DROP_REASONS) == set(DropReason)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_in_pages_exist(page):
+    known = {option.flag for option in all_options()}
+    known |= {"--config", "--quiet", "--json", "--help", "--version", "--source", "--row"}
+    known |= {"--batch-size", "--budget-tokens", "--epochs", "--sequences", "--sample"}
+    known |= {"--runs", "--only", "--expand-to", "--keep", "--tokenizers", "--device"}
+    known |= {"--shard", "--against-clean", "--all"}
+    known |= {"--upload", "--private", "--public", "--revision", "--message", *OVERRIDES.values()}
+    known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
+    known |= {"--resume", "--test", "--seeds", "--budget", "--no-early-stop", "--min-test-tokens"}
+    known |= {"--size", "--pattern", "--template"}
+    known |= {"--report", "--open", "--port", "--no-browser", "--ids", "--no-colour"}
+    of_others = {"--exclude-standard", "--bare", "--measure"}
+    of_others |= {"--nproc-per-node", "--logdir"}
+    of_others |= {"--head", "--address", "--num-cpus"}  # ray start
+    of_others |= {
+        "--parsable",
+        "--chdir",
+        "--cpus-per-task",
+        "--mem",
+        "--job-name",
+        "--array",
+        "--dependency",
+        "--wrap",
+    }
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
+    assert used <= known | of_others
+    assert page.name != "README.md" or known - {"--help", "--version"} <= used
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_measurements_that_pages_name_are_there(page):
+    for name in re.findall(r"benchmarks/[\w.]+\.(?:md|py)", page.read_text()):
+        assert (ROOT / name).is_file(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_in_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_toml_in_pages_is_a_configuration(tmp_path):
+    blocks = re.findall(r"```toml\n(.*?)```", "\n".join(page.read_text() for page in PAGES), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "gristmill.toml").write_text(block)
+        assert load_config({}, tmp_path / "gristmill.toml").out

@@ -1,0 +1,314 @@
+"""bench --tokenizers: real engines on a few files; gigatoken behind a GPU's interface stands in for one."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import gigatoken
+import msgspec
+import numpy as np
+import pytest
+
+from gristmill import ConfigError, GristmillError, Progress, load_tokenizer
+from gristmill.cli import main
+from gristmill.lab.bench.bench_files import gather
+from gristmill.lab.bench.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
+from gristmill.lab.bench.engines import SLICE_BYTES, slices
+from gristmill.lab.bench.methods import METHODS, chosen, why_skipped
+from gristmill.lab.bench.speed_markdown import HEADING, tokenizers_markdown
+from gristmill.lab.bench.speed_svg import tokenizers_svg
+from gristmill.lab.bench.speed_text import ratio_of, speed_of, tokenizers_json, tokenizers_text
+from gristmill.lab.bench.speeds import Case, State
+from gristmill.lab.bench.tokenizer_documents import Documents
+from gristmill.tokenizers.cuda.id_batch import Batch
+from gristmill.tokenizers.locate import locate
+from support.source_trees import ROOT, write_tree
+from support.tokenizers_made_here import word_piece
+
+TREE = {
+    **{
+        f"pkg/m{number}.py": "".join(f"def f{number}_{line}(x):\n    return x * {line}\n" for line in range(40))
+        for number in range(6)
+    },
+    "unicode ünï/naïve.py": "name = '日本語 🦀'\n# \u2028 \x0c end\n",
+    "windows.py": b"def f():\r\n    return 'carriage return'\r\n",
+    "special.md": "between <s> and </s> and <mask>\n",
+    "latin.py": b"# na\xefve text in latin-1, and nothing else\n",
+}
+NUM_FILES = 9
+"""All but the last: no method is given what is not UTF-8."""
+
+
+class StandIn:
+    """What a GPU's tokenizer offers, by gigatoken. It counts what is asked of it."""
+
+    device_name = "Stand-in 9000"
+    engine = "stand-in 1.0"
+
+    def __init__(self, name):
+        self._json = locate(name).plain_json()
+        self.seen_bytes = []
+        """Per call, the bytes seen since it last forgot."""
+        self.forget()
+
+    def forget(self):
+        self._tokenizer, self._seen = gigatoken.Tokenizer.from_json(self._json), 0
+
+    def pinned(self, num_bytes):
+        return np.zeros(num_bytes + 7, np.uint8)  # a page more than was asked for, as allocators do
+
+    def encode_joined(self, text, offsets):
+        return self.encode_batch([text[start:end].tobytes() for start, end in pairwise(offsets)])
+
+    def encode_batch(self, texts):
+        self.seen_bytes.append(self._seen)
+        self._seen += sum(map(len, texts))
+        ids = [self._tokenizer.encode(text).astype(np.uint16) for text in texts]
+        return Batch(np.concatenate(ids), np.cumsum([0, *map(len, ids)]), num_on_cpu=1)
+
+    def encode_files(self, paths):
+        return self.encode_batch([Path(path).read_bytes() for path in paths])
+
+    def stage_seconds(self, text, offsets):
+        is_warm, self._seen = self._seen > 0, len(text)
+        return {"word starts": 0.001, "merges": 0.002 if is_warm else 0.02}
+
+
+class WithWire(StandIn):
+    def wire_seconds(self, num_bytes_in, num_bytes_out):
+        return {"in": num_bytes_in / 50e9, "out": num_bytes_out / 25e9, "both": num_bytes_in / 20e9}
+
+
+class WrongOnce(StandIn):
+    """One id is wrong, of the last call only: whoever looks at the first alone sees nothing."""
+
+    def encode_files(self, paths):
+        batch = super().encode_files(paths)
+        number = next((place for place, path in enumerate(paths) if path.endswith("m3.py")), None)
+        if number is not None and len(paths) < NUM_FILES and self.seen_bytes[-1]:
+            batch.ids[batch.offsets[number] + 5] += 1
+        return batch
+
+
+class OneTokenShort(StandIn):
+    def encode_batch(self, texts):
+        batch = super().encode_batch(texts)
+        return Batch(batch.ids[:-1], np.append(batch.offsets[:-1], batch.offsets[-1] - 1), 0)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return write_tree(tmp_path_factory.mktemp("bench") / "repo", TREE)
+
+
+@pytest.fixture(scope="module")
+def result(source):
+    return bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=2), load_card=WithWire)
+
+
+def run(capsys, *arguments):
+    code = main.run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_every_method_is_timed_in_every_case_and_state(result, codebert):
+    found = {(speed.method, speed.case, speed.state) for speed in result.speeds}
+    fast = {(name, case, state) for name in ("gigatoken", "cuda") for case in Case for state in State}
+    assert found == fast | {("tokenizers", case, state) for case in (Case.BYTES, Case.FILES) for state in State}
+    texts = [content.encode() if isinstance(content, str) else content for content in TREE.values()][:NUM_FILES]
+    assert result.corpus.files == NUM_FILES
+    assert result.corpus.withheld == 1
+    assert result.corpus.bytes == sum(map(len, texts))
+    assert result.corpus.tokens == sum(len(codebert.encode(text).ids) for text in texts)
+    assert all(
+        speed.runs == 2 and 0 < speed.seconds_min <= speed.seconds <= speed.seconds_max for speed in result.speeds
+    )
+    assert {speed.num_on_cpu for speed in result.speeds if speed.method == "cuda"} == {1}
+    assert [method.name for method in result.methods] == ["tokenizers", "gigatoken", "cuda"]
+    assert result.gpu == "Stand-in 9000"
+
+
+def test_unseen_is_the_other_half_by_bytes(result):
+    for speed in result.speeds:
+        whole = result.corpus.bytes
+        assert speed.bytes == whole if speed.state != State.UNSEEN else 0.3 * whole < speed.bytes < 0.7 * whole
+
+
+def test_halves_are_all_documents_once_and_the_same_again(source):
+    documents = Documents.read(gather(str(source), load_tokenizer(), Progress()).files, Progress())
+    seen, unseen = documents.halves()
+    assert sorted([*seen.indices, *unseen.indices]) == list(range(NUM_FILES))
+    assert [documents.texts[index] for index in unseen.indices] == unseen.texts
+    assert bytes(unseen.joined) == b"".join(unseen.texts)
+    assert list(documents.halves()[1].indices) == list(unseen.indices)
+
+
+def test_cold_warm_and_unseen_are_what_they_say(source):
+    cards = []
+
+    def load(name):
+        cards.append(StandIn(name))
+        return cards[0]
+
+    result = bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=2), load_card=load)
+    whole = result.corpus.bytes
+    half = whole - speed_of("cuda", Case.FILES, State.UNSEEN, result).bytes
+    cold, warm, unseen = [0, 0], [whole, 2 * whole], [0, half, 0, half]
+    assert len(cards) == 1
+    assert cards[0].seen_bytes[1:] == 3 * [*cold, *warm, *unseen]  # after the one document of loading
+
+
+def test_a_wrong_id_is_an_error_with_document_and_token(source):
+    with pytest.raises(
+        GristmillError, match=r"cuda gives other ids than tokenizers: document 'pkg/m3\.py', token 5 is"
+    ):
+        bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=1), load_card=WrongOnce)
+
+
+def test_a_missing_id_is_an_error_too(source):
+    with pytest.raises(GristmillError, match=r"document 'windows\.py', token \d+ is no token, not \d+"):
+        bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=1), load_card=OneTokenShort)
+
+
+def test_a_sample_is_for_the_slow_one_and_said(source):
+    result = bench_tokenizers(str(source), AskedOfTokenizers(runs=1, sample=4))
+    assert [(method.name, method.files, method.is_sampled) for method in result.methods] == [
+        ("tokenizers", 4, True),
+        ("gigatoken", NUM_FILES, False),
+    ]
+    for told in (tokenizers_text(result), tokenizers_markdown(result, "b.svg")):
+        assert f"tokenizers: timed on 4 of {NUM_FILES} files" in told
+        assert "≈" in told
+
+
+def test_the_json_has_rates_and_ratios(result):
+    told = json.loads(tokenizers_json(result))
+    assert {"methods", "speeds", "stages", "wire", "corpus", "machine", "gpu", "command"} <= set(told)
+    for speed in told["speeds"]:
+        assert speed["bytes_per_second"] == pytest.approx(speed["bytes"] / speed["seconds"])
+        assert speed["method"] != "gigatoken" or speed["ratio"] == 1
+    assert told["wire"]["bytes_out"] == 2 * told["corpus"]["tokens"]  # ids of 16 bits
+    assert [(stage["name"], stage["cold_seconds"], stage["warm_seconds"]) for stage in told["stages"]] == [
+        ("word starts", 0.001, 0.001),
+        ("merges", 0.02, 0.002),
+    ]
+
+
+def test_ratios_are_beside_what_is_handed_the_same(result):
+    speed = speed_of("cuda", Case.FILES, State.UNSEEN, result)
+    other = speed_of("gigatoken", Case.FILES, State.UNSEEN, result)
+    assert ratio_of(speed, result) == pytest.approx(other.seconds / speed.seconds)
+    alone = msgspec.structs.replace(result, methods=result.methods[2:])
+    assert ratio_of(speed, alone) is None
+
+
+def test_page_and_text_tell_all_of_it(result):
+    page, text = tokenizers_markdown(result, "bench 1.svg"), tokenizers_text(result)
+    assert page.startswith(HEADING)
+    assert "](bench%201.svg)" in page
+    for told in (page, text):
+        for words in ("Stand-in 9000", "tokenizers 0.", "gigatoken 0.", f"{result.corpus.tokens:,} ids", "unseen", "on CPU",
+                      "word starts", "20.00", "in 50.00 GB/s, out 25.00 GB/s", "were equal in every run"):  # fmt: skip
+            assert words in told
+    assert len(page.split("## All times")[1].strip().split("\n")) == 2 + 2 + len(result.speeds)
+
+
+def test_the_chart_has_a_bar_for_each_speed_on_one_scale(result):
+    drawn = ET.fromstring(tokenizers_svg(result))
+    bars = [float(bar.get("width")) for bar in drawn.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    assert len(bars) == len(result.speeds)
+    rates = [speed.bytes_per_second for speed in result.speeds]
+    assert sorted(bars) == pytest.approx(sorted(max(bars) * rate / max(rates) for rate in rates), abs=0.02)
+
+
+def test_the_command_leaves_page_and_chart(source, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # an earlier page is replaced
+        code, text, _ = run(capsys, "bench", str(source), "--tokenizers", "--runs", "1", "--json")
+        assert code == 0
+    assert {speed["method"] for speed in json.loads(text)["speeds"]} == {"tokenizers", "gigatoken"}
+    assert json.loads(text)["gpu"] is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench-tokenizers.md", "bench-tokenizers.svg"]
+    page = (tmp_path / "bench-tokenizers.md").read_text()
+    assert "--tokenizers --runs 1 --json" in page
+    assert "on CPU" not in page
+
+
+def test_the_page_of_another_benchmark_stays(source, tmp_path, capsys):
+    (tmp_path / "bench.md").write_text("# What each way of making the dataset costs and gives\n")
+    code, _, error = run(capsys, "bench", str(source), "--tokenizers", "--out", str(tmp_path / "bench.md"))
+    assert code == 3
+    assert "--out" in error
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--only", "floor"], ["--keep", "x"], ["--expand-to", "0"], ["--workers", "2"], ["--runs", "0"], ["--sample", "0"], ["--device", "tpu"]],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused(source, capsys, options):
+    code, _, error = run(capsys, "bench", str(source), "--tokenizers", *options)
+    assert code == 2
+    assert options[0] in error
+
+
+def test_a_card_that_is_missing_is_said_before_files_are_read(tmp_path):
+    def load(name):
+        raise ConfigError("there is no card")
+
+    with pytest.raises(ConfigError, match="there is no card"):
+        bench_tokenizers(str(tmp_path / "no such folder"), AskedOfTokenizers(device="cuda"), load_card=load)
+
+
+def test_what_gigatoken_does_not_take_is_skipped_with_a_reason(source, tmp_path):
+    (tmp_path / "words.json").write_text(word_piece())
+    result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=str(tmp_path / "words.json"), runs=1))
+    assert [method.name for method in result.methods] == ["tokenizers"]
+    assert "gigatoken: skipped, gigatoken does not take this tokenizer (WordPiece)" in tokenizers_text(result)
+
+
+def test_without_tokenizers_gigatoken_is_measured_alone(source, monkeypatch):
+    monkeypatch.setattr("gristmill.lab.bench.engines.find_spec", lambda name: None)
+    result = bench_tokenizers(str(source), AskedOfTokenizers(runs=1))
+    assert [method.name for method in result.methods] == ["gigatoken"]
+    assert [one.name for one in result.skipped] == ["tokenizers"]
+
+
+def test_one_file_has_no_unseen_half(source):
+    result = bench_tokenizers(str(source / "windows.py"), AskedOfTokenizers(runs=1))
+    assert {speed.state for speed in result.speeds} == {State.COLD, State.WARM}
+    assert " - " in tokenizers_text(result)
+    ET.fromstring(tokenizers_svg(result))
+
+
+def test_slices_hold_all_documents_in_order():
+    sizes = [SLICE_BYTES // 3] * 7 + [3 * SLICE_BYTES, 1, 0, 5]
+    offsets = np.cumsum([0, *sizes])
+    cuts = list(slices(offsets))
+    assert [number for first, end in cuts for number in range(first, end)] == list(range(len(sizes)))
+    assert all(end == first + 1 or offsets[end - 1] - offsets[first] < SLICE_BYTES for first, end in cuts)
+
+
+def test_a_build_on_the_card_is_a_method_where_one_is_asked_for(codebert, monkeypatch):
+    (method,) = (method for method in METHODS if method.needs_card)
+    assert method not in chosen([])
+    assert method in chosen([], "cuda")
+    assert chosen([method.name]) == [method]
+    monkeypatch.setattr("gristmill.tokenizers.cuda.availability.find_spec", lambda name: None)
+    assert "pip install 'gristmill[gpu]'" in str(why_skipped(method, codebert))
+
+
+def test_a_packed_corpus_is_the_same_documents_elsewhere(source, tmp_path):
+    script = [sys.executable, str(ROOT / "benchmarks/gpu/corpus.py")]
+    subprocess.run([*script, "pack", str(source), str(tmp_path / "packed")], check=True, capture_output=True)
+    subprocess.run(
+        [*script, "unpack", str(tmp_path / "packed"), str(tmp_path / "files")], check=True, capture_output=True
+    )
+    here, there = (
+        Documents.read(gather(str(root), load_tokenizer(), Progress()).files, Progress())
+        for root in (source, tmp_path / "files")
+    )
+    assert here.texts == there.texts

@@ -1,0 +1,520 @@
+"""Every method for real, in a fresh process, on a tiny tree: the same rows, nothing lost, nothing left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from gristmill import Config, ConfigError, InputError, OutputError, Progress, build, load_tokenizer
+from gristmill.core.layout import FILES
+from gristmill.core.records import Split
+from gristmill.lab.bench import bench as benching
+from gristmill.lab.bench.bench import Asked, bench, this_machine
+from gristmill.lab.bench.bench_files import gather, sample_of
+from gristmill.lab.bench.bench_result import PHASES, REBUILD
+from gristmill.lab.bench.job import Job, JobFile, window_spans
+from gristmill.lab.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_no_card, why_skipped
+from gristmill.lab.bench.process import run
+from gristmill.lab.bench.scripts.original import expand
+from support.builds import running
+from support.source_trees import write_tree
+from support.tokenizers_made_here import word_piece
+
+SAME_ROWS_WITH_COPIES = ("original", "threads", "batch")
+SAME_ROWS_WITHOUT = ("datasets", "floor", "gristmill-plain")
+PYTHON_FILES = {
+    f"pkg/long_{number}.py": "".join(
+        f"def f{number}_{line}(x):\n    return x + {line * number}\n" for line in range(90)
+    )
+    for number in range(1, 4)
+}
+TREE = {
+    **PYTHON_FILES,
+    "short.py": "x = 1\n",
+    "windows.py": b"def f():\r\n    return 'carriage return'\r\n",
+    "unicode ünï/naïve.py": "name = '日本語 🦀'\n# \u2028 \x0c end\n",
+    "special.md": "between <s> and </s> and <mask>\n",
+    "empty.py": "",
+    "odd [1]!*#.py": b"x = 'caf\xe9'\n",
+    "new\nline\\.py": b"x = 'na\xefve'\n",
+    "a\nb.py": b"x = 'na\xefve, too'\n",
+    "a b.py": "x = 'not the one above'\n",
+    "latin.py": b"# na\xefve text in latin-1, and nothing else\n",
+    "marked.py": b"\xef\xbb\xbfx = 2\n",
+    "binary.dat": b"\0\1\2\3",
+    "package-lock.json": "{}",
+}
+LISTED = ["a b.py", *PYTHON_FILES, "short.py", "special.md", "unicode ünï/naïve.py", "windows.py"]
+WITHHELD = ["a\nb.py", "latin.py", "marked.py", "new\nline\\\\.py", "odd [1]!*#.py"]
+BY_NAME = {method.name: method for method in METHODS}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return write_tree(tmp_path_factory.mktemp("bench") / "repo", TREE)
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory, source):
+    """A job and a setup, as bench() makes them."""
+    work = tmp_path_factory.mktemp("work")
+    tokenizer = load_tokenizer()
+    found = gather(str(source), tokenizer, Progress(), work=work)
+    job = benching._job(found, tokenizer.definition, work, Asked(workers=2))
+    setup = Setup(
+        source=str(source), tokenizer="codebert", withheld=found.withheld, has_notebooks=False, workers="auto"
+    )
+    return job, setup
+
+
+@pytest.fixture(scope="module")
+def ran(setting):
+    """What each method left, run once."""
+    job, setup = setting
+    outs = {}
+
+    def run_once(name, **changes):
+        key = (name, *changes.items())
+        if key not in outs:
+            folder = Path(job.out, str(len(outs)))
+            folder.mkdir()
+            changed = msgspec.structs.replace(job, out=str(folder), **changes)
+            runs = benching.MethodRuns(BY_NAME[name], changed, setup, None)
+            outs[key] = runs.out, runs._run(Progress(), watched=False)
+        return outs[key]
+
+    return run_once
+
+
+def rows_in(out):
+    """All rows by split, whatever they were written as, read by the standard library alone."""
+    rows = {}
+    for split in Split:
+        texts = [path.read_text(encoding="utf-8") for path in sorted(out.glob(f"{split}*.json*"))]
+        as_list = (out / f"{split}.json").exists()
+        rows[split] = [row for text in texts for row in (json.loads(text) if as_list else map(json.loads, lines(text)))]
+    return rows
+
+
+def lines(text):
+    return [line for line in text.split("\n") if line]
+
+
+def all_rows(out):
+    return [row for rows in rows_in(out).values() for row in rows]
+
+
+def with_copies(row):
+    return (
+        row["repo"],
+        row["path"],
+        row["language"],
+        row["start"],
+        row["copy"],
+        *row["input_ids"],
+        *row["attention_mask"],
+    )
+
+
+def without_copies(row):
+    return row["repo"], row["path"], row["language"], row["start"], *row["input_ids"]
+
+
+def test_the_corpus_is_what_gristmill_builds_from(source, setting, tmp_path):
+    job, setup = setting
+    assert [file.path for file in job.files] == LISTED
+    assert sorted(setup.withheld) == WITHHELD
+    build(Config(sources=[str(source)], out=str(tmp_path / "out")))
+    table = [json.loads(line) for line in (tmp_path / "out" / FILES).read_text().splitlines()]
+    utf8 = {row["path"]: row for row in table if row.get("encoding") == "utf-8"}
+    for file in job.files:
+        if file.path in utf8:  # too short a file is one that a rule drops
+            assert (file.num_tokens, file.num_bytes) == (utf8[file.path]["tokens"], utf8[file.path]["bytes"])
+    assert utf8.keys() <= set(LISTED)
+    assert set(PYTHON_FILES) <= utf8.keys()
+
+
+def test_files_that_are_not_utf8_are_kept_from_gristmill_and_no_others(ran):
+    out, _ = ran("gristmill-plain")
+    table = [json.loads(line) for line in (out / FILES).read_text().splitlines()]
+    assert sorted(row["path"] for row in table if row["status"] == "kept") == sorted(LISTED)
+    excluded = [row["path"] for row in table if row.get("reason") == "excluded_by_user"]
+    assert sorted(excluded) == WITHHELD
+
+
+def reference_windows(setting, overlap):
+    """Slow and obvious: by the text that the plain script reads, a token at a time."""
+    job, _ = setting
+    tokenizer = load_tokenizer()
+    for file in job.files:
+        text = Path(file.location).read_text(encoding="utf-8", errors="ignore")
+        ids = tokenizer.encode(text.encode()).ids.tolist()
+        start = 0
+        while True:
+            window = [ids[index] for index in range(start, start + 510) if index < len(ids)]
+            yield file, start, window
+            if start + 510 >= len(ids):
+                break
+            start += 510 - overlap
+
+
+@pytest.mark.parametrize("name", SAME_ROWS_WITH_COPIES)
+def test_the_original_rows_are_what_a_slow_reference_makes(name, ran, setting):
+    natural = {
+        (file.path, start): [0, *window, 2]
+        for file, start, window in reference_windows(setting, 128)
+        if file.path != "special.md"  # there a plain script turns text into control tokens
+    }
+    rows = [row for row in all_rows(ran(name)[0]) if row["path"] != "special.md"]
+    assert {(row["path"], row["start"]) for row in rows} == natural.keys()
+    assert max(start for _, start in natural) > 0
+    for row in rows:
+        window = natural[row["path"], row["start"]]
+        num_padding = 512 - len(window)
+        assert row["input_ids"] == window + [1] * num_padding
+        assert row["attention_mask"] == [1] * len(window) + [0] * num_padding
+
+
+@pytest.mark.parametrize("name", SAME_ROWS_WITH_COPIES)
+def test_copies_make_2_75_times_as_many(name, ran):
+    rows = all_rows(ran(name)[0])
+    natural = [row for row in rows if row["copy"] == 0]
+    assert len(rows) == -(-len(natural) * 11 // 4)
+    originals = {(row["path"], row["start"]): row for row in natural}
+    assert len(originals) == len(natural)
+    for row in rows:
+        assert row == {**originals[row["path"], row["start"]], "copy": row["copy"]}
+
+
+def test_threads_and_batch_make_the_same_splits_as_the_original(ran):
+    wanted = rows_in(ran("original")[0])
+    for name in ("threads", "batch"):
+        assert rows_in(ran(name)[0]) == wanted
+    total = sum(map(len, wanted.values()))
+    assert len(wanted[Split.TRAIN]) == int(0.85 * total)
+    assert len(wanted[Split.VALIDATION]) == int(0.10 * total)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_batch_makes_the_same_rows_however_processes_start(start_method, ran, setting, tmp_path, monkeypatch):
+    code = f"import multiprocessing; multiprocessing.set_start_method({start_method!r})"
+    write_tree(tmp_path, {"sitecustomize.py": code})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    job, setup = setting
+    job = msgspec.structs.replace(job, out=str(tmp_path))
+    runs = benching.MethodRuns(BY_NAME["batch"], job, setup, None)
+    runs._run(Progress(), watched=False)
+    assert rows_in(runs.out) == rows_in(ran("batch")[0])
+
+
+@pytest.mark.parametrize(("expand_to", "num_rows"), [(50, 50), (1, None)])
+def test_expand_to_is_a_number_of_rows_and_never_removes_one(expand_to, num_rows, ran):
+    natural = [row for row in all_rows(ran("original")[0]) if row["copy"] == 0]
+    rows = all_rows(ran("original", expand_to=expand_to)[0])
+    assert len(rows) == (num_rows or len(natural))
+    assert len({with_copies(row) for row in rows}) == len(rows)
+
+
+def test_nothing_expands_to_nothing():
+    rows = []
+    expand(rows, 10)
+    assert rows == []
+
+
+def test_the_original_writes_indented_lists_and_the_others_lines(ran):
+    out, _ = ran("original")
+    text = (out / "train.json").read_text()
+    assert text.startswith('[\n  {\n    "input_ids": [\n      0,\n')
+    assert text == json.dumps(json.loads(text), indent=2)
+    assert sorted(path.name for path in ran("batch")[0].glob("*.jsonl")) == [
+        "test.jsonl",
+        "train.jsonl",
+        "validation.jsonl",
+    ]
+
+
+def test_datasets_floor_and_plain_gristmill_make_the_same_rows(ran):
+    wanted = sorted(map(without_copies, all_rows(ran("floor")[0])))
+    assert {path for _, path, *_ in wanted} == set(LISTED)
+    for name in SAME_ROWS_WITHOUT:
+        assert sorted(map(without_copies, all_rows(ran(name)[0]))) == wanted
+
+
+def test_those_rows_hold_the_ids_of_the_reference(ran, setting, source):
+    tokenizer = load_tokenizer()
+    for row in all_rows(ran("floor")[0]):
+        ids = tokenizer.encode((source / row["path"]).read_bytes()).ids.tolist()
+        assert row["input_ids"] == [0, *ids[row["start"] : row["start"] + 510], 2]
+
+
+def test_datasets_leaves_its_cache_nowhere(ran):
+    out, _ = ran("datasets")
+    outside = {"phases.json", "train.jsonl", "validation.jsonl", "test.jsonl", "cache"}
+    assert {path.name for path in out.iterdir()} <= outside
+
+
+@pytest.mark.parametrize("name", ["original", "threads", "batch", "datasets", "floor", "gristmill-plain"])
+def test_phases_are_told(name, ran):
+    out, result = ran(name)
+    phases = phases_of(BY_NAME[name], out, result.last_line)
+    assert list(phases) == list(PHASES)
+    assert all(phases[phase] is not None for phase in ("load", "scan", "tokenize", "write"))
+    assert (phases["shape"] is None) == (name not in SAME_ROWS_WITH_COPIES)
+    assert 0 < sum(seconds or 0 for seconds in phases.values()) <= result.seconds
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 509, 510, 511, 764, 765, 5000])
+def test_window_spans_show_every_token_and_end_once(num_tokens):
+    job = Job(files=[], root="", tokenizer="", prefix=(0,), suffix=(2,), pad_id=1, out="", workers=1, expand_to=None)
+    spans = list(window_spans(num_tokens, job))
+    assert {index for start, end in spans for index in range(start, end)} == set(range(num_tokens))
+    assert sum(end == num_tokens for _, end in spans) == min(num_tokens, 1)
+    assert all(later - earlier == 254 for (earlier, _), (later, _) in pairwise(spans))
+
+
+def test_a_sample_is_the_same_files_each_time_in_path_order():
+    file = partial(JobFile, repo="repo", location="", language="", num_bytes=1, num_tokens=1)
+    files = [file(path=f"{number:03d}.py") for number in range(100)]
+    sample = sample_of(files, 10)
+    assert sample == sample_of(files[::-1], 10)
+    assert [one.path for one in sample] == sorted(one.path for one in sample)
+    assert len(sample) == 10
+    assert set(sample) < set(sample_of(files, 20))
+    assert sample_of(files, 1000) == files
+
+
+@pytest.mark.parametrize("files", [{"a.py": ""}, {"a.py": b"# na\xefve text in latin-1\n"}, {}])
+def test_a_source_without_text_says_so_in_one_line(files, tree, tmp_path):
+    root = tree(files)
+    with pytest.raises(InputError, match="nothing to measure in") as raised:
+        gather(str(root), load_tokenizer(), Progress(), work=tmp_path / "work")
+    assert "\n" not in str(raised.value)
+
+
+def test_outputs_inside_the_source_are_refused(tree):
+    root = tree({"a.py": "x = 1\n"})
+    with pytest.raises(ConfigError, match="inside the source"):
+        bench(str(root), Asked(keep=str(root / "kept"), only=["floor"]))
+    assert [path.name for path in root.iterdir()] == ["a.py"]
+
+
+def test_unknown_methods_are_refused_with_the_nearest():
+    assert [method.name for method in chosen(["floor", "original"])] == ["original", "floor"]
+    with pytest.raises(ConfigError, match="Did you mean 'gristmill-no-rules'"):
+        chosen(["gristmill-no-rule"])
+    with pytest.raises(ConfigError, match="Known: original, threads"):
+        chosen(["xyz"])
+
+
+def test_a_missing_package_skips_the_method(monkeypatch, codebert):
+    monkeypatch.setattr("gristmill.lab.bench.methods.find_spec", lambda name: None if name == "datasets" else name)
+    assert why_skipped(BY_NAME["datasets"], codebert) == "datasets is not installed: pip install 'gristmill[bench]'"
+    assert why_skipped(BY_NAME["original"], codebert) is None
+
+
+def test_a_tokenizer_that_gigatoken_does_not_take_skips_the_floor(codebert, source, tmp_path):
+    assert why_skipped(BY_NAME["floor"], codebert) is None
+    (tmp_path / "words.json").write_text(word_piece())
+    result = bench(str(source), Asked(tokenizer=str(tmp_path / "words.json"), only=["gristmill-plain", "floor"]))
+    assert [method.name for method in result.methods] == ["gristmill-plain"]
+    assert [one.why for one in result.skipped] == ["gigatoken does not take this tokenizer (WordPiece)"]
+
+
+def test_every_gristmill_command_is_one_that_the_command_line_takes(setting, tmp_path):
+    from gristmill.config.config import load_config
+
+    _, setup = setting
+    for method in METHODS:
+        if method.module is None:
+            command = command_of(method, setup, job_file=tmp_path / f"{method.name}.job.json", out=tmp_path / "out")
+            assert command[1:5] == ["-P", "-m", "gristmill", "build"]
+            config = load_config({"sources": ["a"], "out": "b"}, tmp_path / f"{method.name}.job.toml")
+            rules = {name: value for name, value in msgspec.to_builtins(config.rules).items() if name != "languages"}
+            assert set(rules.values()) == {not method.without_rules}
+
+
+@pytest.mark.parametrize("keep", ["full", "a file"])
+def test_a_keep_folder_that_is_somebodys_is_refused_before_anything_runs(keep, tmp_path, monkeypatch):
+    write_tree(tmp_path, {"full/mine.txt": "mine", "a file": "mine"})
+    monkeypatch.setattr(benching, "gather", None)
+    with pytest.raises(OutputError):
+        bench(None, Asked(keep=str(tmp_path / keep), only=["floor"]))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a file", "full", "mine.txt"]
+
+
+@pytest.mark.parametrize("setting", [{"runs": 0}, {"sample": 0}, {"expand_to": 0}, {"workers": 0}])
+def test_settings_that_cannot_be_are_refused(setting):
+    with pytest.raises(ConfigError, match="must be at least 1"):
+        bench(None, Asked(**setting))
+
+
+def test_a_bench_measures_each_method_and_leaves_nothing_behind(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = bench(str(source), Asked(only=["original", "gristmill-plain", "floor"], runs=2, sample=3))
+    assert list(tmp_path.iterdir()) == []
+    assert [method.name for method in result.methods] == ["original", "gristmill-plain", "floor"]
+    assert (result.corpus.files, result.corpus.source) == (len(LISTED), "repo")
+    original, plain, floor = result.methods
+    assert (original.files, plain.files, floor.files) == (3, len(LISTED), len(LISTED))
+    assert original.scale > 1
+    assert plain.scale == floor.scale == 1
+    for method in result.methods:
+        assert method.runs == 2
+        assert 0 < method.seconds_min <= method.seconds <= method.seconds_max
+        assert method.peak_mb > 1
+        assert method.bytes > 0
+        assert list(method.phases) == list(PHASES)
+    assert plain.windows == floor.windows
+    assert plain.tokens_lost == floor.tokens_lost == 0
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_no_method_finds_anything_of_an_earlier_run(method, setting, tmp_path, monkeypatch):
+    if method.needs_card and why_no_card() is not None:
+        method = method._replace(options=())  # the same folders, by the CPU
+    job, setup = setting
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for folder in (work, outside):
+        folder.mkdir()
+    for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(variable, str(outside))
+    runs = benching.MethodRuns(method, msgspec.structs.replace(job, out=str(work)), setup, None)
+    runs._run(Progress(), watched=False)
+    assert list(runs.out.glob("train*"))
+    found = []
+
+    def look_and_stop(*_, **__):
+        found.extend(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+        raise StoppedError
+
+    monkeypatch.setattr(benching, "run", look_and_stop)
+    with pytest.raises(StoppedError):
+        runs._run(Progress(), watched=False)
+    given = {Path("work", f"{method.name}.job{ending}") for ending in (".json", ".toml")}
+    assert set(found) <= given
+
+
+def test_a_rebuild_is_timed_after_a_build_into_the_same_folder(setting, tmp_path, monkeypatch):
+    job, setup = setting
+    runs = benching.MethodRuns(BY_NAME[REBUILD], msgspec.structs.replace(job, out=str(tmp_path)), setup, None)
+    had_parts = []
+
+    def look_and_run(*arguments, **more):
+        had_parts.append((runs.out / FILES).is_file() and (tmp_path / f"{REBUILD}/{REBUILD}.work/prepared").is_dir())
+        return run(*arguments, **more)
+
+    monkeypatch.setattr(benching, "run", look_and_run)
+    last = runs._run(Progress(), watched=False)
+    assert had_parts == [False, True]
+    assert last.seconds > 0
+    assert sum(method.is_rebuild for method in METHODS) == 1
+
+
+def test_of_two_runs_the_slower_is_reported():
+    assert benching._median_index([1.0, 2.0]) == 1
+    assert benching._median_index([2.0, 1.0]) == 0
+    assert benching._median_index([4.0, 1.0, 3.0, 2.0]) == 2
+
+
+def test_what_a_method_made_is_kept_where_asked(source, tmp_path):
+    bench(str(source), Asked(only=["floor"], keep=str(tmp_path / "kept")))
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["floor"]
+    assert (tmp_path / "kept/floor/train.jsonl").is_file()
+
+
+def test_a_bench_that_fails_leaves_nothing_behind(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(benching, "command_of", lambda *_, **__: [sys.executable, "-c", "raise SystemExit('no\\nway')"])
+    with pytest.raises(OutputError, match="'floor' ended with exit code 1: way"):
+        bench(str(source), Asked(only=["floor"], keep=str(tmp_path / "kept")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_has_seconds_memory_and_its_last_line(tmp_path):
+    code = "x = bytearray(50_000_000); import time; time.sleep(0.2); print('one'); print('two')"
+    ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
+    assert ran.seconds > 0.2
+    assert ran.peak_mb > 50
+    assert ran.last_line == b"two\n"
+    unwatched = run("m", [sys.executable, "-c", "pass"], progress=Progress(), watched=False)
+    assert unwatched.peak_mb is None
+
+
+def test_memory_of_child_processes_counts(tmp_path):
+    inner = "x = bytearray(60_000_000); import time; time.sleep(0.3)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
+    assert ran.peak_mb > 60
+
+
+def test_a_failing_process_is_one_line_with_what_it_said_last(tmp_path):
+    with pytest.raises(OutputError) as raised:
+        run("m", [sys.executable, "-c", "1 / 0"], progress=Progress(), watched=False)
+    assert str(raised.value).startswith("the method 'm' ended with exit code 1: ZeroDivisionError: division by zero.")
+    assert "\n" not in str(raised.value)
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(OutputError, match="by signal 9: killed, likely for want of memory"):
+        run("m", [sys.executable, "-c", code], progress=Progress(), watched=False)
+
+
+def test_phases_of_the_process_are_shown_as_it_tells_them(tmp_path, capsys):
+    code = "import json\nfor line in ({'phase': 'scan'}, {'done': 2, 'total': 3, 'unit': 'rows'}, 5, 'x'): print(json.dumps(line))\nprint('other')"
+    steps = []
+
+    class Seen(Progress):
+        def _step(self, name, total, unit):
+            steps.append(super()._step(name, total, unit))
+            return steps[-1]
+
+    run("m", [sys.executable, "-c", code], progress=Seen(), watched=False)
+    assert [step.name for step in steps] == ["m", "m scan"]
+    assert (steps[1].done, steps[1].total, steps[1].unit) == (2, 3, "rows")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_bench_leaves_no_process(sent, tmp_path):
+    inner = "import subprocess, sys, os; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(os.getpid(), p.pid, flush=True); p.wait()"
+    code = (
+        "import signal, sys; from pathlib import Path; from gristmill import Progress; from gristmill.lab.bench import process as running\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"  # as the command line does
+        "running._Telling.hear = lambda self, line: print(line.decode(), flush=True)\n"
+        f"running.run('m', [sys.executable, '-c', {inner!r}], progress=Progress(), watched=True)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "e")]
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        pids = [int(pid) for pid in re.findall(r"\d+", process.stdout.readline())]
+        assert len(pids) == 2
+        assert all(map(is_running, pids))
+        os.kill(process.pid, sent)
+        assert "KeyboardInterrupt" in process.communicate(timeout=20)[1]
+    deadline = time.monotonic() + 10
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, pids))
+
+
+def is_running(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def test_the_machine_says_what_it_is():
+    facts = this_machine()
+    assert facts.cores >= 1
+    assert facts.memory_gb > 0
+    assert {"gristmill", "gigatoken", "tokenizers"} <= facts.versions.keys()

@@ -1,0 +1,188 @@
+"""Whole comparisons on the CPU: equal datasets are told to be equal, worse text is told to be worse."""
+
+import json
+import random
+import re
+import shutil
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+
+from gristmill import Config, ConfigError, OutputError, Progress, TrainConfig, WindowConfig, build, export, open_dataset
+from gristmill.config.config import TokenizerConfig
+from gristmill.config.settings import SplitConfig, VariantsConfig
+from gristmill.lab.comparison.compare import compare
+from gristmill.lab.comparison.freeze import freeze
+from support.builds import refusal, run
+from support.made_code import made_module
+from support.tokenizers_made_here import roberta_like
+
+SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000)
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory, corpus):
+    """`clean`, and `shuffled`: the same files, half of their lines with the characters in another order."""
+    root = tmp_path_factory.mktemp("datasets")
+    (root / "tokenizer.json").write_text(roberta_like())
+    for name in ("json", "concurrent"):
+        shutil.copytree(corpus / name, root / "clean-code" / name)
+    (root / "test-code").mkdir()
+    for name in (
+        "bisect.py",
+        "colorsys.py",
+        "fnmatch.py",
+        "getopt.py",
+        "keyword.py",
+        "netrc.py",
+        "sched.py",
+        "stat.py",
+    ):
+        (root / "test-code" / name).write_text(made_module(name, 1500))
+    shutil.copytree(root / "clean-code", root / "shuffled-code")
+    for path in sorted((root / "shuffled-code").rglob("*.py")):
+        path.write_text(half_shuffled(path.read_text()))
+    for name, shares in (("clean", "85/10/5"), ("shuffled", "85/10/5"), ("test", "0/0/100")):
+        config = Config(
+            sources=[str(root / f"{name}-code")],
+            out=str(root / name),
+            tokenizer=TokenizerConfig(name=str(root / "tokenizer.json")),
+            window=WindowConfig(length=48, overlap=16),
+            split=SplitConfig(shares=shares),
+        )
+        build(config)
+    return root
+
+
+def half_shuffled(text):
+    chance = random.Random(0)
+    lines = [list(line) for line in text.split("\n")]
+    for line in lines[::2]:
+        chance.shuffle(line)
+    return "\n".join(map("".join, lines))
+
+
+def test_a_dataset_is_no_better_than_itself(datasets, tmp_path):
+    shutil.copytree(datasets / "clean", tmp_path / "again")
+    config = msgspec.structs.replace(SETTINGS, tokens=3_000)
+    found = compare(
+        [datasets / "clean", tmp_path / "again"],
+        tmp_path / "out",
+        config,
+        seeds=2,
+        test=datasets / "test",
+        min_test_tokens=1000,
+    )
+    (verdict,) = found.verdicts
+    assert verdict.better is None
+    assert verdict.difference.mean == 0
+    assert verdict.text.startswith("no difference can be told between clean and again")
+    assert [run.end for run in found.runs_of("clean")] == [run.end for run in found.runs_of("again")]
+    assert len({run.end for run in found.runs_of("clean")}) == 2  # the seeds differ
+    (early_stop,) = {json.loads(path.read_text())["settings"]["early_stop"] for path in tmp_path.rglob("run.json")}
+    assert early_stop == 0  # equal budgets
+
+
+def test_half_shuffled_text_is_worse(datasets, tmp_path):
+    config = msgspec.structs.replace(SETTINGS, tokens=24_000)
+    folders = [datasets / "clean", datasets / "shuffled"]
+    found = compare(folders, tmp_path / "out", config, test=datasets / "test", min_test_tokens=1000)
+    (verdict,) = found.verdicts
+    assert verdict.better == "clean"
+    assert verdict.difference.mean < -verdict.difference.half_width < 0
+    assert verdict.text.startswith("clean is better than shuffled by 0.")
+    assert verdict.text.endswith(" bits per byte")
+    assert {run.seed for run in found.runs} == {0, 1, 2}
+    page = (tmp_path / "out/comparison.md").read_text()
+    assert verdict.text in page
+    assert verdict.text in (tmp_path / "out/comparison.html").read_text()
+    ET.fromstring((tmp_path / "out/curves.svg").read_text())
+
+
+def test_a_comparison_that_was_stopped_goes_on(datasets, tmp_path):
+    folders = [shutil.copytree(datasets / "clean", tmp_path / "clean"), datasets / "shuffled"]
+    config = msgspec.structs.replace(SETTINGS, tokens=3_000)
+    settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
+    whole = compare(folders, tmp_path / "whole", config, **settings)
+    told = []
+
+    def stop(line):
+        told.append(line)
+        if "run 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(folders, tmp_path / "out", config, tell=stop, **settings)
+    with pytest.raises(OutputError, match="Go on with it by --resume"):
+        compare(folders, tmp_path / "out", config, **settings)
+    export(folders[0], "bin", workers=1)  # the rows are the same
+    again = compare(folders, tmp_path / "out", config, resume=True, **settings)
+    assert [run.curve for run in again.runs] == [run.curve for run in whole.runs]
+    with pytest.raises(ConfigError, match="another test set"):
+        compare(folders, tmp_path / "out", config, resume=True, **{**settings, "test": datasets / "clean"})
+
+
+def test_mlm_is_scored_under_fixed_masks(datasets, tmp_path):
+    config = TrainConfig(objective="mlm", batch_size=16, tokens=1_500, eval_every=30)
+    shutil.copytree(datasets / "clean", tmp_path / "again")
+    folders = [datasets / "clean", tmp_path / "again"]
+    found = compare(folders, tmp_path / "out", config, seeds=1, test=datasets / "test", min_test_tokens=1000)
+    assert found.unit == "nats a masked token"
+    assert found.runs[0].end == found.runs[1].end
+
+
+def test_epochs_may_be_each_datasets_own(datasets, tmp_path):
+    config = TrainConfig(objective="causal", batch_size=16, epochs=0.05, eval_every=100)
+    folders = [datasets / "clean", datasets / "shuffled"]
+    settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
+    equal = compare(folders, tmp_path / "equal", config, **settings)
+    own = compare(folders, tmp_path / "own", config, budget="epochs", **settings)
+    assert equal.budget_tokens == round(0.05 * equal.datasets[0].ids)
+    assert own.budget_tokens is None
+    assert [facts.epochs for facts in own.datasets] == pytest.approx([0.05, 0.05], rel=0.01)
+
+
+def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
+    clean, shuffled, out = datasets / "clean", datasets / "shuffled", tmp_path / "out"
+    with pytest.raises(ConfigError, match="two datasets or more, got 1"):
+        compare([clean], out)
+    with pytest.raises(ConfigError, match="only by the same tokenizer"):
+        compare([clean, built[0]], out)
+    with pytest.raises(ConfigError, match="is named twice"):
+        compare([clean, clean], out)
+    with pytest.raises(ConfigError, match="leave out early_stop"):
+        compare([clean, shuffled], out, TrainConfig(early_stop=2))
+    with pytest.raises(ConfigError, match="--min-test-tokens must be at least 1, got 0"):
+        compare([clean, shuffled], out, min_test_tokens=0)
+    code, line = refusal(run("compare", clean, shuffled, "--out", out))
+    assert (code, "--test DATASET" in line) == (2, True)
+    assert not out.exists()
+
+
+def test_a_smaller_test_set_is_taken_with_a_warning(datasets, tmp_path):
+    options = ["--test", datasets / "test", "--min-test-tokens", "1e3", "--tokens", "1e3", "--seeds", "1"]
+    words = ["compare", datasets / "clean", datasets / "shuffled", "--out", tmp_path / "out", *options]
+    done = run(*words, "--objective", "causal", "--batch-size", "16", "--eval-every", "1000")
+    assert done.returncode == 0
+    note = r"the test set has [\d,]+ tokens of \d files, fewer than 100,000: intervals are wide"
+    assert re.search(f"warning: {note}", done.stderr)
+    assert re.search(note, done.stdout)
+    assert re.search(note, (tmp_path / "out/comparison.md").read_text())
+
+
+def test_rows_that_are_not_trained_on_do_not_count(datasets, tmp_path):
+    config = Config(
+        sources=[str(datasets / "clean-code")],
+        out=str(tmp_path / "noisy"),
+        tokenizer=TokenizerConfig(name=str(datasets / "tokenizer.json")),
+        window=WindowConfig(length=48, overlap=16),
+        variants=VariantsConfig(rates={"noise": 1.0}),
+    )
+    build(config)
+    noisy = open_dataset(tmp_path / "noisy")
+    frozen = freeze([noisy], open_dataset(datasets / "test"), Progress(), min_tokens=1)
+    trained_on = [row["input_ids"] for row in noisy["train"] if row["variant"] != "noise"]
+    assert len(trained_on) < len(noisy["train"])
+    (facts,) = frozen.facts.against
+    assert (facts.windows, facts.ids) == (len(trained_on), sum(map(len, trained_on)))

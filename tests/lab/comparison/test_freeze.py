@@ -1,0 +1,361 @@
+"""The frozen test set: what is in it, and that no train split shows any of it."""
+
+import hashlib
+import json
+import random
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gristmill import (
+    ConfigError,
+    DatasetError,
+    OutputConfig,
+    Progress,
+    SplitConfig,
+    TokenizerConfig,
+    VariantsConfig,
+    WindowConfig,
+    open_dataset,
+)
+from gristmill.core.records import Split
+from gristmill.dataset.shown_windows import TextKey, stretches_of, whole, windows_of
+from gristmill.lab.comparison.freeze import freeze
+from gristmill.lab.comparison.frozen import Frozen
+from gristmill.lab.comparison.train_side import FrozenSpans
+from support.builds import files_table, make
+from support.source_trees import write_tree
+from support.tokenizers_made_here import byte_level
+
+ALL_TRAIN, ALL_TEST = SplitConfig(shares="100/0/0"), SplitConfig(shares="0/0/100")
+SPAN = 50
+
+
+def frozen_of(*folders: Path, test: Path | None = None, min_tokens: int = 1) -> Frozen:
+    datasets = [open_dataset(folder) for folder in folders]
+    return freeze(datasets, None if test is None else open_dataset(test), Progress(), min_tokens=min_tokens)
+
+
+def words(count: int, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    return [f"{chance.choice('abcdefgh')}{chance.randrange(1000)}" for _ in range(count)]
+
+
+def lines(some: list[str]) -> str:
+    return "".join(f"{' '.join(some[at : at + 8])}\n" for at in range(0, len(some), 8))
+
+
+def grams(ids) -> list[bytes]:
+    content = np.ascontiguousarray(ids, np.uint32).tobytes()
+    return [content[at : at + 4 * SPAN] for at in range(0, len(content) - 4 * (SPAN - 1), 4)]
+
+
+def as_shuffled_rows(folder: Path, to: Path) -> Path:
+    """As a method that is no build leaves them: in no order, without `fresh` and files.jsonl."""
+    shutil.copytree(folder, to)
+    (to / "files.jsonl").unlink()
+    for path in to.glob("*.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        random.Random(1).shuffle(rows)
+        path.write_text("".join(json.dumps({**row, "fresh": None}) + "\n" for row in rows))
+    manifest = json.loads((to / "manifest.json").read_text())
+    (to / "manifest.json").write_text(json.dumps({**manifest, "made_by": "the method 'x' of gristmill bench"}))
+    return to
+
+
+@pytest.fixture(scope="module")
+def source(corpus):
+    return corpus / "asyncio"
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory, source):
+    """The same files split in two ways, one of them without overlap."""
+    folder = tmp_path_factory.mktemp("seeds")
+    make(source, folder / "one", split=SplitConfig(shares="60/20/20"))
+    make(source, folder / "two", split=SplitConfig(shares="60/20/20", seed=7), window=WindowConfig(overlap=0))
+    return folder / "one", folder / "two"
+
+
+@pytest.fixture(scope="module")
+def frozen(seeds):
+    return frozen_of(*seeds)
+
+
+def slow_shared(frozen: list[int], train: list[list[int]]) -> list[bool]:
+    """By sets of 50-grams: those that train has, joined where they overlap or touch, of 8 ids or more."""
+    known = {tuple(text[at : at + SPAN]) for text in train for at in range(len(text) - SPAN + 1)}
+    starts = [at for at in range(len(frozen) - SPAN + 1) if tuple(frozen[at : at + SPAN]) in known]
+    ranges: list[list[int]] = []
+    for start in starts:
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1][1] = start + SPAN
+        else:
+            ranges.append([start, start + SPAN])
+    counted = [(start, end) for start, end in ranges if len(set(frozen[start:end])) >= 8]
+    return [any(start <= at < end for start, end in counted) for at in range(len(frozen))]
+
+
+@st.composite
+def frozen_and_train(draw):
+    """Texts of which train has pieces: long and short, of many ids and of few, side by side."""
+    piece = st.tuples(
+        st.integers(0, 200), st.sampled_from([1, 20, 49, 50, 51, 70, 120]), st.sampled_from([2, 7, 8, 500])
+    )
+    texts = [
+        [(start + at) % vocabulary for at in range(length)]
+        for start, length, vocabulary in draw(st.lists(piece, min_size=1, max_size=8))
+    ]
+    order = st.lists(st.sampled_from(range(len(texts))), max_size=5)
+    sides = draw(st.lists(order, min_size=1, max_size=3)), draw(st.lists(order, max_size=3))
+    return tuple([[one for number in text for one in texts[number]] for text in side] for side in sides)
+
+
+@given(frozen_and_train())
+def test_shared_spans_are_those_of_a_set_of_50_grams(sides):
+    frozen, train = sides
+    spans = FrozenSpans([np.array(text, np.uint32) for text in frozen])
+    found = spans.shared_with(np.array(text, np.uint32) for text in train)
+    assert [flags.tolist() for flags in found] == [slow_shared(text, train) for text in frozen]
+
+
+@given(st.integers(1, 300), st.lists(st.tuples(st.integers(0, 280), st.integers(1, 60)), max_size=12), st.randoms())
+def test_windows_in_any_order_make_the_text_again(size, places, chance):
+    ids = np.arange(size, dtype=np.uint32)
+    windows = [(start, ids[start : start + length]) for start, length in places if start < size]
+    chance.shuffle(windows)
+    stretches = whole(windows)
+    shown = sorted({place for start, part in windows for place in range(start, start + len(part))})
+    assert [one for start, part in stretches for one in (start + np.arange(len(part))).tolist()] == shown
+    assert all((part == ids[start : start + len(part)]).all() for start, part in stretches)
+    assert all(left[0] + len(left[1]) < right[0] for left, right in pairwise(stretches))
+
+
+def test_windows_that_contradict_are_of_another_text():
+    assert whole([(0, np.array([1, 2, 3], np.uint32)), (2, np.array([9], np.uint32))]) is None
+
+
+def test_no_span_of_50_is_in_any_train(frozen, seeds, source, codebert):
+    """By the source files themselves: what crosses the edge of two windows counts."""
+    found = {}
+    for window in frozen.windows:
+        content = window.input_ids[1:-1]
+        found |= {gram: content[at : at + SPAN] for at, gram in enumerate(grams(content))}
+    assert len(found) > 10_000
+    for folder in seeds:
+        for row in files_table(folder).values():
+            if row["split"] == "train" and row["status"] == "kept":
+                ids = codebert.encode((source / row["path"]).read_bytes()).ids
+                shared = [found[gram] for gram in grams(ids) if gram in found]
+                assert all(len(set(gram.tolist())) < 8 for gram in shared), row["path"]
+
+
+def test_files_are_those_that_all_hold_out(frozen, seeds):
+    tables = [files_table(folder).values() for folder in seeds]
+    held_out = [{row["path"] for row in rows if row["split"] in {"validation", "test"}} for rows in tables]
+    files = {window.path for window in frozen.windows}
+    assert files <= held_out[0] & held_out[1]
+    assert files
+    assert frozen.facts.files == len(files)
+
+
+def test_the_order_of_the_datasets_does_not_matter(frozen, seeds):
+    back = frozen_of(*reversed(seeds))
+    assert frozen.facts.sha256 == back.facts.sha256
+    assert frozen.facts.against == tuple(reversed(back.facts.against))
+
+
+def test_each_token_is_fresh_once_and_framed(frozen):
+    places = [
+        (window.path, window.start + len(window.input_ids) - 2 - 1 - back)
+        for window in frozen.windows
+        for back in range(window.fresh)
+    ]
+    assert len(set(places)) == len(places) == frozen.facts.tokens
+    assert frozen.facts.tokens <= frozen.facts.tokens_before
+    assert {(window.input_ids[0], window.input_ids[-1]) for window in frozen.windows} == {(0, 2)}
+    assert max(len(window.input_ids) for window in frozen.windows) == frozen.facts.window_length == 512
+    assert all(len(frozen.fresh_ids(window)) == window.fresh for window in frozen.windows)
+
+
+def test_what_is_written_is_read_again(frozen, tmp_path):
+    frozen.write(tmp_path)
+    again = Frozen.read(tmp_path)
+    assert again.facts == frozen.facts
+    assert again.facts.sha256 == hashlib.sha256((tmp_path / "test.jsonl").read_bytes()).hexdigest()
+    for one, other in zip(frozen.windows, again.windows, strict=True):
+        assert one[:4] == other[:4]
+        assert one.input_ids.tolist() == other.input_ids.tolist()
+    (tmp_path / "test.jsonl").write_bytes((tmp_path / "test.jsonl").read_bytes()[:-2] + b"\n\n")
+    with pytest.raises(DatasetError, match=r"is not what test\.json says"):
+        Frozen.read(tmp_path)
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_a_span_across_the_edge_of_two_train_windows_is_taken_out(tmp_path, codebert, is_shuffled):
+    text = lines(words(1200, 1))
+    ids = codebert.encode(text.encode()).ids
+    across = codebert.decode(ids[510 - 40 : 510 + 40]).decode()  # where the first window ends
+    make(
+        write_tree(tmp_path / "src", {"a.py": text}),
+        tmp_path / "train",
+        split=ALL_TRAIN,
+        window=WindowConfig(overlap=0),
+    )
+    other = lines(words(400, 2))
+    make(write_tree(tmp_path / "else", {"b.py": f"{other}{across}\n{other[::-1]}"}), tmp_path / "test", split=ALL_TEST)
+    train = as_shuffled_rows(tmp_path / "train", tmp_path / "shuffled") if is_shuffled else tmp_path / "train"
+    frozen = frozen_of(train, test=tmp_path / "test")
+    left = b"".join(codebert.decode(frozen.fresh_ids(window)) for window in frozen.windows).decode()
+    assert across[8:-8] not in left
+    assert other[:-20] in left
+    (against,) = frozen.facts.against
+    assert 75 <= against.span_tokens <= 82
+    assert frozen.facts.tokens == frozen.facts.tokens_before - against.span_tokens
+
+
+def test_a_near_duplicate_of_a_train_file_is_left_out(tmp_path):
+    """Every 20th word is another: no 50 tokens in a row are shared, and most 5-grams are."""
+    text, other = words(1000, 1), words(1000, 2)
+    twin = [other[at] if at % 20 == 10 else word for at, word in enumerate(text)]
+    make(write_tree(tmp_path / "src", {"a.py": lines(text)}), tmp_path / "train", split=ALL_TRAIN)
+    files = {"twin.py": lines(twin), "own.py": lines(other)}
+    make(write_tree(tmp_path / "else", files), tmp_path / "test", split=ALL_TEST)
+    frozen = frozen_of(tmp_path / "train", test=tmp_path / "test")
+    assert {window.path for window in frozen.windows} == {"own.py"}
+    (against,) = frozen.facts.against
+    assert (against.near_duplicate_files, against.span_tokens) == (1, 0)
+
+
+def test_a_file_of_another_text_is_another_file(tmp_path):
+    source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
+    make(source, tmp_path / "one", split=ALL_TEST)
+    (source / "b.py").write_text(lines(words(300, 3)))
+    make(source, tmp_path / "two", split=ALL_TEST)
+    assert {window.path for window in frozen_of(tmp_path / "one", tmp_path / "two").windows} == {"a.py"}
+    shuffled = as_shuffled_rows(tmp_path / "two", tmp_path / "three")
+    assert {window.path for window in frozen_of(tmp_path / "one", shuffled).windows} == {"a.py"}
+
+
+def test_a_file_that_has_grown_is_another_file(tmp_path):
+    """No row contradicts another here: only the digests do."""
+    source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1)), "b.py": lines(words(300, 2))})
+    make(source, tmp_path / "one", split=ALL_TEST)
+    (source / "b.py").write_text(lines(words(300, 2)) + lines(words(80, 3)))
+    make(source, tmp_path / "two", split=ALL_TEST)
+    assert {window.path for window in frozen_of(tmp_path / "one", tmp_path / "two").windows} == {"a.py"}
+
+
+def test_without_a_record_a_file_with_a_row_in_train_is_not_held_out(seeds, tmp_path):
+    shuffled = as_shuffled_rows(seeds[0], tmp_path / "shuffled")
+    before = {window.path for window in frozen_of(shuffled).windows}
+    assert before == {window.path for window in frozen_of(seeds[0]).windows}
+    moved, *rest = (shuffled / "test.jsonl").read_text().splitlines(keepends=True)
+    with (shuffled / "train.jsonl").open("a") as train:
+        train.write(moved)
+    (shuffled / "test.jsonl").write_text("".join(rest))
+    manifest = json.loads((shuffled / "manifest.json").read_text())
+    manifest["files"]["test.jsonl"]["rows"] -= 1
+    manifest["files"]["train.jsonl"]["rows"] += 1
+    (shuffled / "manifest.json").write_text(json.dumps(manifest))
+    assert before - {window.path for window in frozen_of(shuffled).windows} == {json.loads(moved)["path"]}
+
+
+def test_how_rows_are_stored_changes_nothing(tmp_path, source, seeds):
+    output = OutputConfig(pad=True, compress="zstd", with_text=True)
+    make(source, tmp_path / "padded", split=SplitConfig(shares="60/20/20"), output=output)
+    plain, padded = frozen_of(seeds[0]).facts, frozen_of(tmp_path / "padded").facts
+    assert padded.sha256 == plain.sha256
+    assert padded.against[0].ids == plain.against[0].ids
+
+
+def test_labels_of_noise_are_text_that_train_shows(tmp_path, corpus):
+    variants = VariantsConfig(rates={"noise": 1.0})
+    make(corpus / "json", tmp_path / "noisy", split=ALL_TRAIN, variants=variants)
+    windows = list(windows_of(open_dataset(tmp_path / "noisy"), Split.TRAIN))
+    noisy = [number for number, window in enumerate(windows) if window.text.variant == "noise"]
+    assert noisy
+    own = {
+        (window.text.file, window.start): window.ids for window in windows if window.num_ids and not window.text.variant
+    }
+    for number in noisy:
+        clean = windows[number + 1]
+        assert clean.text == TextKey(*windows[number].text.file)
+        assert clean.ids.tolist() == own[clean.text.file, clean.start].tolist()
+        assert clean.ids.tolist() != windows[number].ids.tolist()
+
+
+def test_stretches_are_the_files_tokens(built, corpus, codebert):
+    out, _ = built
+    stretches = list(stretches_of(windows_of(open_dataset(out), Split.TRAIN)))
+    for stretch in stretches:
+        assert stretch.ids.tolist() == codebert.encode((corpus / stretch.text.path).read_bytes()).ids.tolist()
+    assert len(stretches) == len({stretch.text for stretch in stretches})
+
+
+def test_another_tokenizer_is_refused_in_one_line(tmp_path):
+    source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1))})
+    (tmp_path / "small.json").write_text(byte_level())
+    make(source, tmp_path / "one", split=ALL_TEST)
+    make(source, tmp_path / "two", split=ALL_TEST, tokenizer=TokenizerConfig(name=str(tmp_path / "small.json")))
+    with pytest.raises(ConfigError, match="only by the same tokenizer") as refused:
+        frozen_of(tmp_path / "one", tmp_path / "two")
+    message = str(refused.value)
+    assert "one' has 'codebert'" in message
+    assert "two' has " in message
+    assert "\n" not in message
+
+
+def test_too_few_tokens_are_refused_with_what_to_do(seeds):
+    with pytest.raises(ConfigError, match=r"has [\d,]+ tokens in \d+ files, and 100,000,000 are needed") as refused:
+        frozen_of(*seeds, min_tokens=100_000_000)
+    assert "--test DATASET" in str(refused.value)
+    assert re.search(
+        r"gristmill build OTHER-CODE --out held-out --split 0/0/100\. Or take these, .* --min-test-tokens \d+$",
+        str(refused.value),
+    )
+
+
+def test_datasets_that_hold_out_nothing_in_common_are_refused(tmp_path):
+    for name in ("one", "two"):
+        make(write_tree(tmp_path / f"{name}-src", {"a.py": lines(words(300, 1))}), tmp_path / name, split=ALL_TEST)
+    with pytest.raises(ConfigError, match="has 0 tokens in 0 files, and 1 are needed: of 0 tokens that all"):
+        frozen_of(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("found", "planted"),
+    [(b'"input_ids":[0,', b'"input_ids":[0,99999999,'), (b'"start":', b'"start":-'), (b'"path":', b'"path":7,"x":')],
+)
+def test_damaged_rows_are_said(seeds, tmp_path, found, planted):
+    shutil.copytree(seeds[0], tmp_path / "damaged")
+    path = tmp_path / "damaged" / "train.jsonl"
+    *others, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(others) + last.replace(found, planted, 1))
+    with pytest.raises(DatasetError, match=r"damaged' is damaged in train: .* Build the dataset again"):
+        frozen_of(tmp_path / "damaged")
+
+
+def test_a_dataset_named_twice_is_refused(seeds):
+    with pytest.raises(ConfigError, match="named twice"):
+        frozen_of(seeds[0], seeds[0])
+
+
+def test_folders_of_the_same_name_are_told_apart(seeds, tmp_path):
+    shutil.copytree(seeds[0], tmp_path / "other" / "one")
+    names = [one.name for one in frozen_of(seeds[0], tmp_path / "other" / "one").facts.against]
+    assert names == [f"{seeds[0].parent.name}/one", "other/one"]
+
+
+def test_windows_are_numbered_by_file_in_the_order_of_the_files(frozen):
+    by_file = dict.fromkeys([window.path for window in frozen.windows], 0)
+    for window in frozen.windows:
+        by_file[window.path] += len(frozen.fresh_ids(window))
+    fresh = [window.fresh for window in frozen.windows]
+    assert np.bincount(frozen.file_numbers(), weights=fresh).tolist() == list(by_file.values())

@@ -1,0 +1,1104 @@
+"""Training on the CPU with a tiny model: it learns, goes on where it was stopped, scores rightly, and fails kindly."""
+
+import http.server
+import io
+import json
+import math
+import os
+import pickle
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+
+from gristmill import (
+    Config,
+    ConfigError,
+    DatasetError,
+    InputError,
+    OutputConfig,
+    OutputError,
+    SamplingConfig,
+    WindowConfig,
+    build,
+    export,
+    open_dataset,
+)
+from gristmill.config.config import TokenizerConfig
+from gristmill.config.settings import VariantsConfig
+from gristmill.core.errors import TrainingError
+from gristmill.dataset.token_edges import Vocabulary
+from gristmill.lab.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
+from gristmill.lab.training.feeds import Feeds, Scored
+from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
+from gristmill.lab.training.models import Needs, make_model, put_weights
+from gristmill.lab.training.monitor import Heartbeat
+from gristmill.lab.training.objectives import Objective, all_places, score, some_places
+from gristmill.lab.training.run import Run
+from gristmill.lab.training.run_facts import digest_of
+from gristmill.lab.training.train import train
+from gristmill.lab.training.train_config import TrainConfig
+from gristmill.lab.training.train_result import result_text
+from gristmill.lab.training.trainer import rate_share
+from support.builds import command, refusal
+from support.source_trees import ROOT
+from support.surroundings import default_signals
+from support.tokenizers_made_here import roberta_like
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory, corpus):
+    """A few hundred short windows of a vocabulary of 500."""
+    return small_dataset(tmp_path_factory.mktemp("small"), corpus)
+
+
+def small_dataset(root, corpus, **sections):
+    (root / "tokenizer.json").write_text(roberta_like())
+    for name in ("json", "concurrent"):
+        shutil.copytree(corpus / name, root / "code" / name)
+    config = Config(
+        sources=[str(root / "code")],
+        out=str(root / "dataset"),
+        tokenizer=TokenizerConfig(name=str(root / "tokenizer.json")),
+        window=WindowConfig(length=48, overlap=16),
+        **sections,
+    )
+    build(config)
+    return root / "dataset"
+
+
+def plain(folder):
+    """What was measured, but for clocks."""
+    lines = [msgspec.to_builtins(line) for line in read_metrics(folder)]
+    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+
+def losses(folder, split="validation"):
+    return [line.loss for line in read_metrics(folder) if line.split == split]
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_the_loss_falls(small, tmp_path, objective):
+    config = TrainConfig(objective=objective, tokens=60_000, batch_size=16, eval_every=40)
+    told = []
+    result = train(small, tmp_path / "run", config, tell=told.append)
+    validation, learnt = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
+    assert validation[0] == pytest.approx(math.log(500), rel=0.1)  # it knows nothing yet
+    assert validation[-1] < validation[0] - 0.8
+    assert learnt[-1] < learnt[0] - 0.2
+    assert result.test.loss < validation[0] - 0.8
+    assert result.best.loss == min(validation)
+    assert result.tokens == pytest.approx(60_000, rel=0.02)
+    assert (result.best.bits_per_byte is None) == (objective == "mlm")
+    # How long it will take is told before the first evaluation, though nothing was measured yet.
+    first = next(number for number, line in enumerate(told) if line.split()[1:2] == ["40"])
+    (estimate,) = [line for line in told if " left for " in line]
+    assert told.index(estimate) < first
+    assert re.search(r"about \d+ (s|min) left for \d+ steps: \S+ s a step, \S+ s an evaluation; less if", estimate)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
+    dataset = open_dataset(small)
+    model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    it = Objective(model, is_causal=objective == "causal")
+    # Of a window's first token nobody can know which of the eight it is.
+    windows = [Scored(np.array(row["input_ids"]), len(row["input_ids"]) - 3) for row in dataset["train"][:8]]
+    feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
+    (batch,) = feeds.frozen(windows)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(120):
+        optimizer.zero_grad()
+        it(**batch).backward()
+        optimizer.step()
+    found = score(it, [batch], CPU, None)
+    assert found.loss < 0.05
+    assert found.accuracy == 1
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=25_000, batch_size=16, eval_every=8, save_every=5, seed=3)
+    train(small, tmp_path / "whole", config)
+
+    def crash(line):
+        if line.split()[1:2] == ["16"]:
+            raise RuntimeError("the power is out")
+
+    with pytest.raises(RuntimeError, match="power"):
+        train(small, tmp_path / "stopped", config, tell=crash)
+    assert not (tmp_path / "stopped/result.json").exists()
+    train(small, tmp_path / "stopped", config, resume=True)
+    assert plain(tmp_path / "stopped") == plain(tmp_path / "whole")
+    assert not (tmp_path / "stopped/checkpoints").exists()
+    models = [AutoModelForMaskedLM.from_pretrained(tmp_path / name / "model") for name in ("whole", "stopped")]
+    for one, other in zip(*(model.state_dict().values() for model in models), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_training_goes_on_after_an_export_and_not_on_other_rows(small, tmp_path):
+    dataset = shutil.copytree(small, tmp_path / "dataset")
+    config = TrainConfig(objective="causal", tokens=3_000, batch_size=16, eval_every=2, save_every=2)
+
+    def crash(line):
+        if line.split()[1:2] == ["4"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(dataset, tmp_path / "run", config, tell=crash)
+    export(dataset, "bin", workers=1)
+    told = []
+    train(dataset, tmp_path / "run", config, resume=True, tell=told.append)
+    assert "going on after step 2" in told
+    lines = (dataset / "train.jsonl").read_bytes().splitlines(keepends=True)
+    (dataset / "train.jsonl").write_bytes(b"".join([*lines[1:], lines[0]]))
+    with pytest.raises(ConfigError, match="was begun on other rows than those of"):
+        train(dataset, tmp_path / "run", config, resume=True)
+
+
+def test_a_dataset_is_known_by_all_that_a_training_reads(small, tmp_path):
+    """Weights and labels too, which the manifest's digest of the content leaves out; and in any format."""
+    source = {
+        "sources": [str(small.parent / "code")],
+        "tokenizer": TokenizerConfig(name=str(small.parent / "tokenizer.json")),
+        "window": WindowConfig(length=48, overlap=16),
+        "variants": VariantsConfig(rates={"noise": 0.5}),
+    }
+    for name, weight, formats, compress in (
+        ("plain", 2.0, ["jsonl"], "none"),
+        ("other weight", 3.0, ["jsonl"], "none"),
+        ("compressed", 2.0, ["jsonl", "bin"], "zstd"),
+        ("another format", 2.0, ["bin"], "none"),
+    ):
+        sampling = SamplingConfig(weights={"json/*": weight}, weights_only=True)
+        output = OutputConfig(formats=formats, compress=compress)
+        build(Config(**source, out=str(tmp_path / name), sampling=sampling, output=output))
+    datasets = [open_dataset(path) for path in sorted(tmp_path.iterdir()) if (path / "manifest.json").is_file()]
+    assert len({dataset.manifest.content_sha256 for dataset in datasets}) == 1
+    digests = {dataset.folder.name: digest_of(dataset) for dataset in datasets}
+    assert digests["plain"] == digests["compressed"] == digests["another format"] != digests["other weight"]
+    path = tmp_path / "plain/train.jsonl"
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    noisy = next(row for row in rows if row["variant"] == "noise")
+    noisy["labels"][3] += 1
+    path.write_bytes(b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows))
+    assert digest_of(open_dataset(tmp_path / "plain")) not in digests.values()
+
+
+def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
+    config = TrainConfig(objective="causal", tokens=25_000, batch_size=16, eval_every=8)
+    told = []
+
+    def interrupt(line):
+        told.append(line)
+        if line.split()[1:2] == ["8"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with default_signals(), pytest.raises(KeyboardInterrupt, match="--resume goes on from here"):
+        train(small, tmp_path / "run", config, tell=interrupt)
+    assert "stopping after this step; once more to stop at once" in told
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-9"]
+    train(small, tmp_path / "run", config, resume=True)
+    train(small, tmp_path / "whole", config)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_ignored_stops_no_training(small, tmp_path, number):
+    """As SIGINT is where a script trains in the background, and Ctrl-C is meant for the script."""
+    told = []
+
+    def interrupt(line):
+        told.append(line)
+        os.kill(os.getpid(), number)
+
+    earlier = signal.signal(number, signal.SIG_IGN)
+    try:
+        result = train(
+            small, tmp_path / "run", TrainConfig(objective="causal", tokens=700, batch_size=16), tell=interrupt
+        )
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, earlier)
+    assert told
+    assert result.tokens >= 700
+
+
+def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=12_000, batch_size=16, eval_every=100, save_every=4)
+    train(small, tmp_path / "whole", config)
+
+    def crash(line):
+        if line.split()[1:2] == [str(Budget.of(config, *sizes(small)).steps)]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "run", config, tell=crash)
+    kept = sorted((tmp_path / "run/checkpoints").iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
+    (kept[-1] / "whole").unlink()
+    train(small, tmp_path / "run", config, resume=True)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("early_stop", [0, 1])
+def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop, monkeypatch):
+    """After the last evaluation, and before what came of it was written."""
+    windows = [Scored(np.array(row["input_ids"]), row["fresh"]) for row in open_dataset(small)["test"]]
+    rate = 0.5 if early_stop else 1e-3
+    config = TrainConfig(
+        objective="causal",
+        tokens=4_000,
+        batch_size=16,
+        eval_every=1,
+        save_every=1,
+        early_stop=early_stop,
+        learning_rate=rate,
+    )
+    whole = train(small, tmp_path / "whole", config, frozen=windows)
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_test", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(small, tmp_path / "run", config, frozen=windows)
+    result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+    assert (result.steps, result.stop_reason) == (whole.steps, "no_improvement" if early_stop else "budget")
+    assert result.frozen == whole.frozen
+    assert result.test.loss == whole.test.loss
+
+
+def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
+    """A later one had taken its place; the run goes on from before that."""
+    config = TrainConfig(objective="mlm", tokens=20_000, batch_size=16, eval_every=5, save_every=10)
+
+    def crash(line):
+        if line.split()[1:2] == ["15"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "run", config, tell=crash)
+    shutil.rmtree(tmp_path / "run/model")  # as if killed in the middle of the exchange
+    train(small, tmp_path / "run", config, resume=True)
+    train(small, tmp_path / "whole", config)
+    assert plain(tmp_path / "run") == plain(tmp_path / "whole")
+
+
+def test_two_processes_train_together(corpus, tmp_path):
+    """What torchrun starts; with a last step that has a window for one of them only, if nobody saw to it."""
+    small = small_dataset(tmp_path, corpus, sampling=SamplingConfig(target_windows=641))
+    num_windows, batch_size = sizes(small)[0], 64
+    assert num_windows % batch_size == 1
+    options = [
+        "--objective",
+        "causal",
+        "--batch-size",
+        str(batch_size),
+        "--epochs",
+        "1",
+        "--eval-every",
+        "99",
+        "--device",
+        "cpu",
+    ]
+    words = ["-m", "gristmill", "train", str(small), "--out", str(tmp_path / "two"), *options]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    done = subprocess.run([*launch, *words], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("trained ") == 1
+    lines = read_metrics(tmp_path / "two")
+    assert [line.step for line in lines if line.split == "validation"] == [0, math.ceil(num_windows / batch_size)]
+    assert losses(tmp_path / "two")[-1] < losses(tmp_path / "two")[0] - 0.5
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def sizes(folder):
+    facts = open_dataset(folder).manifest.splits["train"]
+    return facts.windows, facts.emitted_tokens
+
+
+@pytest.mark.parametrize(
+    "output", [OutputConfig(formats=["parquet"]), OutputConfig(compress="zstd")], ids=["parquet", "zstd"]
+)
+def test_test_is_scored_though_the_dataset_was_rebuilt_meanwhile(tmp_path, corpus, output):
+    """Test is read once all steps are done."""
+    folder = small_dataset(tmp_path, corpus, output=output)
+    num_windows = len(open_dataset(folder)["test"])
+    feeds = Feeds(open_dataset(folder), TrainConfig(objective="causal"), is_fixed_width=False)
+    feeds.held_out("validation")
+    (tmp_path / "code/json/new.py").write_text("x = 1\n" * 900)
+    build(Config(sources=[str(tmp_path / "code")], out=str(folder), output=output))
+    assert sum(len(batch["input_ids"]) for batch in feeds.held_out("test")) == num_windows > 0
+
+
+def test_bits_per_byte_are_what_they_are_by_hand(small):
+    """A model that knows nothing gives every token the same chance: log2 of the vocabulary in bits, for each token."""
+    dataset = open_dataset(small)
+    model = make_model("tiny", "causal", Needs(48, dataset.tokenizer.definition))
+    for weights in model.parameters():
+        torch.nn.init.zeros_(weights)
+    feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
+    found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
+    files = [json.loads(line) for line in (small / "files.jsonl").read_bytes().splitlines()]
+    held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
+    num_tokens = sum(row["tokens"] - row["cut_tokens"] for row in held_out)
+    shown = [row["input_ids"][-1 - row["fresh"] : -1] for row in dataset["validation"]]
+    num_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in shown)
+    assert found.tokens.sum() == num_tokens == dataset.manifest.splits["validation"].tokens
+    assert found.bits_per_byte == pytest.approx(num_tokens * math.log2(model.config.vocab_size) / num_bytes, rel=1e-6)
+    if not any(row["cut_tokens"] for row in held_out):
+        assert num_bytes == sum(row["bytes"] for row in held_out)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_scores_are_those_of_the_plain_model(small, objective):
+    """Window by window, without places, parts or batches."""
+    dataset = open_dataset(small)
+    torch.manual_seed(0)
+    model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition)).eval()
+    feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
+    found = score(
+        Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16), feeds.held_out("test"), CPU, None
+    )
+    model.eval()
+    collate = feeds._collate(fresh_only=True, seed=0)._collate
+    windows = dataset.torch("test", shuffle=False)
+    for number, draw in enumerate(windows.order.draws(0, range(min(20, len(windows))))):
+        batch = collate([windows[draw]])
+        with torch.no_grad():
+            words = model(input_ids=batch["input_ids"]).logits[0].log_softmax(-1)
+        labels = batch["labels"][0]
+        told = [at for at in range(len(labels)) if labels[at] != -100]
+        chances = [words[at - 1 if objective == "causal" else at, labels[at]] for at in told]
+        assert found.tokens[number] == len(told)
+        assert found.nats[number] == pytest.approx(-float(sum(chances)), rel=1e-4, abs=1e-4)
+
+
+def test_the_loss_in_parts_is_the_loss(small):
+    dataset = open_dataset(small)
+    torch.manual_seed(0)
+    model = make_model("tiny", "causal", Needs(48, dataset.tokenizer.definition)).eval()
+    feeds = Feeds(dataset, TrainConfig(objective="causal", batch_size=8), is_fixed_width=False)
+    batch = next(iter(feeds.batches(Budget.of(TrainConfig(epochs=1, batch_size=8), *sizes(small)), 0)))
+    gradients = []
+    for logits_bytes in (1 << 30, 1 << 14):
+        model.zero_grad()
+        loss = Objective(model, is_causal=True, logits_bytes=logits_bytes)(**batch)
+        loss.backward()
+        gradients.append((loss.detach(), model.transformer.wte.weight.grad.clone()))
+    assert torch.allclose(gradients[0][0], gradients[1][0])
+    assert torch.allclose(gradients[0][1], gradients[1][1], atol=1e-6)
+    plain_loss = model(input_ids=batch["input_ids"], labels=labels_of(batch)).loss.detach()
+    assert gradients[0][0] == pytest.approx(float(plain_loss), rel=1e-5)
+
+
+def labels_of(batch):
+    """As transformers takes them: each below its own token."""
+    told = batch["tokens"].view(batch["input_ids"].shape)
+    return torch.nn.functional.pad(told[:, :-1], (1, 0), value=-100)
+
+
+def test_places_are_where_tokens_are_told():
+    labels = torch.tensor([[-100, 5, -100, 7, -100, -100, -100, -100], [-100, -100, 9, -100, -100, -100, -100, -100]])
+    masked, causal = some_places(labels, is_causal=False), some_places(labels, is_causal=True)
+    assert [(int(at), int(token)) for at, token in zip(*masked, strict=True) if token != -100] == [
+        (1, 5),
+        (3, 7),
+        (10, 9),
+    ]
+    assert [(int(at), int(token)) for at, token in zip(*causal, strict=True) if token != -100] == [
+        (0, 5),
+        (2, 7),
+        (9, 9),
+    ]
+    assert len(set(masked.at.tolist())) == len(masked.at)
+    assert all_places(labels).tokens.tolist() == [5, -100, 7, -100, -100, -100, -100, -100, -100, 9] + [-100] * 6
+
+
+@pytest.mark.parametrize(
+    ("config", "steps", "epochs"),
+    [
+        (TrainConfig(epochs=3, batch_size=32), 10, 3),
+        (TrainConfig(epochs=0.5, batch_size=32), 2, 0.64),
+        (TrainConfig(tokens=1000, batch_size=10), 1, 0.1),
+        (TrainConfig(batch_size=100), 200, 200),
+        (TrainConfig(epochs=20, batch_size=30), 67, 20),
+        (TrainConfig(epochs=20, batch_size=250), 8, 20),
+        (TrainConfig(epochs=20.5, batch_size=30), 69, 20.7),
+        (TrainConfig(epochs=20, batch_size=30, eval_every=7), 67, 20),
+    ],
+)
+def test_a_budget_becomes_steps(config, steps, epochs):
+    budget = Budget.of(config, 100, 10_000)
+    assert (budget.steps, budget.epochs) == (steps, epochs)
+    assert budget.is_evaluated_at(steps)
+    assert budget.num_evaluations == sum(map(budget.is_evaluated_at, range(1, steps + 1)))
+
+
+def test_the_rate_rises_from_the_first_step_and_falls_to_a_tenth():
+    shares = [rate_share(step, warmup=5, steps=100) for step in range(100)]
+    assert shares[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert shares[5:] == sorted(shares[5:], reverse=True)
+    assert shares[-1] == pytest.approx(0.1, abs=0.001)
+
+
+def test_a_part_of_validation_is_spread_over_all_of_it(small, tmp_path):
+    dataset = open_dataset(small)
+    all_of_it, part = (
+        Feeds(dataset, TrainConfig(objective="causal", eval_windows=most), is_fixed_width=False) for most in (None, 20)
+    )
+    rows = [
+        batch["input_ids"][number]
+        for batch in all_of_it.held_out("validation")
+        for number in range(len(batch["input_ids"]))
+    ]
+    chosen = [
+        batch["input_ids"][number] for batch in part.held_out("validation") for number in range(len(batch["input_ids"]))
+    ]
+    assert len(chosen) == 20
+    for number, window in enumerate(chosen):
+        assert torch.equal(window[:20], rows[number * len(rows) // 20][:20])
+    assert len(part.held_out("test")) == len(all_of_it.held_out("test"))
+
+
+def test_long_silence_is_broken(monkeypatch):
+    told = []
+    monkeypatch.setattr("gristmill.lab.training.monitor.SECONDS_BETWEEN_BEATS", 0)
+    assert list(Heartbeat(told.append).over("ab", "scoring: batch")) == ["a", "b"]
+    assert [line.strip() for line in told] == ["scoring: batch 1 of 2", "scoring: batch 2 of 2"]
+
+
+def test_seconds_never_run_back(small, tmp_path):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=2_000, batch_size=16, eval_every=1))
+    seconds = [line.seconds for line in read_metrics(tmp_path / "run")]
+    assert seconds == sorted(seconds)
+
+
+def test_it_is_evaluated_after_each_epoch_or_every_so_many_steps():
+    budget = Budget.of(TrainConfig(epochs=20, batch_size=30), 100, 10_000)
+    evaluated = [step for step in range(1, budget.steps + 1) if budget.is_evaluated_at(step)]
+    assert len(evaluated) == 20
+    assert [int(budget.epoch_at(step)) for step in evaluated] == list(range(1, 21))
+    every = Budget.of(TrainConfig(epochs=20, batch_size=30, eval_every=7), 100, 10_000)
+    assert [step for step in range(1, 15) if every.is_evaluated_at(step)] == [7, 14]
+
+
+@pytest.mark.parametrize("objective", ["mlm", "causal"])
+def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
+    result = train(small, tmp_path / "run", TrainConfig(objective=objective, tokens=4_000, batch_size=16, eval_every=9))
+    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    model = auto.from_pretrained(tmp_path / "run/model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/model")
+    assert tokenizer.model_max_length == 48
+    assert tokenizer("def f(): pass")["input_ids"] == [
+        0,
+        *open_dataset(small).tokenizer.encode(b"def f(): pass").ids.tolist(),
+        2,
+    ]
+    feeds = Feeds(open_dataset(small), TrainConfig(objective=objective), is_fixed_width=False)
+    again = score(Objective(model, is_causal=objective == "causal"), feeds.held_out("test"), CPU, None)
+    assert again.loss == pytest.approx(result.test.loss, rel=1e-6)
+
+
+def test_it_goes_on_from_a_trained_model(small, tmp_path):
+    train(small, tmp_path / "first", TrainConfig(objective="mlm", tokens=10_000, batch_size=16, eval_every=8))
+    second = TrainConfig(objective="mlm", model=str(tmp_path / "first/model"), tokens=800, batch_size=16)
+    train(small, tmp_path / "second", second)
+    assert losses(tmp_path / "second")[0] == pytest.approx(min(losses(tmp_path / "first")), rel=1e-6)
+
+
+def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=100_000, batch_size=16, eval_every=1, early_stop=4, learning_rate=0.5)
+    result = train(small, tmp_path / "run", config)
+    found, budget = losses(tmp_path / "run"), Budget.of(config, *sizes(small))
+    assert budget.warmup_steps + 4 <= result.steps < budget.steps / 2
+    assert min(found[-4:]) > 0.999 * min(found[:-4])
+    assert result.best.loss == min(found)
+    reasons = [line.stop_reason for line in read_metrics(tmp_path / "run") if line.split == "validation"]
+    assert reasons == [None] * (len(found) - 1) + ["no_improvement"]
+    told = result_text(result, "run")
+    assert "stopped  validation no longer improved; --no-early-stop spends the whole budget" in told
+    assert f"at epoch {result.best.epoch:.4g}: the model that is kept" in told
+
+    def crash(line):
+        if line.split()[1:2] == [str(result.steps - 1)]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "again", msgspec.structs.replace(config, save_every=1), tell=crash)
+    assert train(small, tmp_path / "again", config, resume=True).steps == result.steps
+    assert plain(tmp_path / "again") == plain(tmp_path / "run")
+
+
+def evaluations(*values, tokens=None):
+    return [
+        Metric(step=at, epoch=at, tokens=at, seconds=0, split="validation", loss=value)
+        for at, value in zip(tokens or range(len(values)), values, strict=True)
+    ]
+
+
+def test_small_gains_add_up_and_a_warm_up_is_waited_for():
+    assert evaluations_without_gain(evaluations(5, 4, 3), 0) == 0
+    assert evaluations_without_gain(evaluations(5, 3, 4, 3), 0) == 2
+    assert evaluations_without_gain(evaluations(5, 3, 2.999, 2.998, 2.9975), 0) == 3
+    assert evaluations_without_gain(evaluations(5, 3, 2.999, 2.998, 2.996), 0) == 0
+    assert evaluations_without_gain(evaluations(5, 5, 5, 5, 5), 3) == 1
+    assert evaluations_without_gain(evaluations(5, math.nan, math.nan), 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "patience"),
+    [({}, 20), ({"epochs": 20}, 10), ({"epochs": 3}, 10), ({"early_stop": 7}, 7), ({"early_stop": 0}, None)],
+)
+def test_patience_is_a_tenth_of_all_evaluations_and_ten_at_least(settings, patience):
+    assert Budget.of(TrainConfig(batch_size=50, **settings), 100, 10_000).patience == patience
+
+
+def recorded_runs():
+    """Of benchmarks/training: 42 evaluations each, over 100 to 400 epochs."""
+    for path in sorted((ROOT / "benchmarks/training").glob("*.json")):
+        yield from json.loads(path.read_text())["runs"]
+
+
+@pytest.mark.parametrize("patience", [LEAST_PATIENCE, math.ceil(PATIENCE_SHARE * 42)])
+def test_by_the_recorded_curves_stopping_early_costs_no_model(patience):
+    """A clean run keeps the model it would have kept; copies and leaks, which improve to the end, go to the end."""
+    num_stopped = 0
+    for run in recorded_runs():
+        tokens, own, _ = zip(*run["curve"], strict=True)
+        lines = evaluations(*own, tokens=tokens)
+        is_over = [evaluations_without_gain(lines[:end], tokens[-1] // 20) >= patience for end in range(1, len(own))]
+        assert (True in is_over) == (run["dataset"] not in {"copies", "src-copies", "leaky"})
+        if True in is_over:
+            shown = own[: is_over.index(True) + 1]
+            assert len(shown) < 0.65 * len(own)
+            assert min(shown) == min(own)
+            num_stopped += 1
+    assert num_stopped == 24
+
+
+def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
+    seen = []
+
+    def look(line):
+        page = tmp_path / "run/curves.html"
+        if page.exists():
+            seen.append('http-equiv="refresh"' in page.read_text())
+
+    train(
+        small, tmp_path / "run", TrainConfig(objective="causal", tokens=6_000, batch_size=16, eval_every=4), tell=look
+    )
+    assert seen
+    assert all(seen)
+    page = (tmp_path / "run/curves.html").read_text()
+    assert 'http-equiv="refresh"' not in page
+    assert "Bits per byte" in page
+    ET.fromstring((tmp_path / "run/curves.svg").read_text())
+
+
+def test_tensorboard_reads_the_same_figures(small, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(small, tmp_path / "run", TrainConfig(objective="causal", tokens=3_000, batch_size=16, eval_every=2))
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"))
+    events.Reload()
+    told = [(event.step, event.value) for event in events.Scalars("loss/validation")]
+    lines = [line for line in read_metrics(tmp_path / "run") if line.split == "validation"]
+    assert [step for step, _ in told] == [line.step for line in lines]
+    assert [loss for _, loss in told] == pytest.approx([line.loss for line in lines])
+
+
+class ModelHub(http.server.ThreadingHTTPServer):
+    """Stands for the Hub: the files of one model, with the headers that its client asks for."""
+
+    def __init__(self, folder):
+        super().__init__(("127.0.0.1", 0), HubAnswer)
+        self.folder = folder
+
+
+class HubAnswer(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer(with_content=False)
+
+    def do_GET(self):
+        self.answer(with_content=True)
+
+    def answer(self, *, with_content):
+        repo, _, place = self.path.strip("/").partition("/resolve/")
+        revision, _, file = place.partition("/")
+        path = self.server.folder / file
+        is_there = (repo, revision) in {("org/model", "main"), ("gpt2", "c" * 40), ("gpt2", "v1")} and path.is_file()
+        content = path.read_bytes() if is_there else b""
+        self.send_response(200 if is_there else 404)
+        for name, value in {
+            "ETag": f'"{file}"',
+            "X-Repo-Commit": "c" * 40,
+            "X-Error-Code": "" if is_there else "EntryNotFound",
+            "Content-Length": str(len(content)),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+
+@pytest.mark.parametrize("name", ["org/model", "gpt2@v1"])
+def test_a_model_comes_from_the_hub(small, tmp_path, stopped, name):
+    """By the command line, as Hub addresses are read when its client is imported."""
+    server = ModelHub(stopped / "model")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "DISABLE_SAFETENSORS_CONVERSION": "1",
+    }
+    words = command("train", small, "--out", tmp_path / "second", "--model", name, "--tokens", "1e3", "--json")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    server.shutdown()
+    server.server_close()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["model"] == name
+    assert losses(tmp_path / "second")[0] == pytest.approx(losses(stopped)[1], rel=1e-6)
+
+
+def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        config = TrainConfig(objective="causal", tokens=4_000, batch_size=16, seed=seed, eval_every=4)
+        train(small, tmp_path / name, config)
+    assert plain(tmp_path / "one") == plain(tmp_path / "again")
+    assert losses(tmp_path / "one") != losses(tmp_path / "other")
+
+
+def test_workers_change_nothing(small, tmp_path):
+    for workers in (0, 2):
+        config = TrainConfig(objective="mlm", tokens=4_000, batch_size=16, workers=workers, eval_every=4)
+        train(small, tmp_path / str(workers), config)
+    assert plain(tmp_path / "0") == plain(tmp_path / "2")
+
+
+def test_rows_with_noise_are_left_out(small, tmp_path, tree):
+    code = tree(
+        {
+            f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 30
+            for number, name in enumerate("abcdefgh")
+        }
+    )
+    build(
+        Config(
+            sources=[str(code)],
+            out=str(tmp_path / "noisy"),
+            tokenizer=TokenizerConfig(name=str(small.parent / "tokenizer.json")),
+            window=WindowConfig(length=48, overlap=16),
+            variants=VariantsConfig(rates={"noise": 1.0}),
+        )
+    )
+    dataset = open_dataset(tmp_path / "noisy")
+    clean = [row for row in dataset["train"] if row["variant"] != "noise"]
+    assert len(clean) < len(dataset["train"])
+    feeds = Feeds(dataset, TrainConfig(objective="mlm"), is_fixed_width=False)
+    assert feeds.num_windows == len(clean)
+    assert feeds.num_ids == sum(len(row["input_ids"]) for row in clean)
+
+
+# Folders of others: nothing in them is run.
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.marker),)
+
+
+def bombs(marker):
+    """As torch writes it, and as pickle does."""
+    stream = io.BytesIO()
+    torch.save({"state": Bomb(marker)}, stream)
+    return [stream.getvalue(), pickle.dumps(Bomb(marker))]
+
+
+def test_a_bomb_goes_off_if_it_is_unpickled(tmp_path):
+    for number, bomb in enumerate(bombs(tmp_path / "marker")):
+        load = [lambda stream: torch.load(stream, weights_only=False), pickle.load][number]
+        load(io.BytesIO(bomb))
+        (tmp_path / "marker").rmdir()
+
+
+@pytest.fixture(scope="module")
+def stopped(small, tmp_path_factory):
+    """A training of 3 steps that was stopped after the second."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+
+    def crash(line):
+        if line.split()[1:2] == ["2"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, folder, STOPPED, tell=crash)
+    return folder
+
+
+STOPPED = TrainConfig(objective="mlm", tokens=2_200, batch_size=16, eval_every=1, save_every=1)
+
+
+def with_parts(stopped, folder, parts):
+    """A copy whose checkpoint has these files, and says that it is whole."""
+    shutil.copytree(stopped, folder)
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    sizes = json.loads((checkpoint / "whole").read_text())
+    for name, content in parts.items():
+        (checkpoint / name).unlink(missing_ok=True)
+        (checkpoint / name).write_bytes(content)
+        sizes[name] = len(content)
+    (checkpoint / "whole").write_text(json.dumps(sizes))
+    return folder
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["torch", "pickle"])
+def test_a_checkpoint_is_never_unpickled(small, tmp_path, stopped, form):
+    bomb = bombs(tmp_path / "marker")[form]
+    for part in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "losses.safetensors", "model.safetensors"):
+        folder = with_parts(stopped, tmp_path / part, {part: bomb})
+        with pytest.raises(DatasetError, match=r"^the checkpoint .*checkpoint-1' cannot be read: [^\n]*Delete it"):
+            train(small, folder, STOPPED, resume=True)
+    unread = ("training_args.bin", "scaler.pt", "pytorch_model.bin", "losses.pt", "optimizer.bin", "rng_state_0.pth")
+    folder = with_parts(stopped, tmp_path / "unread", dict.fromkeys(unread, bomb))
+    assert train(small, folder, STOPPED, resume=True).steps == 3
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_model_is_loaded_as_safetensors_only(small, tmp_path, stopped):
+    needs = Needs(48, open_dataset(small).tokenizer.definition)
+    folder = shutil.copytree(stopped / "model", tmp_path / "model")
+    assert make_model(str(folder), "mlm", needs)
+    (folder / "model.safetensors").unlink()
+    plain_pickle = io.BytesIO()
+    torch.save(make_model("tiny", "mlm", needs).state_dict(), plain_pickle)
+    for weights in (plain_pickle.getvalue(), *bombs(tmp_path / "marker")):
+        (folder / "pytorch_model.bin").write_bytes(weights)
+        with pytest.raises(InputError, match="cannot load the model"):
+            make_model(str(folder), "mlm", needs)
+        with pytest.raises(OSError, match="safetensors"):
+            put_weights(make_model("tiny", "mlm", needs), folder)
+    assert not (tmp_path / "marker").exists()
+
+
+def test_code_beside_a_model_is_not_run(small, tmp_path, stopped):
+    """Nor is anybody asked whether to: the answer here would be yes."""
+    folder = shutil.copytree(stopped / "model", tmp_path / "model")
+    (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'marker')!r})\nclass Evil: pass\n")
+    (folder / "custom_generate").mkdir()
+    shutil.copyfile(folder / "evil.py", folder / "custom_generate/generate.py")
+    settings = json.loads((folder / "config.json").read_text())
+    settings["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForMaskedLM": "evil.Evil"}
+    settings["attn_implementation"] = settings["experts_implementation"] = "evil/kernel"
+    for kind in ("evil", settings["model_type"]):
+        (folder / "config.json").write_text(json.dumps({**settings, "model_type": kind}))
+        words = command("train", small, "--out", tmp_path / kind, "--model", folder, "--objective", "mlm")
+        done = subprocess.run(
+            [*words, "--tokens", "700", "--batch-size", "16", "--quiet"],
+            input="y\ny\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert not (tmp_path / "marker").exists()
+        if kind == "evil":
+            assert refusal(done)[0] == InputError.exit_code
+            assert "contains custom code" in done.stderr
+        else:
+            assert (done.returncode, done.stderr) == (0, "")
+
+
+# What goes wrong, said in one line.
+
+
+def test_a_loss_that_is_no_number_ends_the_run(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16, model=str(broken_model(small, tmp_path)))
+    with pytest.raises(TrainingError, match=r"not a number any more, at step 1: .*--learning-rate"):
+        train(small, tmp_path / "run", config)
+
+
+def broken_model(small, tmp_path):
+    train(small, tmp_path / "before", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "before/model")
+    torch.nn.init.constant_(model.lm_head.dense.weight, math.nan)
+    folder = tmp_path / "before/model"
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypatch):
+    """A real allocation that fails: of more memory than any machine has."""
+    config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16)
+    hidden = Objective._hidden
+
+    def greedy(self, *arguments):
+        torch.empty(1 << 50, dtype=torch.float64)
+        return hidden(self, *arguments)
+
+    monkeypatch.setattr(Objective, "_hidden", greedy)
+    with pytest.raises(TrainingError, match=r"does not fit into memory\. Try --batch-size 8, or a smaller --model\."):
+        train(small, tmp_path / "run", config)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_said(small, tmp_path):
+    with pytest.raises(ConfigError, match=r"there is no GPU: .* Leave out --device cuda"):
+        train(small, tmp_path / "run", TrainConfig(device="cuda"))
+
+
+def test_a_model_of_another_tokenizer_is_refused(small, tmp_path, built):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    with pytest.raises(
+        ConfigError, match=r"tokenizer 'codebert' \(50,265 ids\), and the model .* has another \(500 ids\)"
+    ):
+        train(built[0], tmp_path / "other", TrainConfig(model=str(tmp_path / "run/model")))
+    (tmp_path / "run/model/tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match="has no tokenizer beside it"):
+        train(built[0], tmp_path / "another", TrainConfig(model=str(tmp_path / "run/model")))
+
+
+def test_windows_too_long_for_the_model_are_refused(small, tmp_path):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    config = Config(
+        sources=[str(small.parent / "code")],
+        out=str(tmp_path / "longer"),
+        tokenizer=TokenizerConfig(name=str(small.parent / "tokenizer.json")),
+        window=WindowConfig(length=64, overlap=16),
+    )
+    build(config)
+    with pytest.raises(
+        ConfigError, match=r"takes 48 ids, and the dataset's windows have 64. Build it with --window 48"
+    ):
+        train(tmp_path / "longer", tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 2, "tokens": 5}, "two budgets"),
+        ({"epochs": 0}, "--epochs must be above 0"),
+        ({"batch_size": 0}, "--batch-size must be at least 1"),
+        ({"mask_rate": 1.0}, "--mask-rate must be from 0.01 to 0.9"),
+        ({"learning_rate": 2}, "--learning-rate must be above 0"),
+        ({"objective": "seq2seq"}, "objective"),
+        ({"seed": -1}, "--seed must be at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**settings)
+
+
+def test_a_model_nobody_knows_is_refused(small, tmp_path, monkeypatch):
+    with pytest.raises(
+        ConfigError, match=r"there is no model '\./huge': name tiny, small, base, a folder, or a Hub id"
+    ):
+        train(small, tmp_path / "run", TrainConfig(model="./huge"))
+    server = ModelHub(tmp_path)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    missing = (
+        r"the model 'huge' is none of tiny, small, base, no folder here, and: http://127\S+ has no tokenizer 'huge'"
+    )
+    with pytest.raises(InputError, match=missing):
+        train(small, tmp_path / "run", TrainConfig(model="huge"))
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_start_that_failed_leaves_the_folder_free(small, tmp_path):
+    with pytest.raises(ConfigError, match="there is no model"):
+        train(small, tmp_path / "run", TrainConfig(model="./huge"))
+    assert not (tmp_path / "run").exists()
+
+    def crash(line):
+        if line.split()[1:2] == ["0"]:
+            raise MemoryError
+
+    with pytest.raises(TrainingError, match="Try --batch-size 32"):
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=64), tell=crash)
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=32))
+
+
+def test_a_damaged_model_is_said(small, tmp_path):
+    train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=500, batch_size=16))
+    weights = tmp_path / "run/model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot load the model"):
+        train(small, tmp_path / "other", TrainConfig(objective="mlm", model=str(tmp_path / "run/model")))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "generation_config.json"])
+def test_a_fifo_beside_a_model_is_refused(small, tmp_path, name):
+    model = tmp_path / "model"
+    model.mkdir()
+    for one in ("tokenizer.json", "tokenizer_config.json"):
+        (model / one).write_bytes((small / one).read_bytes())
+    os.mkfifo(model / name)
+    with pytest.raises(InputError, match="not an ordinary file"):
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", model=str(model)))
+
+
+def test_a_folder_is_never_written_over(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=500, batch_size=16)
+    train(small, tmp_path / "run", config)
+    with pytest.raises(OutputError, match="holds a finished training"):
+        train(small, tmp_path / "run", config)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="is not empty and holds no training"):
+        train(small, tmp_path / "mine", config)
+    with pytest.raises(ConfigError, match="no training to go on with"):
+        train(small, tmp_path / "new", config, resume=True)
+    with pytest.raises(ConfigError, match="was begun with --tokens 500, got 600"):
+        train(small, tmp_path / "run", TrainConfig(objective="mlm", tokens=600, batch_size=16), resume=True)
+    done = train(small, tmp_path / "run", config, resume=True)
+    assert done.steps == 1
+
+
+def test_a_dataset_without_validation_is_refused(small, tmp_path, tree):
+    code = tree({"a.py": "x = 1\n" * 50})
+    build(Config(sources=[str(code)], out=str(tmp_path / "one")))
+    with pytest.raises(DatasetError, match="has no windows in validation"):
+        train(tmp_path / "one", tmp_path / "run")
+
+
+def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
+    from support.tokenizers_made_here import byte_level
+
+    (tmp_path / "tokenizer.json").write_text(byte_level())
+    code = tree(
+        {
+            f"{name}.py": f"def {name}(value):\n    return value * {number}\n" * 20
+            for number, name in enumerate("abcdefghijkl")
+        }
+    )
+    build(
+        Config(
+            sources=[str(code)],
+            out=str(tmp_path / "dataset"),
+            tokenizer=TokenizerConfig(name=str(tmp_path / "tokenizer.json")),
+            window=WindowConfig(length=32, overlap=8),
+        )
+    )
+    result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))
+    assert result.objective == "causal"
+    # The very first token of a file has nothing before it, and cannot be told.
+    dataset = open_dataset(tmp_path / "dataset")
+    feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
+    model = make_model("tiny", "causal", Needs(32, dataset.tokenizer.definition))
+    found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
+    facts = dataset.manifest.splits["validation"]
+    assert found.tokens.sum() == facts.tokens - facts.files
+    with pytest.raises(ConfigError, match="has no mask token"):
+        train(tmp_path / "dataset", tmp_path / "masked", TrainConfig(objective="mlm", tokens=2_000))
+
+
+def test_every_token_has_its_bytes(small):
+    tokenizer = open_dataset(small).tokenizer
+    text = Path(__file__).read_bytes()
+    assert Vocabulary.of(tokenizer).num_bytes[tokenizer.encode(text).ids].sum() == len(text)
+
+
+@pytest.mark.parametrize("part", ["optimizer.pt", "rng_state.pth", "model.safetensors"])
+def test_a_checkpoint_that_lost_a_part_is_passed_over(small, tmp_path, part):
+    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=3, save_every=3)
+
+    def crash(line):
+        if line.split()[1:2] == ["9"]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(small, tmp_path / "run", config, tell=crash)
+    (tmp_path / "run/checkpoints/checkpoint-6" / part).unlink()
+    (tmp_path / "run/metrics.jsonl").unlink()
+    told = []
+    train(small, tmp_path / "run", config, resume=True, tell=told.append)
+    assert "going on after step 3" in told
+    steps = [line.step for line in read_metrics(tmp_path / "run") if line.split == "validation"]
+    assert steps == sorted(set(steps))
+    assert steps[:4] == [0, 3, 6, 9]
+
+
+def test_two_trainings_in_one_folder_are_refused(small, tmp_path):
+    config = TrainConfig(objective="mlm", tokens=2_000, batch_size=16)
+    found = []
+
+    def again(line):
+        if line.split()[1:2] == ["0"]:
+            with pytest.raises(OutputError, match="another training is under way"):
+                train(small, tmp_path / "run", config)
+            found.append(line)
+
+    train(small, tmp_path / "run", config, tell=again)
+    assert found
+
+
+def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
+    """No file of the process may grow past a limit; the signal that comes with it is not taken."""
+    words = command(
+        "train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1"
+    )
+    limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "
+    limit += "sys.argv = ['gristmill', *sys.argv[1:]]; from gristmill.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", limit, *words[3:]], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith("gristmill: cannot ")
+    assert "Traceback" not in done.stderr
+    again = subprocess.run([*words, "--quiet"], capture_output=True, text=True, timeout=120, check=False)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("split", "number"), [("train", 99999), ("validation", 99999), ("validation", -5)])
+def test_an_id_that_no_token_has_is_found(small, tmp_path, split, number):
+    shutil.copytree(small, tmp_path / "damaged")
+    path = tmp_path / "damaged" / f"{split}.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    row = json.loads(lines[-1])
+    row["input_ids"][5] = number
+    path.write_text("".join([*lines[:-1], json.dumps(row) + "\n"]))
+    with pytest.raises(DatasetError, match=rf"row {len(lines) - 1} is damaged: .*{number}"):
+        train(
+            tmp_path / "damaged", tmp_path / "run", TrainConfig(objective="mlm", epochs=1, batch_size=64, eval_every=99)
+        )
+
+
+def test_a_name_that_is_no_utf8_is_no_trouble(small, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    shutil.copytree(small, os.fsdecode(folder))
+    result = train(os.fsdecode(folder), tmp_path / "run", TrainConfig(objective="mlm", tokens=700, batch_size=16))
+    assert result.dataset.endswith(r"/caf\xe9")

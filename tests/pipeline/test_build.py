@@ -1,0 +1,587 @@
+"""End to end: what a build promises, checked on what it wrote."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gristmill import (
+    Config,
+    DuplicatesConfig,
+    InputError,
+    OutputConfig,
+    OutputError,
+    Progress,
+    RunConfig,
+    ScanConfig,
+    SplitConfig,
+    TokenizerConfig,
+    WindowConfig,
+    build,
+    open_dataset,
+)
+from gristmill.core.layout import CARDS
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import DropReason, Split
+from support import tokenizers_made_here as made
+from support.builds import running
+from support.source_trees import git, write_tree
+
+# For tests about something else: all of every file.
+UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
+
+
+def make(source, out, **sections):
+    return build(Config(sources=[str(source)], out=str(out), **sections))
+
+
+def contents(folder):
+    """Every file but the manifest, and the manifest without what may differ."""
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    manifest = json.loads(files.pop("manifest.json"))
+    manifest.pop("run")
+    manifest.pop("previous_splits")
+    for name in CARDS:  # they tell of it
+        files.pop(name)
+    return files, manifest
+
+
+def files_table(folder):
+    return [json.loads(line) for line in (folder / "files.jsonl").read_bytes().splitlines()]
+
+
+def all_rows(folder):
+    dataset = open_dataset(folder)
+    return [(split, row) for split in dataset for row in dataset[split]]
+
+
+def test_same_bytes_for_any_number_of_workers_batches_twice_and_from_elsewhere(built, corpus, tmp_path, monkeypatch):
+    expected = contents(built[0])
+    for workers in (1, 2, 4):
+        make(corpus, tmp_path / f"w{workers}", run=RunConfig(workers=workers))
+        assert contents(tmp_path / f"w{workers}") == expected
+    make(corpus, tmp_path / "w1", run=RunConfig(workers=2))
+    assert contents(tmp_path / "w1") == expected
+    make(corpus, tmp_path / "batches", run=RunConfig(workers=2, batch_bytes=10_000, batch_files=3))
+    assert contents(tmp_path / "batches") == expected
+    monkeypatch.chdir(corpus.parent)
+    build(Config(sources=["stdlib"], out="../elsewhere"))
+    assert contents(corpus.parent / "../elsewhere") == expected
+    shutil.rmtree(corpus.parent / "../elsewhere")
+
+
+def test_same_bytes_compressed_with_text_and_padding(corpus, tmp_path):
+    output = OutputConfig(compress="zstd", with_text=True, pad=True)
+    for workers in (1, 3):
+        make(corpus, tmp_path / f"w{workers}", output=output, run=RunConfig(workers=workers, batch_files=5 * workers))
+    assert contents(tmp_path / "w1") == contents(tmp_path / "w3")
+
+
+def test_fresh_parts_joined_are_the_files(built, corpus, codebert):
+    texts: dict[str, bytes] = {}
+    for _, row in all_rows(built[0]):
+        content = row["input_ids"][1:-1]
+        assert (row["input_ids"][0], row["input_ids"][-1]) == (0, 2)
+        assert len(row["input_ids"]) <= 512
+        texts[row["path"]] = texts.get(row["path"], b"") + codebert.decode(content[-row["fresh"] :])
+    kept = [row for row in files_table(built[0]) if row["status"] == "kept"]
+    assert set(texts) == {row["path"] for row in kept}
+    assert any(row["cuts"] for row in kept)
+    for row in kept:
+        source = (corpus / row["path"]).read_bytes()
+        text = source if row["encoding"] == "utf-8" else source.decode(row["encoding"]).encode()
+        assert (texts[row["path"]] == text) == (not row["cut_tokens"])
+
+
+def test_lines_are_where_the_window_is(built, corpus, codebert):
+    checked = 0
+    for _, row in all_rows(built[0])[::37]:
+        source = (corpus / row["path"]).read_bytes()
+        before = codebert.decode(codebert.encode(source).ids[: row["start"]])
+        first = 1 + before.count(b"\n")
+        window = codebert.decode(row["input_ids"][1:-2])
+        assert row["lines"] == [first, first + window.count(b"\n")]
+        checked += 1
+    assert checked > 50
+
+
+def test_rows_are_in_path_order_and_unique(built):
+    for split in Split:
+        keys = [(row["repo"], row["path"], row["start"]) for row in open_dataset(built[0])[split]]
+        assert keys == sorted(set(keys))
+
+
+def test_every_file_is_in_one_split_and_found_is_kept_plus_dropped(built, corpus):
+    out, manifest = built
+    table = files_table(out)
+    splits_of = {}
+    for split, row in all_rows(out):
+        splits_of.setdefault(row["path"], set()).add(split)
+    kept = {row["path"]: row for row in table if row["status"] == "kept"}
+    assert splits_of == {path: {row["split"]} for path, row in kept.items()}
+    assert manifest.counts.found == len(table) == sum(path.is_file() for path in corpus.rglob("*"))
+    assert manifest.counts.kept + manifest.counts.dropped == manifest.counts.found
+    assert Counter(row["reason"] for row in table if row["reason"]) == manifest.counts.dropped_by_reason
+    assert all(list(row) == list(table[0]) for row in table)
+    assert [row["path"] for row in table] == sorted(row["path"] for row in table)
+
+
+def test_the_manifest_says_what_is_there(built):
+    out, manifest = built
+    assert read_manifest(out) == manifest
+    assert set(manifest.files) | {"manifest.json", *CARDS} == set(os.listdir(out))
+    for name, facts in manifest.files.items():
+        content = (out / name).read_bytes()
+        assert (facts.bytes, facts.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+        assert facts.rows is None or facts.rows == content.count(b"\n")
+    kept = [row for row in files_table(out) if row["status"] == "kept"]
+    for split, facts in manifest.splits.items():
+        rows = list(open_dataset(out)[split])
+        assert facts.windows == len(rows)
+        assert facts.emitted_tokens == sum(len(row["input_ids"]) for row in rows)
+        assert facts.tokens == sum(row["tokens"] - row["cut_tokens"] for row in kept if row["split"] == split)
+        assert facts.tokens == sum(row["fresh"] for row in rows)
+        assert all(list(row) == manifest.columns for row in rows)
+    assert sum(sum(by_split.values()) for by_split in manifest.tokens_by_language.values()) == sum(
+        row["tokens"] - row["cut_tokens"] for row in kept
+    )
+    phases = {"load", "scan", "prepare", "decide", "compare", "shape", "finish", "total"}
+    assert phases == set(manifest.run.seconds)
+
+
+def test_shares_are_met_before_the_cut_and_told_after_it(built):
+    before = built[1].decontamination.tokens_before
+    shares = [num_tokens / sum(before.values()) for num_tokens in before.values()]
+    assert shares == pytest.approx([0.85, 0.10, 0.05], abs=0.01)
+    facts = built[1].splits.values()
+    after = [one.tokens for one in facts]
+    assert sum(after) < sum(before.values())
+    assert [one.share for one in facts] == pytest.approx([num_tokens / sum(after) for num_tokens in after], abs=1e-6)
+
+
+def test_no_path_of_this_machine_gets_out(built, corpus):
+    for path in built[0].iterdir():
+        assert str(corpus.parent).encode() not in path.read_bytes()
+
+
+def test_exact_duplicates_are_dropped_with_the_twin(tree, tmp_path):
+    make(tree({"b/x.py": "same", "a.py": "other", "c.py": "same"}), tmp_path / "out")
+    rows = {row["path"]: row for row in files_table(tmp_path / "out")}
+    assert rows["c.py"]["reason"] == "exact_duplicate"
+    assert rows["c.py"]["detail"] == "same text as repo/b/x.py"
+    assert rows["b/x.py"]["status"] == "kept"
+
+
+def test_a_rebuild_keeps_every_surviving_file_in_its_split(corpus, tmp_path):
+    source = shutil.copytree(corpus, tmp_path / "stdlib")
+    make(source, tmp_path / "out", split=SplitConfig(seed=3))
+    before = {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]}
+    for path in sorted(source.rglob("*.py"))[::3]:
+        path.write_text(path.read_text() + "\n# changed\n")
+    for path in sorted(source.rglob("*.py"))[::7]:
+        path.unlink()
+    write_tree(source, {f"new/{index}.py": f"x = {index}\n" * index for index in range(1, 40)})
+    manifest = make(source, tmp_path / "out")
+    after = {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]}
+    survivors = set(before) & set(after)
+    assert len(survivors) > 100
+    assert all(after[path] == before[path] for path in survivors)
+    kept = {row["path"] for row in files_table(tmp_path / "out") if row["status"] == "kept"}
+    assert manifest.previous_splits.num_files_kept_in_place >= len(survivors & kept)
+    fresh = make(source, tmp_path / "out", split=SplitConfig(fresh=True))
+    assert fresh.previous_splits is None
+    assert {row["path"]: row["split"] for row in files_table(tmp_path / "out") if row["split"]} != after
+
+
+def test_an_earlier_split_may_come_from_another_folder(corpus, tmp_path):
+    make(corpus, tmp_path / "one", split=SplitConfig(seed=8))
+    digest = hashlib.sha256((tmp_path / "one/files.jsonl").read_bytes()).hexdigest()
+    manifest = make(corpus, tmp_path / "two", split=SplitConfig(previous=str(tmp_path / "one/files.jsonl")))
+    assert manifest.previous_splits.sha256 == digest
+    assert (tmp_path / "one/files.jsonl").read_bytes() == (tmp_path / "two/files.jsonl").read_bytes()
+
+
+def test_shares_that_the_earlier_split_rules_out_are_said(corpus, tmp_path):
+    make(corpus, tmp_path / "out")
+    manifest = make(corpus, tmp_path / "out", split=SplitConfig(shares="60/20/20"))
+    assert any("--fresh-splits" in warning for warning in manifest.warnings)
+
+
+@pytest.mark.parametrize("overlap", [0, 128, 384])
+@pytest.mark.parametrize("tail", ["keep", "shift", "drop"])
+def test_windows_overlap_as_asked(corpus, tmp_path, overlap, tail):
+    source = corpus / "logging"
+    manifest = make(source, tmp_path / "out", window=WindowConfig(overlap=overlap, tail=tail), **UNCUT)
+    by_path = {}
+    for _, row in all_rows(tmp_path / "out"):
+        by_path.setdefault(row["path"], []).append(row)
+    tokens = {row["path"]: row["tokens"] for row in files_table(tmp_path / "out") if row["status"] == "kept"}
+    shown = 0
+    for path, rows in by_path.items():
+        ends = [row["start"] + len(row["input_ids"]) - 2 for row in rows]
+        shared = [end - row["start"] for end, row in zip(ends, rows[1:], strict=False)]
+        assert set(shared[:-1]) <= {overlap}
+        assert tail == "shift" or set(shared) <= {overlap}
+        assert ends[-1] <= tokens[path]
+        shown += ends[-1]
+    assert shown + manifest.counts.tail_tokens_dropped == sum(tokens.values())
+    assert tail == "drop" or manifest.counts.tail_tokens_dropped == 0
+
+
+def test_padding_and_text(corpus, tmp_path):
+    source = corpus / "json"
+    output, window = OutputConfig(pad=True, with_text=True), WindowConfig(overlap=0)
+    make(source, tmp_path / "out", output=output, window=window, **UNCUT)
+    texts = {}
+    for _, row in all_rows(tmp_path / "out"):
+        assert len(row["input_ids"]) == len(row["attention_mask"]) == 512
+        real = sum(row["attention_mask"])
+        assert row["input_ids"][real - 1] == 2
+        assert set(row["input_ids"][real:]) <= {1}
+        texts[row["path"]] = texts.get(row["path"], "") + row["text"]
+    assert texts == {path.name: path.read_text() for path in source.glob("*.py")}
+
+
+def test_shards_past_a_size(corpus, tmp_path):
+    make(corpus, tmp_path / "one")
+    make(corpus, tmp_path / "many", output=OutputConfig(shard_bytes=9_000_000))
+    shards = sorted(path.name for path in (tmp_path / "many").glob("train-*"))
+    assert shards[0] == f"train-00000-of-{len(shards):05d}.jsonl"
+    assert len(shards) > 1
+    joined = b"".join((tmp_path / "many" / name).read_bytes() for name in shards)
+    assert joined == (tmp_path / "one/train.jsonl").read_bytes()
+    assert list(open_dataset(tmp_path / "many")["train"]) == list(open_dataset(tmp_path / "one")["train"])
+
+
+def test_several_sources(corpus, tmp_path):
+    sources = [str(corpus / "json"), str(corpus / "logging"), str(corpus / "xml/__init__.py")]
+    manifest = build(Config(sources=sources, out=str(tmp_path / "out")))
+    assert [source.repo for source in manifest.sources] == ["json", "logging", "xml"]
+    assert {row["repo"] for row in files_table(tmp_path / "out")} == {"json", "logging", "xml"}
+
+
+def test_the_commit_is_recorded(tree, tmp_path):
+    root = tree({"a.py": "x"})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "c")
+    assert make(root, tmp_path / "out").sources[0].commit == git(root, "rev-parse", "HEAD").decode().strip()
+
+
+def test_the_output_may_lie_inside_the_source(tree):
+    root = tree({"a.py": "x"})
+    for _ in range(2):
+        manifest = make(root, root / "dataset")
+        assert manifest.counts.found == 1
+
+
+def test_odd_names_survive_the_whole_way(tree, tmp_path):
+    names = ["a b.py", "new\nline.py", "\x1b[31m.py", "n" * 252 + ".py", 'quo"te\\.py']
+    root = tree({name: name for name in names})
+    (root / os.fsdecode(b"caf\xe9.py")).write_text("latin name")
+    make(root, tmp_path / "out")
+    paths = {row["path"] for _, row in all_rows(tmp_path / "out")}
+    assert paths == {*names[:-1], 'quo"te\\\\.py', r"caf\xe9.py"}
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "there are no files"),
+        ({"a.bin": b"\0", "b.bin": b"\1\0"}, "nothing to build from.*2 files found, all dropped \\(2 binary\\).*a.bin"),
+        ({".gitignore": "*", "x.py": "x"}, "there are no files"),
+    ],
+)
+def test_nothing_to_build_from_says_why(tree, tmp_path, files, said):
+    with pytest.raises(InputError, match=said):
+        make(tree(files), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.work").exists()
+
+
+def test_too_few_files_for_three_splits_is_a_note(tree, tmp_path):
+    manifest = make(tree({"a.py": "x"}), tmp_path / "out")
+    assert any("validation is empty: only 1 file left nothing" in warning for warning in manifest.warnings)
+    assert not (tmp_path / "out/validation.jsonl").exists()
+    assert len(open_dataset(tmp_path / "out")["validation"]) == 0
+
+
+@pytest.mark.parametrize("text", [made.word_piece(), made.unigram(), made.sentence_piece_bpe(), made.byte_level()])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_other_tokenizers_from_end_to_end(corpus, tmp_path, text, workers):
+    from tokenizers import Tokenizer
+
+    (tmp_path / "tokenizer.json").write_text(text)
+    tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
+    source = corpus / "json"
+    manifest = make(
+        source, tmp_path / "out", tokenizer=tokenizer, output=OutputConfig(with_text=True),
+        window=WindowConfig(overlap=0), run=RunConfig(workers=workers, batch_files=2), **UNCUT,
+    )  # fmt: skip
+    reference = Tokenizer.from_str(text)
+    texts = {}
+    for _, row in all_rows(tmp_path / "out"):
+        ids = row["input_ids"]
+        ends = len(manifest.tokenizer.prefix), len(ids) - len(manifest.tokenizer.suffix)
+        assert (tuple(ids[: ends[0]]), tuple(ids[ends[1] :])) == (manifest.tokenizer.prefix, manifest.tokenizer.suffix)
+        texts.setdefault(row["path"], []).append((ids[ends[0] : ends[1]], row["text"]))
+    for path in source.glob("*.py"):
+        content = path.read_text()
+        assert "".join(text for _, text in texts[path.name]) == content
+        ids = [index for part, _ in texts[path.name] for index in part]
+        assert ids == reference.encode(content, add_special_tokens=False).ids
+
+
+def test_control_tokens_in_source_stay_text(tree, tmp_path, codebert):
+    text = "x = '</s><mask><s>'  # <pad> <|endoftext|>\n"
+    make(tree({"a.py": text}), tmp_path / "out")
+    (_, row), *_ = all_rows(tmp_path / "out")
+    assert not codebert.definition.control_ids.intersection(row["input_ids"][1:-1])
+    assert codebert.decode(row["input_ids"][1:-1]) == text.encode()
+
+
+def test_load_dataset_reads_it_with_its_splits(built, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets.disable_progress_bars()
+    loaded = datasets.load_dataset(str(built[0]), cache_dir=str(tmp_path))
+    ours = open_dataset(built[0])
+    assert set(loaded) == set(ours)
+    for split in ours:
+        assert len(loaded[split]) == len(ours[split])
+        assert loaded[split][3] == ours[split][3]
+
+
+def test_load_dataset_reads_compressed_ones(corpus, tmp_path):
+    import datasets
+
+    make(corpus / "json", tmp_path / "out", output=OutputConfig(compress="zstd"))
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert loaded["train"][0] == open_dataset(tmp_path / "out")["train"][0]
+
+
+def test_auto_tokenizer_reads_the_folder(built, corpus):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(built[0]))
+    row = open_dataset(built[0])["train"][0]
+    text = (corpus / row["path"]).read_text()
+    ids = tokenizer(text, truncation=True, max_length=512)["input_ids"]
+    assert ids == row["input_ids"]
+    assert (tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.model_max_length) == (1, 50264, 512)
+
+
+@pytest.mark.parametrize("text", [made.word_piece(), made.unigram(), made.byte_level()])
+def test_auto_tokenizer_reads_the_folder_of_another_tokenizer(corpus, tmp_path, text):
+    from transformers import AutoTokenizer
+
+    (tmp_path / "tokenizer.json").write_text(text)
+    make(corpus / "json", tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    row = open_dataset(tmp_path / "out")["train"][0]
+    source = (corpus / "json" / row["path"]).read_text()
+    ids = AutoTokenizer.from_pretrained(str(tmp_path / "out"))(source)["input_ids"]
+    assert ids[:100] == row["input_ids"][:100]
+
+
+TREES = st.dictionaries(
+    st.sampled_from([f"{folder}{name}" for folder in ("", "a/", "a/b/") for name in ("x.py", "y.rs", "z", "w.png")]),
+    st.text(max_size=400).map(str.encode) | st.binary(max_size=40),
+    min_size=1,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TREES, st.sampled_from([(8, 0), (8, 3), (16, 13)]), st.sampled_from(["keep", "shift", "drop"]))
+def test_any_tree_is_kept_or_dropped_and_comes_back(tmp_path_factory, codebert, files, shape, tail):
+    root = write_tree(tmp_path_factory.mktemp("any") / "repo", files)
+    out = root.parent / "out"
+    window = WindowConfig(length=shape[0], overlap=shape[1], tail=tail)
+    try:
+        manifest = make(root, out, window=window, run=RunConfig(workers=1))
+    except InputError:
+        return
+    table = {row["path"]: row for row in files_table(out)}
+    assert set(table) == set(files)
+    assert manifest.counts.kept + manifest.counts.dropped == len(files)
+    joined = {}
+    for _, row in all_rows(out):
+        content = row["input_ids"][1:-1]
+        joined[row["path"]] = joined.get(row["path"], []) + content[len(content) - row["fresh"] :]
+    for path, ids in joined.items():
+        encoding = table[path]["encoding"]
+        mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+        text = files[path][len(mark) :].decode(encoding).encode()
+        shown = codebert.decode(ids)
+        assert text.startswith(shown)
+        assert tail == "drop" or shown == text
+
+
+def small_disk(folder: Path, megabytes: int) -> None:
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+
+
+@pytest.mark.parametrize("megabytes", [1, 3, 12])
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_disk_that_fills_up(corpus, tmp_path, megabytes, compress, workers):
+    """At 1 MB the tokenizer does not fit, at 3 MB the ids do not, at 12 MB the rows do not."""
+    disk = tmp_path / "disk"
+    small_disk(disk, megabytes)
+    try:
+        sections = {"output": OutputConfig(compress=compress), "run": RunConfig(workers=workers, batch_bytes=200_000)}
+        if megabytes == 12 and compress == "zstd":
+            make(corpus, disk / "out", **sections)
+            return
+        with pytest.raises(OutputError, match=r"space|MB are free"):
+            make(corpus, disk / "out", **sections)
+        assert not (disk / "out").exists()
+        # What is done is kept: with room, the same command goes on, and ends as one that was never stopped.
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        make(corpus, disk / "out", **sections)
+        make(corpus, tmp_path / "undisturbed", **sections)
+        assert contents(disk / "out") == contents(tmp_path / "undisturbed")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_up_leaves_the_earlier_dataset(corpus, tmp_path):
+    disk = tmp_path / "disk"
+    small_disk(disk, 14)
+    try:
+        make(corpus / "json", disk / "out")
+        before = contents(disk / "out")
+        with pytest.raises(OutputError):
+            make(corpus, disk / "out")
+        assert contents(disk / "out") == before
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_path, monkeypatch):
+    from gristmill.pipeline import flow
+
+    source = shutil.copytree(corpus / "json", tmp_path / "json")
+
+    def scan_then_remove(*arguments, **options):
+        found = plain_scan(*arguments, **options)
+        (source / "tool.py").unlink()
+        return found
+
+    plain_scan = flow.scan
+    monkeypatch.setattr(flow, "scan", scan_then_remove)
+    manifest = make(source, tmp_path / "out")
+    assert manifest.counts.dropped_by_reason == {DropReason.VANISHED: 1}
+
+
+def test_languages_and_patterns(corpus, tmp_path):
+    manifest = make(
+        corpus, tmp_path / "out", scan=ScanConfig(languages=["python"], include=["json/**"], exclude=["tool.py"])
+    )
+    assert manifest.counts.kept == 4
+    assert manifest.counts.dropped_by_reason[DropReason.EXCLUDED_BY_USER] == 1
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind):
+    """In the middle: one line, 130, nothing under a final name; and the next one goes on from there."""
+
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "gristmill.cli.main",
+        "build",
+        str(corpus),
+        "--out",
+        str(out),
+        "--workers",
+        "2",
+        "--batch-files",
+        "1",
+    ]
+    codes = []
+    for delay in (0.05, 0.3, 0.5, 0.7, 0.9, 1.2):
+        shutil.rmtree(tmp_path / "out.work", ignore_errors=True)  # else the next one is done before it is interrupted
+        with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(delay)
+            process.send_signal(kind)
+            _, errors = process.communicate(timeout=30)
+        if process.returncode == 0:
+            assert (out / "manifest.json").is_file()
+            shutil.rmtree(out)
+            continue
+        if process.returncode == 1 and "<frozen site>" in errors:
+            continue  # Python was still starting, on a busy machine: it has its own way to end
+        # Before our first line runs, the signal ends the interpreter itself.
+        assert process.returncode in {130, -kind}
+        codes.append(process.returncode)
+        if process.returncode == 130:
+            last = errors.strip().splitlines()[-1]
+            assert last == "gristmill: interrupted; nothing half-written was left in its place."
+            assert "Traceback" not in errors
+        if out.exists():
+            assert sum(len(rows) for rows in open_dataset(out).values()) > 0
+            shutil.rmtree(out)
+    assert not codes or 130 in codes
+    make(corpus, out)
+    make(corpus, tmp_path / "undisturbed")
+    assert contents(out) == contents(tmp_path / "undisturbed")
+
+
+def test_the_manifest_is_a_public_record(built):
+    manifest = json.loads((built[0] / "manifest.json").read_bytes())
+    assert manifest["settings"]["window"] == {
+        "length": 512,
+        "overlap": 256,
+        "tail": "keep",
+        "min_fresh": 32,
+        "pack": "none",
+    }
+    assert len(manifest["fingerprint"]) == 64
+    assert msgspec.json.encode(built[1])
+
+
+def test_two_tokenizers_one_after_the_other_into_one_folder(corpus, tmp_path):
+    from tokenizers import Tokenizer
+
+    make(corpus / "json", tmp_path / "out")
+    (tmp_path / "tokenizer.json").write_text(made.byte_level())
+    make(corpus / "json", tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    dataset = open_dataset(tmp_path / "out")
+    row = dataset["train"][0]
+    text = (corpus / "json" / row["path"]).read_text()
+    assert row["input_ids"] == Tokenizer.from_str(made.byte_level()).encode(text).ids[: len(row["input_ids"])]
+    assert (
+        dataset.tokenizer.decode(row["input_ids"]) == text.encode()[: len(dataset.tokenizer.decode(row["input_ids"]))]
+    )
+
+
+def test_lines_count_also_what_no_token_shows(tree, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(made.word_piece())
+    source = tree({"a.py": "\n\n\ndef x\n\ny\n"})
+    make(source, tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    assert all_rows(tmp_path / "out")[0][1]["lines"] == [4, 6]
+
+
+def test_one_progress_for_two_builds_counts_each_by_itself(tree, tmp_path):
+    progress = Progress()
+    source = tree({"a.py": "x"})
+    for name in ("one", "two"):
+        manifest = build(Config(sources=[str(source)], out=str(tmp_path / name)), progress)
+        phases = {phase: value for phase, value in manifest.run.seconds.items() if phase != "total"}
+        assert sum(phases.values()) <= manifest.run.seconds["total"] + 0.01

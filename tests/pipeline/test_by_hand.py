@@ -1,0 +1,410 @@
+"""The four steps one by one give what a build gives, whoever does which shard, when and how often."""
+
+import random
+import re
+import shutil
+import subprocess
+from contextlib import ExitStack
+
+import msgspec
+import pytest
+
+from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
+from gristmill.checks.rebuild import against_clean
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.data_files import DataFiles
+from gristmill.pipeline.work_folder import Workspace
+from support.builds import (
+    command,
+    copy_with_work,
+    everything,
+    kill_here,
+    killed,
+    make,
+    parts,
+    refusal,
+    run,
+    running,
+    work_of,
+)
+from support.source_trees import write_tree
+
+SMALL = RunConfig(workers=1, batch_bytes=30_000)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, corpus):
+    root = tmp_path_factory.mktemp("byhand") / "stdlib"
+    for package in ("importlib", "json", "logging"):
+        shutil.copytree(corpus / package, root / package)
+    return root
+
+
+def config_for(source, out, compress="none", **sections):
+    output = OutputConfig(compress=compress, shard_bytes=300_000)
+    return Config(**{"sources": [str(source)], "out": str(out), "output": output, "run": SMALL, **sections})
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, source):
+    folder = tmp_path_factory.mktemp("expected")
+    for compress in ("none", "zstd"):
+        build(config_for(source, folder / compress, compress))
+    return {compress: everything(folder / compress) for compress in ("none", "zstd")}
+
+
+def all_steps(config, num_prepare, num_shape):
+    num_batches = sum(prepare_shard(config, Shard(number, num_prepare)) for number in range(1, num_prepare + 1))
+    num_pieces = decide_all(config)
+    num_rows = sum(shape_shard(config, Shard(number, num_shape)) for number in range(1, num_shape + 1))
+    manifest = finish_all(config)
+    assert num_rows == sum(facts.windows for facts in manifest.splits.values())
+    assert num_batches > 5
+    assert num_pieces > 3
+    return manifest
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+@pytest.mark.parametrize("counts", [(1, 1), (3, 2), (2, 100)])
+def test_any_number_of_shards_gives_what_a_build_gives(source, expected, tmp_path, compress, counts):
+    all_steps(config_for(source, tmp_path / "out", compress), *counts)
+    assert everything(tmp_path / "out") == expected[compress]
+    assert against_clean(tmp_path / "out") == []
+
+
+def killed_over_a_piece(config):
+    add = DataFiles.add
+    num_added = 0
+
+    def add_some(self, task, shaped):
+        nonlocal num_added
+        num_added += 1
+        if num_added == 3:
+            kill_here()
+        add(self, task, shaped)
+
+    DataFiles.add = add_some
+    finish_all(config)
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_finish_that_was_killed_is_run_again(source, expected, tmp_path, compress):
+    config = config_for(source, tmp_path / "out", compress)
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    killed(killed_over_a_piece, config)
+    finish_all(config)
+    assert everything(tmp_path / "out") == expected[compress]
+
+
+def steps_of(config):
+    """Each with the shard files that it leaves, if it leaves any."""
+    return [
+        (lambda: [prepare_shard(config, Shard(number, 2)) for number in (1, 2)], "prepared"),
+        (lambda: decide_all(config), None),
+        (lambda: [shape_shard(config, Shard(number, 2)) for number in (1, 2)], "shaped"),
+        (lambda: finish_all(config), None),
+    ]
+
+
+@pytest.mark.parametrize("step", ["prepared", "shaped"])
+def test_one_shard_in_the_place_of_another_is_refused(source, tmp_path, step):
+    config = config_for(source, tmp_path / "out")
+    folder = work_of(tmp_path / "out") / "steps"
+    with pytest.raises(DatasetError, match=r"shard 2/2 of (prepare|shape) is not there"):
+        for do, leaves in steps_of(config):
+            do()
+            if leaves == step:
+                shutil.copyfile(folder / f"{step}-1-of-2", folder / f"{step}-2-of-2")
+
+
+def test_what_a_kill_leaves_of_a_shard_is_passed_over(source, expected, tmp_path):
+    for do, leaves in steps_of(config_for(source, tmp_path / "out")):
+        do()
+        if leaves:
+            (work_of(tmp_path / "out") / "steps" / f"{leaves}-1-of-9.123-2d4a4674.tmp").touch()
+    assert everything(tmp_path / "out") == expected["none"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_a_part_that_was_damaged_between_the_steps_is_refused_and_made_again(
+    source, expected, tmp_path, number, damage
+):
+    steps = [do for do, _ in steps_of(config_for(source, tmp_path / "out"))]
+    for do in steps[: number + 1]:
+        do()
+    part = min((work_of(tmp_path / "out") / "prepared").iterdir())
+    content = part.read_bytes()
+    part.write_bytes({"flipped": bytes([content[0] ^ 1]) + content[1:]}.get(damage, content[: len(content) // 2]))
+    if damage == "gone":
+        part.unlink()
+    with pytest.raises(DatasetError, match=r"is damaged or gone\. Run gristmill prepare again"):
+        for do in steps[number + 1 :]:
+            do()
+    for do in (steps[0], *steps[number + 1 :]):
+        do()
+    assert everything(tmp_path / "out") == expected["none"]
+
+
+def killed_before_the_earlier_one_is_retired(config):
+    Workspace._retire = kill_here
+    finish_all(config)
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_finish_that_was_killed_in_the_exchange_loses_nothing(source, tmp_path, compress):
+    out = tmp_path / "out"
+    changed = shutil.copytree(source, tmp_path / "stdlib")
+    config = config_for(changed, out, compress)
+    build(config)
+    (out / "notes.txt").write_text("mine")
+    (changed / "json/new.py").write_text("new = 1\n" * 50)
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    killed(killed_before_the_earlier_one_is_retired, config)
+    assert (work_of(out) / "dataset" / "notes.txt").exists()
+    prepare_shard(config, Shard(1, 1))
+    assert (out / "notes.txt").read_text() == "mine"
+    if compress == "none":  # compressed pieces may be where they were
+        with pytest.raises(DatasetError, match="Run gristmill decide, shape and finish again"):
+            finish_all(config)
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    assert against_clean(out) == []
+    assert not (work_of(out) / "scratch").exists()
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_dataset_that_was_moved_away_is_shaped_anew(source, expected, tmp_path, compress):
+    config = config_for(source, tmp_path / "out", compress)
+    build(config)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    build(config)
+    assert everything(tmp_path / "out") == expected[compress]
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_shards_in_any_order_and_more_than_once(source, expected, tmp_path, compress):
+    config = config_for(source, tmp_path / "out", compress)
+    draw = random.Random(compress)
+    for step, after in ((prepare_shard, decide_all), (shape_shard, finish_all)):
+        numbers = [1, 2, 3, 4, *draw.choices([1, 2, 3, 4], k=3)]
+        draw.shuffle(numbers)
+        for number in numbers:
+            step(config, Shard(number, 4))
+        after(config)
+    assert everything(tmp_path / "out") == expected[compress]
+
+
+def test_steps_may_be_gone_back_to(source, expected, tmp_path):
+    """Each may be done once more, with another number of shards: the last one counts."""
+    config = config_for(source, tmp_path / "out")
+    prepare_shard(config, Shard(1, 3))
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(2, 2))
+    prepare_shard(config, Shard(1, 2))
+    prepare_shard(config, Shard(2, 2))
+    decide_all(config)
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    assert everything(tmp_path / "out") == expected["none"]
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_shards_at_the_same_time(source, expected, tmp_path, compress):
+    out = tmp_path / "out"
+    (tmp_path / "settings.toml").write_text(
+        f'sources = ["{source}"]\nout = "{out}"\n[output]\nshard_bytes = 300_000\ncompress = "{compress}"\n'
+        "[run]\nworkers = 1\nbatch_bytes = 30_000\n"
+    )
+
+    def at_the_same_time(step):
+        shards = ("1/3", "2/3", "3/3", "3/3")
+        words = ("--config", tmp_path / "settings.toml", "--quiet")
+        with ExitStack() as stack:
+            started = [
+                stack.enter_context(running(command(step, *words, "--shard", shard), stderr=subprocess.PIPE, text=True))
+                for shard in shards
+            ]
+            ended = [(process.communicate()[1], process.returncode) for process in started]
+        assert ended == [("", 0)] * len(shards)
+
+    at_the_same_time("prepare")
+    assert run("decide", "--config", tmp_path / "settings.toml").returncode == 0
+    at_the_same_time("shape")
+    assert run("finish", "--config", tmp_path / "settings.toml").returncode == 0
+    assert everything(out) == expected[compress]
+
+
+def test_over_an_earlier_dataset_its_splits_are_kept(source, tmp_path):
+    out = tmp_path / "out"
+    make(source / "json", tmp_path / "json", run=SMALL)
+    place = shutil.copytree(source, tmp_path / "stdlib")
+    build(config_for(place, out, split=SplitConfig(seed=4)))
+    write_tree(place, {"new.py": "x = 1\n" * 40})
+    copy_with_work(out, tmp_path / "built")
+    build(config_for(place, tmp_path / "built"))
+    all_steps(config_for(place, out), 2, 2)
+    assert everything(out) == everything(tmp_path / "built")
+    assert everything(out)[1]["previous_splits"] is not None
+
+
+def test_what_stays_makes_the_next_build_do_only_what_has_changed(source, tmp_path):
+    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(place, out)
+    all_steps(config, 2, 2)
+    assert not (work_of(out) / "steps").exists()
+    there = parts(out)
+    path = place / "json/decoder.py"
+    path.write_bytes(path.read_bytes().replace(b"return", b"return ", 1))
+    build(config)
+    assert len(parts(out).items() - there.items()) == 1
+    assert against_clean(out) == []
+    assert against_clean(out) == []
+
+
+def test_steps_over_what_a_build_has_left_do_only_what_has_changed(source, tmp_path):
+    config = config_for(source, tmp_path / "out")
+    build(config)
+    there = parts(tmp_path / "out")
+    all_steps(config, 2, 2)
+    assert parts(tmp_path / "out") == there
+
+
+# What does not fit together.
+
+
+def test_a_missing_shard_is_named(source, tmp_path):
+    config = config_for(source, tmp_path / "out")
+    with pytest.raises(
+        DatasetError, match=r"^nothing is there to go on from\. Run gristmill prepare --shard 1/1 first"
+    ):
+        decide_all(config)
+    prepare_shard(config, Shard(1, 3))
+    prepare_shard(config, Shard(3, 3))
+    with pytest.raises(
+        DatasetError, match=r"^shard 2/3 of prepare is not there.* Run gristmill prepare --shard 2/3 aga"
+    ):
+        decide_all(config)
+    with pytest.raises(DatasetError, match=r"^nothing is decided yet.* Run gristmill decide first"):
+        shape_shard(config, Shard(1, 1))
+    prepare_shard(config, Shard(2, 3))
+    decide_all(config)
+    with pytest.raises(DatasetError, match=r"^nothing is there to go on from\. Run gristmill shape --shard 1/1 first"):
+        finish_all(config)
+    shape_shard(config, Shard(2, 2))
+    with pytest.raises(DatasetError, match=r"^shard 1/2 of shape is not there"):
+        finish_all(config)
+    shape_shard(config, Shard(1, 2))
+    finish_all(config)
+
+
+def test_other_settings_in_between_are_refused(source, expected, tmp_path):
+    config = config_for(source, tmp_path / "out")
+    other = msgspec.structs.replace(config, window=WindowConfig(overlap=17))
+    prepare_shard(config, Shard(1, 2))
+    prepare_shard(other, Shard(2, 2))
+    for one in (config, other):
+        with pytest.raises(DatasetError, match="made with other settings or sources"):
+            decide_all(one)
+    prepare_shard(config, Shard(2, 2))
+    decide_all(config)
+    with pytest.raises(DatasetError, match="or with other settings"):
+        shape_shard(other, Shard(1, 1))
+    shape_shard(config, Shard(1, 1))
+    with pytest.raises(DatasetError, match="or with other settings"):
+        finish_all(other)
+    finish_all(config)
+    assert everything(tmp_path / "out") == expected["none"]
+
+
+@pytest.mark.parametrize("step", [shape_shard, finish_all])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"output": OutputConfig(compress="zstd", shard_bytes=300_000)},
+        {"output": OutputConfig(shard_bytes=100_000)},
+        {"split": SplitConfig(seed=9)},
+        {"split": SplitConfig(shares="50/25/25")},
+    ],
+)
+def test_settings_that_were_decided_by_are_those_to_go_on_with(source, expected, tmp_path, step, sections):
+    config = config_for(source, tmp_path / "out")
+    other = msgspec.structs.replace(config, **sections)
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    if step is finish_all:
+        shape_shard(config, Shard(1, 1))
+    with pytest.raises(DatasetError, match=r"Run gristmill \w+"):
+        finish_all(other) if step is finish_all else shape_shard(other, Shard(1, 1))
+
+
+def add_a_file(place):
+    write_tree(place, {"new.py": "x = 1\n" * 9})
+
+
+def remove_a_file(place):
+    (place / "json/decoder.py").unlink()
+
+
+def lengthen_a_file(place):
+    (place / "json/decoder.py").write_text("x = 1\n" * 9)
+
+
+@pytest.mark.parametrize("change", [add_a_file, remove_a_file, lengthen_a_file])
+def test_a_source_that_changes_between_shards_is_refused(source, tmp_path, change):
+    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(place, out)
+    prepare_shard(config, Shard(1, 2))
+    change(place)
+    prepare_shard(config, Shard(2, 2))
+    with pytest.raises(DatasetError, match=r"^shard 1/2 of prepare .* other settings or sources"):
+        decide_all(config)
+    prepare_shard(config, Shard(1, 2))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    make(place, tmp_path / "built", output=config.output)
+    assert everything(out) == everything(tmp_path / "built")
+
+
+def test_what_was_prepared_is_what_is_decided_about(source, expected, tmp_path):
+    """A source that changes after step 1, or goes altogether after step 2, changes nothing."""
+    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(place, out)
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    (place / "json/decoder.py").write_text("x = 1\n")
+    shape_shard(config, Shard(1, 2))
+    add_a_file(place)
+    shape_shard(config, Shard(2, 2))
+    remove_a_file(place)
+    finish_all(config)
+    assert everything(out) == expected["none"]
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/0", "-1/2", "a/b", "1/2/3", "", "1/ 2", "1.0/2", "/"])
+def test_a_shard_that_cannot_be(text):
+    with pytest.raises(ConfigError, match=re.escape(f"--shard takes I/N with I from 1 to N, like 3/16, got {text!r}.")):
+        Shard.of(text)
+
+
+def test_the_commands_refuse_in_one_line(source, tmp_path):
+    words = (source, "--out", tmp_path / "out", "--workers", 1)
+    assert refusal(run("prepare", *words)) == (2, "prepare needs --shard I/N. For all of it: --shard 1/1")
+    assert refusal(run("shape", *words, "--shard", "5/4"))[0] == 2
+    code, line = refusal(run("decide", *words))
+    assert (code, line) == (4, "nothing is there to go on from. Run gristmill prepare --shard 1/1 first.")
+    code, line = refusal(run("finish", *words))
+    assert (code, line) == (4, "nothing is decided yet, or with other settings. Run gristmill decide first.")
+    done = run("prepare", *words, "--shard", "1/1", "--json")
+    assert (done.returncode, done.stdout) == (0, '{"batches": 1}\n')
+    assert "decided" in run("decide", *words).stdout
+    assert "shard 1/1 shaped" in run("shape", *words, "--shard", "1/1").stdout
+    assert "dataset" in run("finish", *words).stdout

@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gristmill.config.config import Config
+from gristmill.config.settings import DuplicatesConfig, OutputConfig, SplitConfig
+from gristmill.core.errors import InputError
+from gristmill.core.records import Split
+from gristmill.formats.jsonl import PIECE_BYTES
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.decide import decide, lay_out, read_previous_splits
+from support.documents import document
+
+
+def config(tmp_path, **split):
+    near = DuplicatesConfig(near="keep")  # documents without ids
+    return Config(sources=["x"], out=str(tmp_path / "out"), split=SplitConfig(**split), duplicates=near)
+
+
+def decided(documents, config):
+    nowhere = Path(config.out)
+    return decide(
+        Context(config=config, folder=nowhere, tokenizer_key="", prepare_key="", keeps_text=False), documents, map
+    )
+
+
+def splits(decision):
+    return {document.path: document.split for document in decision.kept}
+
+
+def previous_file(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_pieces_cover_each_split_without_gap_or_overlap():
+    documents = [
+        document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000, split=list(Split)[index % 3])
+        for index in range(300)
+    ]
+    pieces = list(lay_out(documents, OutputConfig(shard_bytes=20_000_000)))
+    for split in Split:
+        members = [member for piece in pieces if piece.split is split for member in piece.documents]
+        assert members == [member for member in documents if member.split is split]
+    for name in {piece.file for piece in pieces}:
+        offset = 0
+        for piece in (piece for piece in pieces if piece.file == name):
+            assert piece.offset == offset
+            assert piece.num_bytes == sum(member.num_row_bytes for member in piece.documents)
+            assert len(piece.documents) == 1 or piece.num_bytes <= PIECE_BYTES
+            offset += piece.num_bytes
+        assert offset <= 20_000_000
+    assert any("-of-" in piece.file for piece in pieces)
+
+
+def test_one_file_has_a_plain_name_and_an_empty_split_none():
+    pieces = list(lay_out([document("a", split=Split.TRAIN)], OutputConfig()))
+    assert [piece.file for piece in pieces] == ["train.jsonl"]
+    pieces = list(lay_out([document("a", split=Split.TEST)], OutputConfig(compress="zstd")))
+    assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
+
+
+def test_nothing_before_is_no_input(tmp_path):
+    assert read_previous_splits(config(tmp_path))[1] is None
+
+
+def test_the_folders_own_splits_are_kept(tmp_path):
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test", "more": 1}])
+    decision = decided([document("a.py")], config(tmp_path))
+    assert splits(decision) == {"a.py": Split.TEST}
+    assert decision.previous.num_files_kept_in_place == 1
+    assert splits(decided([document("a.py")], config(tmp_path, fresh=True))) == {"a.py": Split.TRAIN}
+
+
+def test_a_named_file_outranks_the_folders(tmp_path):
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": "test"}])
+    named = previous_file(tmp_path / "old.jsonl", [{"repo": "repo", "path": "a.py", "split": "validation"}])
+    assert splits(decided([document("a.py")], config(tmp_path, previous=str(named)))) == {"a.py": Split.VALIDATION}
+
+
+def test_dropped_rows_of_the_earlier_build_say_nothing(tmp_path):
+    previous_file(tmp_path / "out/files.jsonl", [{"repo": "repo", "path": "a.py", "split": None, "text_sha256": "x"}])
+    assert decided([document("a.py")], config(tmp_path)).previous.num_files_kept_in_place == 0
+
+
+@pytest.mark.parametrize("content", ["nonsense", '{"repo": 5}\n', '{"repo":"r","path":"p","split":"fourth"}\n'])
+def test_a_file_that_is_none_is_refused(tmp_path, content):
+    path = tmp_path / "old.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"no files\.jsonl of an earlier build"):
+        decided([document("a.py")], config(tmp_path, previous=str(path)))
+
+
+def test_a_named_file_must_be_there(tmp_path):
+    with pytest.raises(InputError, match="cannot read the earlier splits"):
+        decided([document("a.py")], config(tmp_path, previous=str(tmp_path / "none")))

@@ -1,0 +1,335 @@
+"""Builds with a size or weights: what was asked for, what came of it, and that a check believes it."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from gristmill import ConfigError, OutputConfig, RunConfig, SamplingConfig, SplitConfig, check, open_dataset
+from gristmill.config.config import load_config
+from gristmill.config.settings import VariantsConfig, WindowConfig
+from gristmill.core.names import counted
+from gristmill.pipeline.summary import language_lines, summary_json, summary_text
+from support.builds import everything, files_table, make, refusal, run
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Three folders of different sizes, none a copy of another, in two languages."""
+    folder = tmp_path_factory.mktemp("sampled") / "project"
+    for place, count, lines in (("src", 24, 90), ("docs", 12, 40), ("small", 2, 60)):
+        for number in range(count):
+            path = folder / place / f"part_{number}.{'md' if place == 'docs' else 'py'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            words = (
+                f"{place}_{number}_{line} = fetch({line * 7919 % 1009}, '{place} {line * number}')"
+                for line in range(lines)
+            )
+            path.write_text("\n".join(words) + "\n")
+    return folder
+
+
+def tokens_by_folder(out, split="train"):
+    counts = Counter()
+    for row in open_dataset(out)[split]:
+        counts[row["path"].split("/")[0]] += len(row["input_ids"]) - 2
+    return counts
+
+
+def shares(counts):
+    return {name: count / counts.total() for name, count in counts.items()}
+
+
+@pytest.fixture(scope="module")
+def natural(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("natural") / "dataset"
+    make(source, out)
+    return out
+
+
+def rows_of(out, split="train"):
+    return list(open_dataset(out)[split])
+
+
+def test_by_nature_every_window_is_there_once_and_nothing_is_said_about_it(natural):
+    rows = [row for split in open_dataset(natural) for row in rows_of(natural, split)]
+    assert len({(row["path"], row["start"]) for row in rows}) == len(rows)
+    assert not {"repeat", "weight"} & set(rows[0])
+    assert open_dataset(natural).manifest.sampling is None
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_at_most_so_many_windows_each_split_and_group_in_proportion(source, natural, tmp_path, compress):
+    everywhere = {split: len(rows) for split, rows in open_dataset(natural).items()}
+    wanted = sum(everywhere.values()) // 3
+    sampling = SamplingConfig(max_windows=wanted)
+    make(source, tmp_path / "third", sampling=sampling, output=OutputConfig(compress=compress))
+    third = {split: len(rows) for split, rows in open_dataset(tmp_path / "third").items()}
+    assert sum(third.values()) == wanted
+    table, before = files_table(tmp_path / "third"), files_table(natural)
+    for split, count in everywhere.items():
+        assert abs(third[split] - wanted * count / sum(everywhere.values())) < 1
+        for row in table.values():
+            if row["split"] == split and row["status"] == "kept":
+                assert abs(row["windows"] - third[split] * before[row["path"]]["windows"] / count) < 1 + 1e-9
+    assert {row["split"] for row in table.values()} == {row["split"] for row in before.values()}
+    assert check(tmp_path / "third", [str(source)]).ok
+
+
+def test_a_sample_that_is_no_smaller_is_all_of_it(source, natural, tmp_path):
+    make(source, tmp_path / "all", sampling=SamplingConfig(max_windows=10**9))
+    files, manifest = everything(tmp_path / "all")
+    assert files == everything(natural)[0]
+    assert manifest["sampling"] is None
+
+
+def test_the_sample_is_the_same_for_any_workers_and_another_for_another_seed(source, tmp_path):
+    for name, workers, seed in (("one", 1, 0), ("three", 3, 0), ("other", 1, 5)):
+        config = {
+            "sampling": SamplingConfig(max_windows=40, seed=seed),
+            "run": RunConfig(workers=workers, batch_files=3),
+        }
+        make(source, tmp_path / name, **config)
+    one, three, other = (everything(tmp_path / name)[0] for name in ("one", "three", "other"))
+    assert one == three
+    assert one["train.jsonl"] != other["train.jsonl"]
+
+
+def test_a_weight_multiplies_the_natural_share_of_tokens_in_train_alone(source, natural, tmp_path):
+    out = tmp_path / "weighted"
+    manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2, "docs/**": 0.25}))
+    before, after = shares(tokens_by_folder(natural)), shares(tokens_by_folder(out))
+    weighed = {"src": 2 * before["src"], "docs": 0.25 * before["docs"], "small": before["small"]}
+    for name, value in weighed.items():
+        assert after[name] == pytest.approx(value / sum(weighed.values()), abs=0.02)
+    assert len(rows_of(out)) == len(rows_of(natural))
+    for split in ("validation", "test"):
+        plain = [{**row, "repeat": 0} for row in rows_of(natural, split)]
+        assert rows_of(out, split) == plain
+    groups = {one.name: one for one in manifest.sampling.groups}
+    assert groups["src/**"].realised_share == pytest.approx(after["src"], abs=1e-6)
+    assert groups["src/**"].requested_share == pytest.approx(weighed["src"] / sum(weighed.values()), abs=1e-6)
+    assert check(out, [str(source)]).ok
+
+
+def test_within_an_epoch_no_window_comes_twice_and_repeats_are_counted(source, natural, tmp_path):
+    out = tmp_path / "repeated"
+    sampling = SamplingConfig(weights={"small/**": 30}, max_epochs=3)
+    manifest = make(source, out, sampling=sampling)
+    rows = rows_of(out)
+    keys = [(row["path"], row["start"], row["repeat"]) for row in rows]
+    assert len(set(keys)) == len(keys)
+    times = Counter((row["path"], row["start"]) for row in rows)
+    for (path, start), count in times.items():
+        assert {repeat for name, at, repeat in keys if (name, at) == (path, start)} == set(range(count))
+    small = [count for (path, _), count in times.items() if path.startswith("small/")]
+    assert set(small) == {3}
+    assert max(row["repeat"] for row in rows) == manifest.sampling.groups[0].largest_repeat == 2
+    assert all(row["fresh"] == 0 for row in rows if row["repeat"])
+    said = [warning for warning in manifest.warnings if warning.startswith("small/**")]
+    assert len(said) == 1
+    assert "points less" in said[0]
+    assert "--max-epochs" in said[0]
+    assert check(out, [str(source)]).ok
+
+
+def test_a_size_beyond_the_limit_is_said_with_by_how_much(source, natural, tmp_path):
+    num_natural = len(rows_of(natural))
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=5 * num_natural))
+    assert len(rows_of(tmp_path / "out")) == 4 * num_natural
+    assert any(f"({num_natural:,} fewer)" in warning for warning in manifest.warnings)
+
+
+def test_a_group_of_weight_zero_is_told_in_the_table_of_files(source, tmp_path):
+    make(source, tmp_path / "out", sampling=SamplingConfig(weights={"docs/**": 0}))
+    assert "docs" not in tokens_by_folder(tmp_path / "out")
+    rows = [row for row in files_table(tmp_path / "out").values() if row["path"].startswith("docs/")]
+    train = [row for row in rows if row["split"] == "train"]
+    assert train
+    assert all((row["status"], row["windows"], row["draw"]) == ("kept", 0, [0, 0]) for row in train)
+    assert all(row["left_tokens"] == row["tokens"] - row["cut_tokens"] for row in train)
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_weights_at_the_limit_are_written_as_they_were_measured(source, tmp_path, workers):
+    sampling = SamplingConfig(weights={"small/**": 50}, weights_only=True)
+    make(source, tmp_path / "out", sampling=sampling, run=RunConfig(workers=workers, batch_files=3))
+    assert {row["weight"] for row in rows_of(tmp_path / "out") if row["path"].startswith("small/")} == {4.0}
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_a_weight_that_is_for_nothing_says_why(source, tmp_path):
+    sampling = SamplingConfig(weights={"nowhere/**": 3, "src/part_1*": 2, "src/**": 2})
+    said = make(source, tmp_path / "out", sampling=sampling).warnings
+    assert any("'nowhere/**' is for no file of train: none matches it" in one for one in said)
+    assert any(
+        re.search(r"'src/part_1\*' is for no file of train: all \d+ that match it match a later", one) for one in said
+    )
+
+
+def test_a_sample_that_leaves_a_split_without_windows_says_so(source, tmp_path):
+    said = make(source, tmp_path / "out", sampling=SamplingConfig(max_windows=3)).warnings
+    assert any("windows left: the sample is too small" in one for one in said)
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_weights_only_writes_what_a_trainer_draws_by(source, natural, tmp_path):
+    out = tmp_path / "out"
+    manifest = make(source, out, sampling=SamplingConfig(weights={"src/**": 2}, weights_only=True))
+    rows = rows_of(out)
+    assert [{**row, "weight": 1.0} for row in rows_of(natural)] == [{**row, "weight": 1.0} for row in rows]
+    drawn = Counter()
+    for row in rows:
+        drawn[row["path"].split("/")[0]] += row["weight"] * (len(row["input_ids"]) - 2)
+    assert shares(drawn)["src"] == pytest.approx(manifest.sampling.groups[0].requested_share, abs=1e-5)
+    assert sum(row["weight"] for row in rows) == pytest.approx(len(rows), rel=1e-4)
+    assert {row["weight"] for row in rows_of(out, "test")} == {1.0}
+    assert check(out, [str(source)]).ok
+
+
+def test_a_build_after_another_gives_what_one_from_nothing_gives(source, tmp_path):
+    sampling = SamplingConfig(weights={"src/**": 2}, max_epochs=2)
+    make(source, tmp_path / "one", split=SplitConfig(fresh=True))
+    for weights in (None, sampling):
+        make(
+            source, tmp_path / "one", split=SplitConfig(fresh=True), sampling=weights or SamplingConfig(max_windows=50)
+        )
+    make(source, tmp_path / "two", split=SplitConfig(fresh=True), sampling=sampling)
+    assert everything(tmp_path / "one") == everything(tmp_path / "two")
+
+
+def test_the_command_line_adds_to_what_the_file_says(tmp_path):
+    toml = tmp_path / "gristmill.toml"
+    toml.write_text(
+        'sources = ["."]\nout = "out"\n[sampling]\npreset = "code"\n[sampling.weights]\n"b/**" = 1\n"a/**" = 2\n'
+    )
+    config = load_config({"sampling.weights": {"b/**": 3.0}}, toml)
+    assert list(config.sampling.weights.items()) == [("a/**", 2.0), ("b/**", 3.0)]
+    other = load_config({"sampling.weights": {"b/**": 3.0, "a/**": 2.0}}, toml)
+    assert config.settings() != other.settings()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--weight", "src/**"], "--weight takes WHAT=N"),
+        (["--weight", "=3"], "--weight takes WHAT=N"),
+        (["--weight", "src/**=-1"], "must be from 0 to"),
+        (["--weight", "src/**=nan"], "must be from 0 to"),
+        (["--weight", "language:pyton=2"], "Did you mean 'python'"),
+        (["--weight", "kind:tests=2"], "there is no 'kind'"),
+        (["--weight", "code:test=2"], "code:tests"),
+        (["--weights", "all"], "--weights cannot be 'all'. It takes code."),
+        (["--weights-only"], "--weights-only needs weights"),
+        (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws nothing"),
+        (["--max-windows", "0"], "at least 1"),
+        (["--max-windows", "5", "--target-windows", "5"], "use one of them"),
+        (["--max-epochs", "0"], "at least 1"),
+        (["--max-epochs", "1.5"], "--max-epochs takes a whole number"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", *words))
+    assert code == 2
+    assert part in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
+    done = run("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
+    assert done.returncode == 0
+    (heading,) = [line for line in done.stdout.splitlines() if "realised" in line]
+    assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "largest repeat"))
+    assert "small/** has" in done.stderr
+    summary = json.loads(run("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
+    assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
+
+
+def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
+    done = run("build", source, "--out", tmp_path / "out", "--max-windows", 30)
+    assert re.search(r"sample   30 of \d+ windows, .* \(--sample-seed 0\)", done.stdout)
+    assert "weights for train" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"sampling": SamplingConfig(max_windows=12)},
+        {"sampling": SamplingConfig(target_windows=10, weights={"small/**": 0})},
+        {"sampling": SamplingConfig(weights={"src/**": 0}), "variants": VariantsConfig(rates={"noise": 0.5})},
+        {"sampling": SamplingConfig(max_windows=12), "window": WindowConfig(pack="best-fit")},
+    ],
+    ids=["sample", "target", "variants", "packed"],
+)
+def test_files_that_give_no_row_are_not_counted_in_their_split(source, tmp_path, sections):
+    manifest = make(source, tmp_path / "out", **sections)
+    for split, facts in manifest.splits.items():
+        rows = (segment for row in rows_of(tmp_path / "out", split) for segment in row.get("segments", [row]))
+        files = {row["path"] for row in rows}
+        assert facts.files == facts.groups == len(files)
+    shown = sum(facts.files for facts in manifest.splits.values())
+    assert shown < manifest.counts.kept
+    without = manifest.counts.kept - shown
+    summary, card = summary_text(manifest, "out"), (tmp_path / "out/README.md").read_text()
+    assert f"{manifest.counts.kept} kept ({without} without a row), 0 dropped" in summary
+    assert f"to train a language model on: {counted(shown, 'file')} of 1 source" in card
+    assert f"The sample has no row of {counted(without, 'kept file')}." in card
+    assert f"Source code of {counted(shown, 'file')} as" in (tmp_path / "out/croissant.json").read_text()
+    assert check(tmp_path / "out").ok
+
+
+def test_shares_are_shown_as_asked_for_and_as_they_came_out(source, natural, tmp_path):
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(target_windows=10))
+    asked_and_got = list(
+        zip(["85.0%", "10.0%", "5.0%"], (f"{facts.share:.1%}" for facts in manifest.splits.values()), strict=True)
+    )
+    assert all(asked != got for asked, got in asked_and_got)
+    heading, *lines = summary_text(manifest, "out").splitlines()[:4]
+    assert heading.split()[-2:] == ["asked", "got"]
+    assert [tuple(line.split()[-2:]) for line in lines] == asked_and_got
+    card = (tmp_path / "out/README.md").read_text()
+    assert all(f"| {asked} | {got} |" in card for asked, got in asked_and_got)
+    assert json.loads(summary_json(manifest, "out"))["asked_shares"] == {"train": 0.85, "validation": 0.1, "test": 0.05}
+    assert "without a row" not in summary_text(open_dataset(natural).manifest, "natural")
+
+
+def test_the_languages_with_most_tokens_are_shown(natural):
+    manifest = open_dataset(natural).manifest
+    python, markdown = (sum(manifest.tokens_by_language[name].values()) for name in ("python", "markdown"))
+    (line,) = [line for line in summary_text(manifest, "out").splitlines() if line.startswith("language")]
+    shares = [f"{tokens:,} ({tokens / (python + markdown):.1%})" for tokens in (python, markdown)]
+    assert line == f"language python {shares[0]}, markdown {shares[1]}"
+
+
+def test_of_many_languages_five_are_named():
+    tokens = {f"language-{number}": {"train": 100 - number, "test": 1} for number in range(8)} | {"none": {"train": 0}}
+    (line,) = language_lines(tokens)
+    assert line.startswith("language language-0 101 (12.9%), language-1 100 (12.8%), ")
+    assert line.endswith("language-4 97 (12.4%), 3 others 285 (36.5%)")
+    assert language_lines({}) == []
+
+
+def test_a_pattern_that_is_called_like_a_group_of_the_preset_is_another(source, tmp_path):
+    sampling = SamplingConfig(preset="code", weights={"tests": 3, "docs": 2, "code:docs": 0.7})
+    manifest = make(source, tmp_path / "out", sampling=sampling)
+    assert sum(one.files for one in manifest.sampling.groups) == manifest.splits["train"].files
+    assert sum(one.realised_share for one in manifest.sampling.groups) == pytest.approx(1, abs=1e-5)
+    assert not [warning for warning in manifest.warnings if "fewer" in warning]
+    assert check(tmp_path / "out").ok
+
+
+def test_where_all_weighs_nothing_the_reason_is_told(source, tmp_path):
+    manifest = make(source, tmp_path / "out", sampling=SamplingConfig(weights={"**": 0}))
+    assert any("every file of it weighs 0" in warning for warning in manifest.warnings)
+    assert check(tmp_path / "out").ok
+    with pytest.raises(ConfigError, match="no window is left to show"):
+        make(source, tmp_path / "none", sampling=SamplingConfig(weights={"**": 0}), split=SplitConfig(shares="100/0/0"))
+
+
+def test_a_size_for_a_train_that_is_empty_is_told(source, tmp_path):
+    sampling = SamplingConfig(target_windows=100)
+    manifest = make(source, tmp_path / "out", sampling=sampling, split=SplitConfig(shares="0/50/50"))
+    assert any("(100 fewer): no file is in train" in warning for warning in manifest.warnings)
+    assert check(tmp_path / "out").ok

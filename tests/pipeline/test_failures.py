@@ -1,0 +1,354 @@
+"""Workers that die, hang or run short of memory, files that cannot be read, sources that go: what a build then does."""
+
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from functools import partial
+
+import pytest
+
+from gristmill import Config, InputError, OutputError, RunConfig, ScanConfig, SplitConfig, build
+from gristmill.core.layout import CARDS
+from gristmill.pipeline import flow, prepare
+from gristmill.sources import documents
+from support.builds import everything, files_table, in_a_process, make, parts, refusal, run
+from support.source_trees import write_tree
+
+BAD = "json/decoder.py"
+SMALL_BATCHES = {"batch_bytes": 20_000}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, corpus):
+    root = tmp_path_factory.mktemp("faults") / "stdlib"
+    for package in ("importlib", "json", "logging"):
+        shutil.copytree(corpus / package, root / package)
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, source):
+    """With nothing wrong; and without the file over which things go wrong."""
+    folder = tmp_path_factory.mktemp("expected")
+    make(source, folder / "all", run=RunConfig(**SMALL_BATCHES))
+    make(source, folder / "others", run=RunConfig(**SMALL_BATCHES), scan=ScanConfig(exclude=[BAD]))
+    return folder
+
+
+def differs_only_in(out, others, path):
+    """The same data, and the same is said of all other files."""
+    table, other_table = files_table(out), files_table(others)
+    row, _ = table.pop(path), other_table.pop(path)
+    assert table == other_table
+    names = {file.name for file in out.iterdir()} - {"files.jsonl", "manifest.json", *CARDS}
+    assert {name for name in names if (out / name).read_bytes() != (others / name).read_bytes()} == set()
+    return row
+
+
+# What is wrong. Each is put in place in a process of its own, from which the workers are forked.
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang():
+    time.sleep(600)
+
+
+def run_short_of_memory():
+    raise MemoryError
+
+
+def once(mark, trouble):
+    if not mark.exists():
+        mark.touch()
+        trouble()
+
+
+def build_with(trouble, config):
+    """Where it comes to the bad file."""
+    plain = prepare.document_of
+
+    def document_of(file, *rest):
+        if file.path == BAD:
+            trouble()
+        return plain(file, *rest)
+
+    prepare.document_of = document_of
+    return build(config)
+
+
+def config_for(source, out, **options):
+    return Config(sources=[str(source)], out=str(out), run=RunConfig(**{"workers": 2, **SMALL_BATCHES, **options}))
+
+
+TROUBLES = [
+    (die, {}, r"its worker died \(exit code -9\), likely for want of memory"),
+    (hang, {"task_seconds": 1}, r"no answer within [\d.]+ s"),
+    (run_short_of_memory, {}, "out of memory"),
+    (run_short_of_memory, {"workers": 1}, "out of memory"),
+]
+
+
+@pytest.mark.parametrize("case", TROUBLES)
+def test_a_file_over_which_workers_fail_is_named(source, expected, tmp_path, case):
+    trouble, options, reason = case
+    config = config_for(source, tmp_path / "out", **options)
+    advice = "What is done is kept: the same command goes on from there; try fewer --workers, or --skip-failed to leave"
+    said = rf"^stdlib/{BAD} \(batch \d+\) could not be prepared: {reason}\. {advice} the file out\.$"
+    with pytest.raises(OutputError, match=said):
+        in_a_process(build_with, trouble, config)
+    assert not (tmp_path / "out").exists()
+    kept = parts(tmp_path / "out")
+    assert kept
+    build(config)
+    assert parts(tmp_path / "out").items() > kept.items()
+    assert everything(tmp_path / "out") == everything(expected / "all")
+
+
+@pytest.mark.parametrize("case", TROUBLES)
+def test_a_file_over_which_workers_fail_is_dropped_where_that_is_wanted(source, expected, tmp_path, case):
+    trouble, options, reason = case
+    config = config_for(source, tmp_path / "out", **options, skip_failed=True)
+    manifest = in_a_process(build_with, trouble, config)
+    assert manifest.counts.dropped_by_reason["failed"] == 1
+    row = differs_only_in(tmp_path / "out", expected / "others", BAD)
+    assert (row["status"], row["reason"]) == ("dropped", "failed")
+    assert row["detail"] == reason.replace("\\", "") or row["detail"].startswith("no answer within ")
+    build(config)
+    assert everything(tmp_path / "out")[0].keys() == everything(expected / "all")[0].keys()
+    assert files_table(tmp_path / "out")[BAD]["status"] == "kept"
+
+
+@pytest.mark.parametrize(("trouble", "options"), [(trouble, options) for trouble, options, _ in TROUBLES])
+def test_a_worker_that_fails_once_leaves_no_trace(source, expected, tmp_path, trouble, options):
+    config = config_for(source, tmp_path / "out", **options)
+    in_a_process(build_with, partial(once, tmp_path / "mark", trouble), config)
+    assert (tmp_path / "mark").exists()
+    assert everything(tmp_path / "out") == everything(expected / "all")
+
+
+def prepare_at_the_second_try(folder, context, batch):
+    mark = folder / str(batch.index)
+    if not mark.exists():
+        mark.touch()
+        die()
+    return prepare.prepare(context, batch)
+
+
+def build_at_the_second_try(config, folder):
+    flow.prepare = partial(prepare_at_the_second_try, folder)
+    return build(config)
+
+
+def test_a_worker_that_dies_over_every_batch_leaves_no_trace(source, expected, tmp_path):
+    (tmp_path / "marks").mkdir()
+    in_a_process(build_at_the_second_try, config_for(source, tmp_path / "out"), tmp_path / "marks")
+    assert len(os.listdir(tmp_path / "marks")) > 5
+    assert everything(tmp_path / "out") == everything(expected / "all")
+
+
+def test_several_files_that_fail_in_one_batch_are_all_dropped(tmp_path):
+    names = {f"{letter}.py": f"letter_{letter} = {number}\n" * 9 for number, letter in enumerate("abcdef")}
+    source = write_tree(tmp_path / "repo", names)
+    manifest = in_a_process(
+        build_dying_over, {"b.py", "c.py", "f.py"}, config_for(source, tmp_path / "out", skip_failed=True)
+    )
+    assert manifest.counts.dropped_by_reason == {"failed": 3}
+    table = files_table(tmp_path / "out")
+    assert {path for path, row in table.items() if row["status"] == "kept"} == {"a.py", "d.py", "e.py"}
+
+
+def build_dying_over(paths, config):
+    plain = prepare.document_of
+
+    def document_of(file, *rest):
+        if file.path in paths:
+            die()
+        return plain(file, *rest)
+
+    prepare.document_of = document_of
+    return build(config)
+
+
+# Files that cannot be read.
+
+
+def build_with_a_bad_disk(config, location, num_faults, call):
+    """Reading the file fails that many times, in `os.open` or in `os.read`."""
+    faults = [0]
+    plain = getattr(os, call)
+
+    def fail_first(what, *rest, **options):
+        there = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fspath(what)
+        if there == str(location) and faults[0] < num_faults:
+            faults[0] += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), there)
+        return plain(what, *rest, **options)
+
+    setattr(os, call, fail_first)
+    build(config)
+    return faults[0]
+
+
+@pytest.mark.parametrize("call", ["open", "read"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_read_that_fails_again_and_again_is_an_error_that_names_the_file(source, expected, tmp_path, call, workers):
+    config = config_for(source, tmp_path / "out", workers=workers)
+    said = rf"^cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts \(batch \d+\)\. What is done is kept"
+    with pytest.raises(InputError, match=said):
+        in_a_process(build_with_a_bad_disk, config, source / BAD, 1000, call)
+    assert not (tmp_path / "out").exists()
+    build(config)
+    assert everything(tmp_path / "out") == everything(expected / "all")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_read_that_fails_again_and_again_drops_the_file_where_that_is_wanted(source, expected, tmp_path, workers):
+    config = config_for(source, tmp_path / "out", workers=workers, skip_failed=True)
+    in_a_process(build_with_a_bad_disk, config, source / BAD, 1000, "open")
+    row = differs_only_in(tmp_path / "out", expected / "others", BAD)
+    assert (row["status"], row["reason"]) == ("dropped", "failed")
+    assert row["detail"] == f"cannot read stdlib/{BAD}: Input/output error, in each of 3 attempts"
+
+
+@pytest.mark.parametrize("call", ["open", "read"])
+@pytest.mark.parametrize("num_faults", [1, documents.ATTEMPTS - 1])
+def test_a_read_that_works_at_last_leaves_no_trace(source, expected, tmp_path, call, num_faults):
+    config = config_for(source, tmp_path / "out", workers=1)
+    assert in_a_process(build_with_a_bad_disk, config, source / BAD, num_faults, call) == num_faults
+    assert everything(tmp_path / "out") == everything(expected / "all")
+
+
+# Sources that go.
+
+
+def build_and_rename(config, place, to, at_batch):
+    """When it comes to that batch."""
+    plain = flow.prepare
+
+    def prepare_after_renaming(context, batch):
+        if batch.index == at_batch:
+            os.rename(place, to)
+        return plain(context, batch)
+
+    flow.prepare = prepare_after_renaming
+    return build(config)
+
+
+@pytest.mark.parametrize("skip_failed", [False, True])
+def test_a_source_that_is_gone_ends_the_build_and_once_it_is_back_the_next_goes_on(
+    source, expected, tmp_path, skip_failed
+):
+    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    config = config_for(place, out, workers=1, skip_failed=skip_failed, batch_bytes=20_000)
+    with pytest.raises(InputError, match=rf"^the source '{place}' is gone\. Bring it back\. What is done is kept: the"):
+        in_a_process(build_and_rename, config, place, tmp_path / "away", 7)
+    assert not out.exists()
+    kept = parts(out)
+    assert len(kept) >= 7
+    os.rename(tmp_path / "away", place)
+    build(config)
+    assert parts(out).items() > kept.items()
+    assert everything(out) == everything(expected / "all")
+
+
+def test_a_source_that_is_gone_leaves_the_earlier_dataset(source, tmp_path):
+    place, out = shutil.copytree(source, tmp_path / "stdlib"), tmp_path / "out"
+    make(place, out, scan=ScanConfig(include=["json/**"]))
+    before, previous = everything(out), shutil.copy(out / "files.jsonl", tmp_path)
+    config = config_for(place, out, workers=1, batch_bytes=20_000)
+    with pytest.raises(InputError, match="is gone"):
+        in_a_process(build_and_rename, config, place, tmp_path / "away", 3)
+    assert everything(out) == before
+    os.rename(tmp_path / "away", place)
+    build(config)
+    make(place, tmp_path / "clean", split=SplitConfig(previous=str(previous)))
+    assert everything(out) == everything(tmp_path / "clean")
+
+
+def test_one_of_several_sources_that_is_gone_is_named(source, tmp_path):
+    one, two = shutil.copytree(source / "json", tmp_path / "one"), shutil.copytree(source / "logging", tmp_path / "two")
+    config = Config(sources=[str(one), str(two)], out=str(tmp_path / "out"), run=RunConfig(workers=1, batch_files=1))
+    with pytest.raises(InputError, match=rf"^the source '{two}' is gone"):
+        in_a_process(build_and_rename, config, two, tmp_path / "away", 6)
+
+
+def test_a_single_file_that_is_gone_is_a_drop(source, tmp_path):
+    place = shutil.copytree(source, tmp_path / "stdlib")
+    config = config_for(place, tmp_path / "out", workers=1)
+    manifest = in_a_process(build_and_rename, config, place / BAD, tmp_path / "away", 0)
+    assert manifest.counts.dropped_by_reason["vanished"] == 1
+    assert files_table(tmp_path / "out")[BAD]["reason"] == "vanished"
+
+
+def test_a_whole_folder_of_a_source_that_is_gone_is_as_many_drops(source, tmp_path):
+    place = shutil.copytree(source, tmp_path / "stdlib")
+    config = config_for(place, tmp_path / "out", workers=1)
+    manifest = in_a_process(build_and_rename, config, place / "logging", tmp_path / "away", 0)
+    assert manifest.counts.dropped_by_reason["vanished"] == 3
+
+
+# Large files.
+
+
+def build_with_small_large_files(config, large_bytes, notes):
+    flow.LARGE_BYTES = large_bytes
+    plain = prepare.document_of
+
+    def document_of(file, *rest):
+        (notes / f"{os.getpid()}-{file.path.replace('/', ':')}").touch()
+        return plain(file, *rest)
+
+    prepare.document_of = document_of
+    build(config)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_large_file_gets_a_process_of_its_own_and_changes_nothing_but_a_note(source, expected, tmp_path, workers):
+    (tmp_path / "notes").mkdir()
+    config = config_for(source, tmp_path / "out", workers=workers)
+    in_a_process(build_with_small_large_files, config, 60_000, tmp_path / "notes")
+    by_process = defaultdict(set)
+    for note in (tmp_path / "notes").iterdir():
+        process, _, path = note.name.partition("-")
+        by_process[int(process)].add(path.replace(":", "/"))
+    large = {path for path, row in files_table(expected / "all").items() if row["bytes"] > 60_000}
+    assert len(large) >= 2
+    alone = [paths for paths in by_process.values() if paths & large]
+    assert sorted(alone, key=sorted) == [{path} for path in sorted(large)]
+    assert workers > 1 or len(by_process) == len(large) + 1
+    files, manifest = everything(tmp_path / "out")
+    expected_files, expected_manifest = everything(expected / "all")
+    assert files == expected_files
+    notes = [warning for warning in manifest.pop("warnings") if warning not in expected_manifest["warnings"]]
+    expected_manifest.pop("warnings")
+    assert manifest == expected_manifest
+    assert [note.partition(" has 0 MB: it is worked on in a process of its own")[0] for note in notes] == [
+        f"stdlib/{path}" for path in sorted(large)
+    ]
+
+
+def test_the_command_says_it_in_one_line(source, tmp_path):
+    """All that a user sees of workers that die over whatever they are given."""
+    code = (
+        "import os\n"
+        "from gristmill.cli import main as cli\n"
+        "from gristmill.pipeline import prepare\n"
+        "prepare.document_of = lambda *_: os.kill(os.getpid(), 9)\n"
+        "cli.main()\n"
+    )
+    words = ("build", source, "--out", tmp_path / "out", "--workers", 2)
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    code, line = refusal(done)
+    assert code == 3
+    assert re.match(r"stdlib/importlib/\S+ \(batch \d+\) could not be prepared: its worker died", line)
+    assert run(*words).returncode == 0

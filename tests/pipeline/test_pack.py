@@ -1,0 +1,477 @@
+"""--pack: windows of several files in one row, and a repository's files one after the other."""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gristmill import (
+    Config,
+    ConfigError,
+    DatasetError,
+    OutputConfig,
+    RunConfig,
+    SamplingConfig,
+    SplitConfig,
+    VariantsConfig,
+    WindowConfig,
+    build,
+    compare,
+    compare_tokenizers,
+    explain,
+    export,
+    open_dataset,
+    plan,
+)
+from gristmill.checks import streams
+from gristmill.checks.check import check
+from gristmill.checks.rebuild import against_clean
+from gristmill.core.manifest import read_manifest
+from gristmill.core.records import Split
+from gristmill.formats.megatron import _write_index
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.planning.explain import explain_row
+from gristmill.windows.packing import best_fit
+from support.codebert_with import MARKERS, codebert_with
+from support.megatron_index import parsed_idx
+
+END, REPO, FILE = range(50_265, 50_268)
+
+
+def fewest_rows(sizes, room):
+    """By trying everything."""
+
+    @cache
+    def rows(left):
+        if not left:
+            return 0
+        first, rest = left[0], left[1:]
+        least = len(left)
+        for chosen in range(1 << len(rest)):
+            others = [size for number, size in enumerate(rest) if chosen >> number & 1]
+            if first + sum(others) <= room:
+                kept = tuple(size for number, size in enumerate(rest) if not chosen >> number & 1)
+                least = min(least, 1 + rows(kept))
+        return least
+
+    return rows(tuple(sorted(sizes, reverse=True)))
+
+
+@given(st.lists(st.integers(1, 20), max_size=8), st.integers(20, 40))
+def test_rows_are_few_and_hold_every_window_once(sizes, room):
+    rows = best_fit(sizes, room)
+    assert sorted(number for row in rows for number in row) == list(range(len(sizes)))
+    assert all(sum(sizes[number] for number in row) <= room for row in rows)
+    assert 9 * len(rows) <= 11 * fewest_rows(sizes, room) + 6
+    assert rows == sorted(rows)
+
+
+@given(st.lists(st.integers(1, 512), max_size=60))
+def test_each_window_is_in_the_fullest_row_that_had_room(sizes):
+    """Against the same, by looking at every row."""
+    rows, order = [], sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    for number in order:
+        rooms = [512 - sum(sizes[one] for one in row) for row in rows]
+        fitting = [(room, index) for index, room in enumerate(rooms) if room >= sizes[number]]
+        least = min((room for room, _ in fitting), default=None)
+        if least is None:
+            rows.append([number])
+        else:
+            rows[next(index for room, index in fitting if room == least)].append(number)
+    found = best_fit(sizes, 512)
+    assert sorted(sum(sizes[one] for one in row) for row in found) == sorted(
+        sum(sizes[one] for one in row) for row in rows
+    )
+
+
+def test_a_window_that_no_row_can_hold_is_refused():
+    with pytest.raises(ValueError, match="windows of 3 to 7 for rows of 6"):
+        best_fit([3, 7], 6)
+
+
+@pytest.fixture(scope="module")
+def plain_tokenizer(tmp_path_factory):
+    return codebert_with(MARKERS, tmp_path_factory.mktemp("tokenizer") / "causal", is_causal=True)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory, corpus):
+    """Two repositories: long files and many short ones."""
+    root = tmp_path_factory.mktemp("packed")
+    for repo, packages in {"first": ("json", "logging"), "second": ("concurrent", "importlib")}.items():
+        for package in packages:
+            shutil.copytree(corpus / package, root / repo / package)
+    for number in range(40):
+        lines = "".join(f"name_{number}_{line} = call_{number * line}({line})\n" for line in range(2 + number % 9))
+        (root / f"first/short{number}.py").write_text(lines)
+    return [str(root / "first"), str(root / "second")]
+
+
+def config(sources, out, pack="best-fit", **sections):
+    window = sections.pop("window", WindowConfig(length=256, pack=pack))
+    return Config(sources=sources, out=str(out), window=window, **sections)
+
+
+def failed(report):
+    return {one.name: one.examples for one in report.checks if one.status == "failed"}
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"output": OutputConfig(pad=True, with_text=True, formats=["jsonl", "bin"])},
+        {"output": OutputConfig(compress="zstd", shard_bytes=100_000)},
+        {"window": WindowConfig(length=256, overlap=64, pack="best-fit")},
+        {"sampling": SamplingConfig(weights={"json/**": 3}, target_windows=300)},
+        {"sampling": SamplingConfig(max_windows=100)},
+        {"variants": VariantsConfig(rates={"rename": 0.5})},
+        {"split": SplitConfig(decontaminate="drop")},
+    ],
+)
+def test_packed_rows_pass_every_check(sources, tmp_path, sections):
+    manifest = build(config(sources, tmp_path / "out", **sections))
+    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    assert manifest.packing is not None
+    assert manifest.splits["train"].windows == manifest.packing["train"].rows < manifest.packing["train"].segments
+
+
+def test_packed_rows_share_frames(sources, tmp_path):
+    from gristmill.formats.zstd import read_table
+
+    build(config(sources, tmp_path / "out", output=OutputConfig(compress="zstd")))
+    frames = read_table(tmp_path / "out/train.jsonl.zst")
+    assert sum(frame.num_rows for frame in frames) > 20 * len(frames)
+
+
+def test_hardly_anything_is_left_empty_and_no_file_that_fits_is_cut(sources, tmp_path):
+    manifest = build(config(sources, tmp_path / "out"))
+    assert manifest.packing["train"].empty_share < 0.01
+    dataset = open_dataset(tmp_path / "out")
+    segments = [one for split in dataset for row in dataset[split] for one in row["segments"]]
+    table = [json.loads(line) for line in (tmp_path / "out/files.jsonl").read_text().splitlines()]
+    short = {(row["repo"], row["path"]) for row in table if row["status"] == "kept" and row["tokens"] <= 254}
+    assert len(short) >= 40
+    for repo, path in short:
+        assert len([one for one in segments if (one["repo"], one["path"]) == (repo, path)]) == 1
+
+
+def test_positions_begin_anew_and_the_tokens_are_the_files(sources, tmp_path):
+    build(config(sources, tmp_path / "out"))
+    dataset = open_dataset(tmp_path / "out")
+    several = [row for row in dataset["train"] if len(row["segments"]) > 1]
+    assert several
+    for row in several:
+        for number, one in enumerate(row["segments"], 1):
+            at, end = one["at"], one["at"] + one["length"]
+            assert row["position_ids"][at - 1 : end + 1] == list(range(one["length"] + 2))
+            assert set(row["segment_ids"][at - 1 : end + 1]) == {number}
+            assert (row["input_ids"][at - 1], row["input_ids"][end]) == (0, 2)
+        path = Path(sources[0]).parent / one["repo"] / one["path"]
+        lines = path.read_bytes().splitlines(keepends=True)[one["lines"][0] - 1 : one["lines"][1]]
+        assert dataset.tokenizer.decode(row["input_ids"][at:end]) in b"".join(lines)
+
+
+@pytest.mark.parametrize("pack", ["best-fit", "repo"])
+def test_workers_formats_and_steps_by_hand_change_nothing(sources, tmp_path, plain_tokenizer, pack):
+    settings = {"tokenizer": plain_tokenizer, "output": OutputConfig(formats=["jsonl", "bin", "npy"])}
+    made = config(sources, tmp_path / "one", pack, run=RunConfig(workers=1), **settings)
+    one = build(made)
+    other = build(config(sources, tmp_path / "two", pack, run=RunConfig(workers=2, batch_files=7), **settings))
+    by_hand = msgspec.structs.replace(made, out=str(tmp_path / "hand"))
+    prepare_shard(by_hand, Shard(1, 1))
+    decide_all(by_hand)
+    shape_shard(by_hand, Shard(1, 1))
+    third = finish_all(by_hand)
+    assert one.files == other.files == third.files
+    assert one.content_sha256 == other.content_sha256
+    assert against_clean(tmp_path / "one") == []
+    only = build(config(sources, tmp_path / "jsonl", pack, tokenizer=plain_tokenizer))
+    assert only.content_sha256 == one.content_sha256
+    exported = export(tmp_path / "jsonl", ["bin", "npy"])
+    assert exported.files == one.files
+    assert failed(check(tmp_path / "jsonl", workers=1)) == {}
+
+
+def test_a_document_ends_where_the_tokenizer_puts_nothing_by_itself(sources, tmp_path, plain_tokenizer):
+    build(config(sources, tmp_path / "out", tokenizer=plain_tokenizer))
+    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    table = {
+        (row["repo"], row["path"]): row["tokens"]
+        for row in map(json.loads, (tmp_path / "out/files.jsonl").read_text().splitlines())
+    }
+    for row in open_dataset(tmp_path / "out")["train"]:
+        for one in row["segments"]:
+            end = one["at"] + one["length"]
+            is_end = one["start"] + one["length"] == table[one["repo"], one["path"]]
+            assert (row["input_ids"][end : end + 1] == [END]) == is_end
+
+
+def test_a_window_of_fill_in_the_middle_ends_like_a_document(sources, tmp_path, plain_tokenizer):
+    variants = VariantsConfig(rates={"fim": 0.5})
+    build(config(sources, tmp_path / "out", tokenizer=plain_tokenizer, variants=variants))
+    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    segments = [(row, one) for row in open_dataset(tmp_path / "out")["train"] for one in row["segments"]]
+    ends = [row["input_ids"][one["at"] + one["length"]] for row, one in segments if one["variant"] == "fim"]
+    assert ends
+    assert set(ends) == {END}
+
+
+STREAMS = ("npy", "bin", "megatron")
+
+
+@pytest.fixture(scope="module", params=["best-fit", "repo"])
+def streamed(request, sources, plain_tokenizer, tmp_path_factory):
+    """Packed by a tokenizer that ends nothing by itself, in every format that is a stream; and how it was packed."""
+    out = tmp_path_factory.mktemp("streamed") / request.param
+    formats = OutputConfig(formats=["jsonl", *STREAMS])
+    build(config(sources, out, request.param, tokenizer=plain_tokenizer, output=formats))
+    return out, request.param
+
+
+def stream_of(folder, name, split):
+    """Its ids, and where its documents end: as their readers have them."""
+    if name == "megatron":
+        kind, lengths, pointers, _ = parsed_idx((folder / f"megatron/{split}.idx").read_bytes())
+        ids = np.memmap(folder / f"megatron/{split}.bin", kind, "r")
+        assert list(pointers) == (ids.itemsize * np.cumsum([0, *lengths])[:-1]).tolist()
+        return ids.tolist(), np.cumsum(lengths).tolist()
+    ids = np.load(folder / "npy" / f"{split}.npy") if name == "npy" else np.fromfile(folder / f"bin/{split}.bin", "<u2")
+    return ids.tolist(), np.load(folder / name / f"{split}.ends.npy").tolist()
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_of_packed_rows_has_an_end_token_only_where_a_document_ends(streamed, name):
+    out, pack = streamed
+    dataset = open_dataset(out)
+    table = [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
+    for split in dataset:
+        ids, ends = stream_of(out, name, split)
+        kept = [row for row in table if row["status"] == "kept" and row["split"] == split]
+        sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+        assert sizes == [len(row["input_ids"]) for row in dataset[split]]
+        assert max(sizes) <= 256
+        assert ids == [index for row in dataset[split] for index in row["input_ids"]]
+        assert ids.count(END) == len(kept if pack == "best-fit" else {row["repo"] for row in kept})
+
+
+def mended(folder, *names):
+    """The manifest, for files that were changed by hand."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name in names:
+        content = (folder / name).read_bytes()
+        manifest["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_an_end_token_between_packed_rows_is_found_without_the_code_that_writes_them(streamed, tmp_path, name):
+    """As if each row were a file: one is put behind the first row, and index and windows are moved along."""
+    folder = shutil.copytree(streamed[0], tmp_path / "planted")
+    stream, index = (folder / name / f"train{suffix}" for suffix in streams.STREAMS[name])
+    ids, ends = stream_of(folder, name, "train")
+    ids.insert(ends[0], END)
+    kept = read_manifest(folder)
+    assert streams.stream_fault(folder, kept, (name, Split.TRAIN)) is None
+    windows = np.load(folder / name / "train.windows.npy")
+    windows["offset"][1:] += 1
+    np.save(folder / name / "train.windows.npy", windows)
+    ends = np.array(ends) + 1
+    if name == "megatron":
+        _write_index(index, ends, np.dtype("<u2"))
+        np.array(ids, "<u2").tofile(stream)
+    else:
+        np.save(index, ends)
+        np.save(stream, np.array(ids, "<u2")) if name == "npy" else np.array(ids, "<u2").tofile(stream)
+    mended(folder, *(f"{name}/{path.name}" for path in (stream, index)), f"{name}/train.windows.npy")
+    found = streams.stream_fault(folder, kept, (name, Split.TRAIN))
+    assert found.startswith("train: ")
+    assert "that do not end where its" in found
+    assert any(found in one for one in failed(check(folder, workers=1))["formats"])
+
+
+def test_a_repository_is_laid_out_file_by_file(sources, tmp_path, plain_tokenizer):
+    manifest = build(config(sources, tmp_path / "out", "repo", tokenizer=plain_tokenizer))
+    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
+    assert manifest.packing["train"].empty_share < 0.01
+    dataset = open_dataset(tmp_path / "out")
+    tokenizer = dataset.tokenizer
+    rows = [row for row in dataset["train"] if {one["repo"] for one in row["segments"]} == {"first"}]
+    stream = [index for row in rows for index in row["input_ids"]]
+    assert stream[0] == REPO
+    assert tokenizer.decode(stream[1 : stream.index(FILE)]) == b"first"
+    starts = [at for at, index in enumerate(stream) if index == FILE]
+    text = tokenizer.decode(stream[starts[3] + 1 : starts[4]])
+    path, _, content = text.partition(b"\n")
+    assert (Path(sources[0]) / path.decode()).read_bytes() == content
+
+
+def test_what_does_not_go_together_is_said(sources, tmp_path):
+    for window in ({"tail": "drop"}, {"pack": "repo", "overlap": 3}):
+        with pytest.raises(ConfigError, match="does not go with"):
+            WindowConfig(**{"pack": "best-fit", **window})
+    for pack, sections in (
+        ("best-fit", {"variants": VariantsConfig(rates={"noise": 1})}),
+        ("repo", {"variants": VariantsConfig(rates={"rename": 1})}),
+        ("repo", {"sampling": SamplingConfig(max_windows=3)}),
+        ("repo", {"split": SplitConfig(decontaminate="drop")}),
+        ("best-fit", {"sampling": SamplingConfig(weights={"a": 2}, weights_only=True)}),
+    ):
+        with pytest.raises(ConfigError, match=f"--pack {pack} does not go with"):
+            config(sources, tmp_path / "out", pack, **sections)
+    with pytest.raises(ConfigError, match="has no tokens that mark repositories"):
+        build(config(sources, tmp_path / "out", "repo"))
+    with pytest.raises(ConfigError, match="plan counts windows of one file each"):
+        plan(config(sources, tmp_path / "out"))
+
+
+def test_overlap_is_nothing_unless_it_is_asked_for():
+    assert WindowConfig().overlap == 256
+    assert WindowConfig(pack="best-fit").overlap == 0
+    assert WindowConfig(pack="best-fit", overlap=128).overlap == 128
+
+
+def test_a_row_and_a_file_explain_themselves(sources, tmp_path):
+    build(config(sources, tmp_path / "out"))
+    rows = open_dataset(tmp_path / "out")["train"]
+    number = next(number for number, row in enumerate(rows) if len(row["segments"]) > 1)
+    explained = explain_row(tmp_path / "out", "train", number)
+    first, second, *_ = rows[number]["segments"]
+    assert explained.file.path == first["path"]
+    assert explained.beside[0].startswith(f"{second['repo']}/{second['path']}, lines {second['lines'][0]}")
+    found = explain(tmp_path / "out", f"{second['repo']}/{second['path']}")
+    assert f"train:{number}" in [one.row for one in found.windows]
+
+
+def test_a_loader_gives_what_a_causal_training_needs_and_ours_refuses(sources, tmp_path):
+    from gristmill import train
+
+    pytest.importorskip("torch")
+    build(config(sources, tmp_path / "out"))
+    windows = open_dataset(tmp_path / "out").torch("train")
+    batch = next(iter(windows.loader(4, windows.causal_collator())))
+    assert set(batch) == {"input_ids", "position_ids", "labels"}
+    is_first = batch["position_ids"] == 0
+    assert (batch["labels"][is_first] == -100).all()
+    assert (batch["labels"][~is_first] == batch["input_ids"][~is_first]).all()
+    assert (batch["input_ids"] == 2).sum() == ((batch["labels"] == 2) & ~is_first).sum()
+    for collate in (windows.masked_collator(), windows.causal_collator(fresh_only=True)):
+        with pytest.raises(ConfigError, match="packed"):
+            next(iter(windows.loader(4, collate)))
+    with pytest.raises(ConfigError, match="was built with --pack"):
+        train(tmp_path / "out", tmp_path / "run")
+    with pytest.raises(ConfigError, match="was built with --pack"):
+        compare([tmp_path / "out", tmp_path / "out"], tmp_path / "compared")
+    with pytest.raises(ConfigError, match="was built with --pack"):
+        compare_tokenizers(Config(sources=[str(tmp_path / "out")], out=str(tmp_path / "none")))
+
+
+def test_a_model_sees_each_window_of_a_row_as_if_it_were_alone(sources, tmp_path):
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    build(config(sources, tmp_path / "out", window=WindowConfig(length=64, pack="best-fit")))
+    row = next(row for row in open_dataset(tmp_path / "out")["train"] if len(row["segments"]) > 1)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50_265, **sizes)).eval()
+    ids, groups = torch.tensor([row["input_ids"]]), torch.tensor(row["segment_ids"])
+    with torch.no_grad():
+        together = model(input_ids=ids, position_ids=torch.tensor([row["position_ids"]]), use_cache=False).logits[0]
+        for group in groups.unique():
+            alone = model(input_ids=ids[:, groups == group], use_cache=False).logits[0]
+            assert torch.allclose(together[groups == group], alone, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def good(sources, tmp_path_factory):
+    out = tmp_path_factory.mktemp("good") / "out"
+    build(config(sources, out))
+    return out
+
+
+def plant(good, tmp_path, change):
+    """Change the first row of train that holds several, and mend the digests."""
+    folder = shutil.copytree(good, tmp_path / "planted")
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    number = next(number for number, row in enumerate(rows) if len(row["segments"]) > 1)
+    change(rows[number])
+    content = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows).encode()
+    (folder / "train.jsonl").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["train.jsonl"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return failed(check(folder, workers=1)), number + 1
+
+
+def shift(row):
+    row["segments"][1]["at"] -= 1
+
+
+def swap(row):
+    row["segments"].reverse()
+
+
+FAULTS = {
+    "a position that is another": (lambda row: row["position_ids"].__setitem__(5, 9), "windows"),
+    "a group that is another": (lambda row: row["segment_ids"].__setitem__(5, 2), "windows"),
+    "a place that is another": (shift, "special_tokens"),
+    "segments in another order": (swap, "special_tokens"),
+    "a separator that is content": (lambda row: row["input_ids"].__setitem__(0, 77), "special_tokens"),
+    "an id beyond the vocabulary": (lambda row: row["input_ids"].__setitem__(1, 99_999), "ids"),
+    "a segment too few": (lambda row: row["segments"].pop(), "windows"),
+    "a column too many": (lambda row: row.__setitem__("more", 1), "schema"),
+    "a segment that is none": (lambda row: row["segments"].__setitem__(0, 3), "schema"),
+    "segments that are none": (lambda row: row.__setitem__("segments", {"at": 1}), "schema"),
+    "ids that are none": (lambda row: row.__setitem__("input_ids", None), "schema"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(good, tmp_path, name):
+    change, wanted = FAULTS[name]
+    found, number = plant(good, tmp_path, change)
+    assert f"train.jsonl row {number}" in found[wanted][0]
+
+
+@pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "in the middle of a file"])
+def test_an_end_token_that_is_planted_or_missing_is_found(streamed, tmp_path, is_missing):
+    folder = shutil.copytree(streamed[0], tmp_path / "planted")
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    number = next(
+        number for number, row in enumerate(rows) if (END in row["input_ids"]) == is_missing and row["segments"]
+    )
+    row = rows[number]
+    at = row["input_ids"].index(END) if is_missing else row["segments"][-1]["at"] + row["segments"][-1]["length"]
+    if is_missing:
+        for one in row["segments"]:
+            one["at"] -= one["at"] > at
+        del row["input_ids"][at], row["segment_ids"][at]
+    else:
+        row["input_ids"][at - 1] = END
+        row["segments"][-1]["length"] -= 1
+    row["position_ids"] = [at for group in Counter(row["segment_ids"]).values() for at in range(group)]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    mended(folder, "train.jsonl")
+    found = failed(check(folder, workers=1))["special_tokens"]
+    assert any(f"the end token {END}" in one or "end token for" in one for one in found), found
+
+
+def test_tokens_that_are_others_are_found_by_the_digest(good, tmp_path):
+    found, _ = plant(good, tmp_path, lambda row: row["input_ids"].__setitem__(2, 77))
+    assert "formats" in found
+
+
+def test_a_damaged_row_cannot_be_read_as_windows(good, tmp_path):
+    folder = shutil.copytree(good, tmp_path / "damaged")
+    (folder / "train.jsonl").write_bytes(b'{"segments":[{"path":"a","repo":"b"}],"input_ids":[1]}\n')
+    with pytest.raises(DatasetError):
+        export(folder, "bin")

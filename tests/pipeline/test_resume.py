@@ -1,0 +1,525 @@
+"""A build that is killed, at whatever moment, is gone on with by the next; and what is damaged meanwhile is made anew."""
+
+import importlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import psutil
+import pytest
+
+from gristmill import Config, OutputConfig, RunConfig, ScanConfig, build
+from gristmill.pipeline import flow
+from gristmill.pipeline.by_hand import Shard, prepare_shard
+from support.builds import (
+    KILLED,
+    command,
+    copy_with_work,
+    everything,
+    files_table,
+    in_a_process,
+    in_steps,
+    kill_here,
+    killed,
+    make,
+    parts,
+    refusal,
+    run,
+    running,
+    started,
+    wait_for,
+    work_of,
+)
+from support.source_trees import git, write_tree
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory, corpus):
+    return before_and_after(
+        tmp_path_factory.mktemp("sources"), corpus, "email", "encodings", "importlib", "json", "xml"
+    )
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, corpus):
+    """For tests that take many builds."""
+    return before_and_after(tmp_path_factory.mktemp("small"), corpus, "importlib", "json", "logging")
+
+
+def before_and_after(folder, corpus, *packages):
+    """The same source before and after some edits, under one name."""
+    for package in packages:
+        shutil.copytree(corpus / package, folder / "before/stdlib" / package)
+    after = shutil.copytree(folder / "before/stdlib", folder / "after/stdlib")
+    paths = sorted(after.rglob("*.py"))
+    for path in paths[::9]:
+        path.write_bytes(path.read_bytes() + b"\n# changed\n")
+    for path in paths[4::19]:
+        path.unlink()
+    write_tree(after, {f"new/{index}.py": f"value_{index} = {index}\n" * index for index in range(1, 9)})
+    return folder / "before/stdlib", after
+
+
+# Killed at random moments.
+
+
+class Stages:
+    """What undisturbed builds with one command give, one after the other, over what is there at the start."""
+
+    def __init__(self, start, words, undisturbed):
+        self.words, self._undisturbed = words, copy_with_work(start, undisturbed)
+        self._known = [state_of(start)]
+        self.cpu_seconds = []
+
+    def after(self, state):
+        """`state` is one of them, so a whole dataset, or nothing at the start."""
+        number = self._known.index(state) + 1
+        if number == len(self._known):
+            began = cpu_seconds_of_children()
+            assert run("build", *self.words, "--out", self._undisturbed).returncode == 0
+            self.cpu_seconds.append(cpu_seconds_of_children() - began)
+            self._known.append(state_of(self._undisturbed))
+        return self._known[number]
+
+
+def state_of(out):
+    return everything(out) if out.exists() else None
+
+
+def cpu_seconds_of_children():
+    """Of those that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def cpu_seconds_of(pid):
+    """Of a process and those it has started: a measure of how far it is, whatever else the machine does."""
+    seconds = 0.0
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = one.cpu_times()
+                seconds += times.user + times.system
+    return seconds
+
+
+def is_killed(words, cpu_seconds, *, with_workers):
+    """Once it has used that much; False where it is done before."""
+    with running(
+        command("build", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        while process.poll() is None and cpu_seconds_of(process.pid) < cpu_seconds:
+            time.sleep(0.005)
+        with suppress(ProcessLookupError):
+            (os.killpg if with_workers else os.kill)(process.pid, signal.SIGKILL)
+        assert process.wait() in {0, KILLED}, process.stderr.read()
+        return process.returncode == KILLED
+
+
+@pytest.mark.parametrize(("compress", "has_earlier"), [("none", False), ("none", True), ("zstd", True)])
+def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources, tmp_path, compress, has_earlier):
+    """Nine times each, the build alone or with its workers; up to seven times in a row."""
+    before, after = sources
+    (tmp_path / "settings.toml").write_text("[output]\nshard_bytes = 300_000\n")
+    words = ("--config", tmp_path / "settings.toml", "--batch-bytes", 30_000, "--workers", 2, "--compress", compress)
+    start = tmp_path / "start"
+    if has_earlier:
+        assert run("build", before, "--out", start, *words).returncode == 0
+    words = (after, *words)
+    stages = Stages(start, words, tmp_path / "undisturbed")
+    stages.after(stages.after(state_of(start)))
+    from_scratch, with_all_parts = stages.cpu_seconds[:2]
+    draw = random.Random(f"{compress} {has_earlier}")
+    moments = [(number + draw.random()) / 9 for number in range(9)]
+    draw.shuffle(moments)
+    num_killed = 0
+    for name, num_kills in (("two", 2), ("seven", 7)):
+        out = copy_with_work(start, tmp_path / name)
+        for is_again in [False] + [True] * (num_kills - 1):
+            cpu_seconds = with_all_parts if is_again else from_scratch
+            share = 0.3 + 0.7 * moments.pop()  # before that, the program is not even loaded
+            num_killed += is_killed((*words, "--out", out), share * cpu_seconds, with_workers=draw.random() < 0.5)
+            stages.after(state_of(out))
+        expected = stages.after(state_of(out))
+        done = run("build", *words, "--out", out, "--quiet")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert everything(out) == expected
+    assert num_killed >= 5
+
+
+# Killed at certain points.
+
+
+class Prospect(NamedTuple):
+    """What builds give one after the other, over an earlier dataset."""
+
+    config: Config
+    start: Path
+    stages: list[Any]
+
+    def begin(self, out):
+        return msgspec.structs.replace(self.config, out=str(copy_with_work(self.start, out)))
+
+    def finish(self, config):
+        """After a kill: what is there is one of the stages, and the next build gives the one after it."""
+        out = Path(config.out)
+        expected = self.stages[self.stages.index(everything(out)) + 1]
+        there = parts(out)
+        in_a_process(build, config)
+        assert everything(out) == expected
+        assert config.run.cache_bytes < MUCH or parts(out).items() >= there.items()
+
+
+MUCH = 1 << 30
+FEW_PARTS_STAY = 300_000
+
+
+@pytest.fixture(scope="module")
+def prospects(tmp_path_factory, small):
+    before, after = small
+
+    @cache
+    def prospect(compress, cache_bytes):
+        folder = tmp_path_factory.mktemp("prospect")
+        config = Config(
+            sources=[str(after)],
+            out=str(folder / "out"),
+            output=OutputConfig(compress=compress, shard_bytes=150_000),
+            run=RunConfig(workers=1, batch_bytes=15_000, cache_bytes=cache_bytes),
+        )
+        build(msgspec.structs.replace(config, sources=[str(before)]))
+        start = copy_with_work(folder / "out", folder / "start")
+        stages = [everything(start)]
+        for _ in range(2):
+            build(config)
+            stages.append(everything(folder / "out"))
+        return Prospect(config, start, stages)
+
+    return prospect
+
+
+def build_to(config, place, calls, is_after):
+    """`place`: "module:name", or "module:class.name". The build ends before that call of it, or after it."""
+    module, _, names = place.partition(":")
+    *owners, name = names.split(".")
+    where = importlib.import_module(f"gristmill.{module}")
+    for owner in owners:
+        where = getattr(where, owner)
+    plain = getattr(where, name)
+    left = [calls]
+
+    def call(*arguments, **options):
+        left[0] -= 1
+        if not left[0] and not is_after:
+            kill_here()
+        answer = plain(*arguments, **options)
+        if not left[0]:
+            kill_here()
+        return answer
+
+    setattr(where, name, call)
+    build(config)
+
+
+@pytest.mark.parametrize(
+    ("compress", "point"),
+    [
+        ("none", ("pipeline.flow:prepare", 1, True)),
+        ("none", ("pipeline.flow:prepare", 7, False)),
+        ("none", ("pipeline.flow:decide", 1, True)),
+        ("none", ("pipeline.flow:shape", 1, True)),
+        ("zstd", ("pipeline.flow:shape", 1, True)),
+        ("none", ("pipeline.flow:shape", 5, False)),
+        ("zstd", ("pipeline.flow:shape", 5, False)),
+        ("none", ("pipeline.data_files:DataFiles.add", 4, True)),
+        ("zstd", ("pipeline.data_files:DataFiles.add", 4, True)),
+        ("none", ("pipeline.data_files:DataFiles.add", 9, False)),
+        ("zstd", ("pipeline.data_files:DataFiles.add", 9, False)),
+        ("none", ("pipeline.build:clear_old", 1, True)),
+        ("none", ("pipeline.build:write_manifest", 1, False)),
+        ("none", ("pipeline.build:write_manifest", 1, True)),
+        ("none", ("pipeline.work_folder:foreign_names", 1, True)),
+        ("none", ("pipeline.work_folder:Workspace._exchange", 1, False)),
+        ("none", ("pipeline.work_folder:Workspace._exchange", 1, True)),
+        ("zstd", ("pipeline.work_folder:Workspace._exchange", 1, True)),
+        ("none", ("pipeline.work_folder:Workspace._retire", 1, True)),
+        ("none", ("pipeline.build:remember", 1, False)),
+        ("none", ("pipeline.work_folder:Workspace.prune", 1, False)),
+    ],
+)
+def test_killed_at_a_point_the_next_build_goes_on(prospects, tmp_path, compress, point):
+    prospect = prospects(compress, MUCH)
+    config = prospect.begin(tmp_path / "out")
+    killed(build_to, config, *point)
+    prospect.finish(config)
+
+
+def build_in_steps(config, last):
+    return in_steps(Path(config.out).parent, last, build, config)
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+@pytest.mark.parametrize("cache_bytes", [MUCH, FEW_PARTS_STAY])
+def test_killed_at_any_change_to_a_file_the_next_build_goes_on(prospects, tmp_path, compress, cache_bytes):
+    prospect = prospects(compress, cache_bytes)
+    num_steps = in_a_process(build_in_steps, prospect.begin(tmp_path / "counted"), None)
+    draw = random.Random(f"{compress} {cache_bytes}")
+    anywhere, at_the_end = (
+        draw.sample(range(1, num_steps - 30), 3),
+        draw.sample(range(num_steps - 30, num_steps + 1), 4),
+    )
+    for step in (*anywhere, *at_the_end):
+        config = prospect.begin(tmp_path / f"out{step}")
+        killed(build_in_steps, config, step)
+        prospect.finish(config)
+
+
+# Damaged between two builds.
+
+
+def cut_short(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 4
+    path.write_bytes(content)
+
+
+def empty(path):
+    os.truncate(path, 0)
+
+
+def fill_with_noise(path):
+    path.write_bytes(random.Random(path.name[:4]).randbytes(path.stat().st_size or 1))
+
+
+def remove(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, fill_with_noise, remove])
+@pytest.mark.parametrize("where", ["work/prepared/*", "out/train*", "work/*"])
+def test_what_was_damaged_is_made_anew(prospects, tmp_path, where, damage, compress):
+    """Parts, pieces of the dataset that is replaced, and all that is remembered: logs of pieces, what was compared."""
+    prospect = prospects(compress, MUCH)
+    config = prospect.begin(tmp_path / "out")
+    kind, _, pattern = where.partition("/")
+    folder = tmp_path / ("out" if kind == "out" else "out.work")
+    damaged = [path for path in sorted(folder.glob(pattern)) if path.is_file() and path.name != "lock"]
+    assert len(damaged) > 3
+    for path in damaged:
+        damage(path)
+    build(config)
+    assert everything(tmp_path / "out") == prospect.stages[1]
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, fill_with_noise])
+def test_what_was_damaged_after_a_kill_is_made_anew(prospects, tmp_path, damage, compress):
+    """The dataset that was growing, the log of its pieces, and leftovers of all kinds."""
+    prospect = prospects(compress, MUCH)
+    config = prospect.begin(tmp_path / "out")
+    killed(build_to, config, "pipeline.data_files:DataFiles.add", 9, True)
+    half_done = [path for path in sorted((tmp_path / "out.work/dataset").iterdir()) if path.stat().st_size]
+    assert len(half_done) > 3
+    for path in half_done:
+        damage(path)
+    in_a_process(build, config)
+    assert everything(tmp_path / "out") == prospect.stages[1]
+
+
+def test_a_log_that_tells_other_places_is_not_believed(prospects, tmp_path):
+    from gristmill.pipeline import pieces
+
+    prospect = prospects("none", MUCH)
+    config = prospect.begin(tmp_path / "out")
+    log = tmp_path / "out.work/pieces"
+    known = list(pieces._read_log(log))
+    assert len(known) > 5
+    turned = zip(known, known[1:] + known[:1], strict=True)
+    log.write_bytes(
+        b"".join(
+            pieces._line(msgspec.structs.replace(one, key=other.key, sha256=other.sha256)) for one, other in turned
+        )
+    )
+    build(config)
+    assert everything(tmp_path / "out") == prospect.stages[1]
+
+
+# One at a time.
+
+
+def wait_for_ever(mark, *_):
+    mark.touch()
+    time.sleep(600)
+
+
+def build_that_waits(config, mark):
+    """In the middle."""
+    flow.prepare = partial(wait_for_ever, mark)
+    build(config)
+
+
+def shard_that_waits(config, mark):
+    flow.prepare = partial(wait_for_ever, mark)
+    prepare_shard(config, Shard(1, 2))
+
+
+@contextmanager
+def under_way(function, config, mark):
+    with started(function, config, mark) as process:
+        wait_for(mark)
+        yield process
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(small, tmp_path, workers):
+    source, out = small[1], tmp_path / "out"
+    config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=workers))
+    with under_way(build_that_waits, config, tmp_path / "mark") as process:
+        said = (3, f"another build into {str(out)!r} is running. Wait for it.")
+        assert refusal(run("build", source, "--out", out)) == said
+        assert refusal(run("clean", out)) == said
+        assert refusal(run("prepare", source, "--out", out, "--shard", "1/2")) == said
+        assert refusal(run("decide", source, "--out", out)) == said
+        process.kill()
+    assert run("build", source, "--out", out).returncode == 0
+    assert run("clean", out).returncode == 0
+    make(source, tmp_path / "undisturbed")
+    assert everything(out) == everything(tmp_path / "undisturbed")
+
+
+def test_while_a_shard_is_prepared_other_shards_are_too_and_builds_refuse(small, tmp_path):
+    source, out = small[1], tmp_path / "out"
+    config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=1))
+    with under_way(shard_that_waits, config, tmp_path / "mark") as process:
+        said = (3, f"another build into {str(out)!r} is running. Wait for it.")
+        assert refusal(run("build", source, "--out", out)) == said
+        assert refusal(run("clean", out)) == said
+        assert refusal(run("decide", source, "--out", out)) == said
+        assert refusal(run("finish", source, "--out", out)) == said
+        assert run("prepare", source, "--out", out, "--shard", "2/2", "--workers", 1).returncode == 0
+        process.kill()
+    assert run("build", source, "--out", out).returncode == 0
+
+
+# The work folder.
+
+
+def size_of(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_without_a_cache_nothing_stays(small, tmp_path):
+    before, after = small
+    for source in (before, after):
+        make(source, tmp_path / "out", run=RunConfig(cache_bytes=0))
+        assert os.listdir(tmp_path) == ["out"]
+
+
+def test_no_more_parts_stay_than_wanted_and_of_those_that_were_used(small, tmp_path):
+    before, after = small
+    run = RunConfig(workers=1, batch_bytes=15_000)
+    make(before, tmp_path / "out", run=run)
+    make(after, tmp_path / "out", run=run)
+    folder = tmp_path / "out.work/prepared"
+    make(after, tmp_path / "other", run=run)
+    used = {path.name for path in (tmp_path / "other.work/prepared").iterdir()}
+    both = {path.name for path in folder.iterdir()}
+    assert both > used
+    others = size_of(tmp_path / "out.work") - size_of(folder) + 1000  # what is remembered, and the tokenizer
+    for max_bytes in (size_of(folder) - 1, size_of(tmp_path / "other.work/prepared"), 200_000):
+        make(after, tmp_path / "out", run=msgspec.structs.replace(run, cache_bytes=max_bytes + others))
+        left = {path.name for path in folder.iterdir()}
+        assert 0 < size_of(folder) <= max_bytes + 1000
+        assert size_of(tmp_path / "out.work") <= max_bytes + others
+        assert left <= both if left > used else left <= used
+
+
+def test_a_part_under_the_name_of_another_is_not_believed(small, tmp_path):
+    run = RunConfig(workers=1, batch_bytes=15_000)
+    make(small[0], tmp_path / "out", run=run)
+    before = everything(tmp_path / "out")[0]
+    parts = sorted((tmp_path / "out.work/prepared").iterdir())
+    shutil.copyfile(parts[0], parts[1])
+    (tmp_path / "out.work/files").unlink(missing_ok=True)
+    make(small[0], tmp_path / "out", run=msgspec.structs.replace(run, workers=2))
+    assert everything(tmp_path / "out")[0] == before
+
+
+def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
+    out = tmp_path / "out"
+    make(small[0], out)
+    before, num_bytes = everything(out), size_of(work_of(out))
+    done = run("clean", out, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"deleted_bytes": num_bytes})
+    assert os.listdir(tmp_path) == ["out"]
+    assert everything(out) == before
+    done = run("clean", out)
+    assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_of(out)}\n")
+    code, line = refusal(run("clean", tmp_path / "nothing"))
+    assert (code, line) == (4, f"there is neither {tmp_path / 'nothing'} nor a work folder beside it.")
+
+
+def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):
+    config = prospects("none", MUCH).begin(tmp_path / "out")
+    killed(build_to, config, "pipeline.data_files:DataFiles.add", 4, True)
+    before = everything(tmp_path / "out")
+    assert run("clean", tmp_path / "out").returncode == 0
+    assert os.listdir(tmp_path) == ["out"]
+    assert everything(tmp_path / "out") == before
+
+
+def test_clean_touches_no_folder_that_is_somebody_elses(tmp_path):
+    write_tree(tmp_path, {"out/notes.txt": "mine", "out.work/notes.txt": "mine"})
+    code, line = refusal(run("clean", tmp_path / "out"))
+    assert code == 4
+    assert "not a work folder of gristmill" in line
+    assert (tmp_path / "out.work/notes.txt").exists()
+
+
+@pytest.mark.parametrize("is_git", [False, True])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, is_killed):
+    source = shutil.copytree(small[0], tmp_path / "stdlib")
+    if is_git:
+        git(source, "init", "-q")
+        git(source, "add", ".")
+        git(source, "commit", "-qm", "x")
+    make(source, tmp_path / "expected", scan=ScanConfig(default_excludes=False))
+    expected = set(files_table(tmp_path / "expected"))
+    inside = Config(sources=[str(source)], out=str(source / "data/set"), run=RunConfig(workers=1))
+    if is_killed:
+        killed(build_to, inside, "pipeline.data_files:DataFiles.add", 1, True)
+    else:
+        build(inside)
+    assert (
+        (source / "data/set.work/CACHEDIR.TAG").read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+    )
+    make(source, tmp_path / "elsewhere", scan=ScanConfig(default_excludes=False))
+    table = files_table(tmp_path / "elsewhere")
+    assert not [path for path in table if path.startswith("data/set.work")]
+    assert {path for path, row in table.items() if row["detail"] != "a dataset of gristmill"} == expected
+    if is_git:
+        assert b"set.work" not in git(source, "status", "--porcelain", "-uall")
+    build(inside)
+    assert set(files_table(source / "data/set")) == expected
+
+
+def test_how_it_was_built_is_for_nobody_elses_eyes(small, tmp_path):
+    make(small[0], tmp_path / "out")
+    assert (tmp_path / "out.work/built").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,656 @@
+"""Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from gristmill import (
+    Config,
+    ConfigError,
+    DuplicatesConfig,
+    OutputConfig,
+    RewriteConfig,
+    RunConfig,
+    SamplingConfig,
+    SplitConfig,
+    TokenizerConfig,
+    VariantsConfig,
+    WindowConfig,
+    build,
+    check,
+    open_dataset,
+)
+from gristmill.checks.rebuild import against_clean
+from gristmill.cli.parsers import parse_settings, parser_for
+from gristmill.config.config import load_config
+from gristmill.core.layout import CARDS
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from support.builds import everything, files_table, make, refusal, run
+from support.chat_server import PARENT, ChatServer, fails, says
+from support.codebert_with import FIM, codebert_with
+from support.made_code import made_module
+from support.source_trees import write_tree
+from support.tokenizers_made_here import sentence_piece_bpe, unigram, word_piece
+from tokenizers import Tokenizer
+
+ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return codebert_with(FIM, tmp_path_factory.mktemp("tokenizer") / "with-fim")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Modules, and what has no grammar."""
+    folder = tmp_path_factory.mktemp("varied") / "project"
+    folder.mkdir()
+    for name in (
+        "argparse",
+        "ast",
+        "bisect",
+        "calendar",
+        "cmd",
+        "copy",
+        "csv",
+        "fnmatch",
+        "heapq",
+        "queue",
+        "shlex",
+        "textwrap",
+    ):
+        (folder / f"{name}.py").write_text(made_module(f"{name}.py", 20_000))
+    with (folder / "calendar.py").open("a") as stream:
+        stream.write("\n\nclass Calendar:\n    first_weekday = 0\n")
+    (folder / "README.md").write_text(
+        "\n".join(f"- point {number} of the things to read first" for number in range(80))
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def varied(source, tokenizer, tmp_path_factory):
+    out = tmp_path_factory.mktemp("with") / "dataset"
+    make(source, out, tokenizer=tokenizer, variants=VariantsConfig(rates=ALL))
+    return out
+
+
+@pytest.fixture(scope="module")
+def plain(source, tokenizer, tmp_path_factory):
+    out = tmp_path_factory.mktemp("without") / "dataset"
+    make(source, out, tokenizer=tokenizer)
+    return out
+
+
+def rows_of(out, split="train"):
+    return list(open_dataset(out)[split])
+
+
+def test_variants_are_of_train_files_and_stand_behind_them(varied, plain):
+    table = files_table(varied)
+    for split in ("validation", "test"):
+        assert {(row["variant"], row["variant_seed"]) for row in rows_of(varied, split)} == {("", 0)}
+        bare = [
+            {name: row[name] for name in row if name not in {"variant", "variant_seed", "labels"}}
+            for row in rows_of(varied, split)
+        ]
+        assert bare == rows_of(plain, split)
+    own = [row for row in rows_of(varied) if not row["variant"]]
+    assert [row["input_ids"] for row in own] == [row["input_ids"] for row in rows_of(plain)]
+    order = ["rename", "comments", "format", "rewrite", "noise", "fim"]
+    places = [(row["path"], order.index(row["variant"]) if row["variant"] else -1) for row in rows_of(varied)]
+    assert places == sorted(places)
+    for row in rows_of(varied):
+        if row["variant"]:
+            (told,) = [one for one in table[row["path"]]["variants"] if one["kind"] == row["variant"]]
+            assert told["seed"] == row["variant_seed"]
+            assert table[row["path"]]["split"] == "train"
+    made = Counter(row["variant"] for row in rows_of(varied) if row["variant"])
+    assert set(made) == set(ALL)
+
+
+def test_the_manifest_counts_them_and_the_epochs_they_make(varied):
+    manifest = open_dataset(varied).manifest
+    train = rows_of(varied)
+    for kind, facts in manifest.variants.items():
+        assert facts.windows == sum(row["variant"] == kind for row in train)
+        assert facts.made + sum(facts.missing.values()) == facts.chosen
+    assert manifest.splits["train"].windows == len(train)
+    assert manifest.epochs.shown == 1
+    assert manifest.epochs.varied > 2
+    assert manifest.epochs.effective == pytest.approx(1 + 0.6 * manifest.epochs.varied, abs=1e-5)
+    assert manifest.epochs.most >= manifest.epochs.effective
+    assert manifest.variants["rename"].missing["language_not_known"] == 1 or "README.md" not in {
+        row["path"] for row in train
+    }
+
+
+def test_a_check_believes_it(source, varied, tmp_path):
+    report = check(shutil.copytree(varied, tmp_path / "copy"), [str(source)])
+    assert report.ok, report
+    (verdict,) = [one for one in report.checks if one.name == "variants"]
+    assert verdict.status == "ok"
+
+
+def test_hugging_face_reads_it(varied, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    loaded = datasets.load_dataset(str(varied), cache_dir=str(tmp_path))
+    assert loaded["train"].num_rows == len(rows_of(varied))
+    assert loaded["train"].features["variant"].dtype == "string"
+    # Types are guessed from the first rows: a null there would break what comes later.
+    assert not any(None in row.values() for split in open_dataset(varied) for row in rows_of(varied, split))
+
+
+def test_labels_are_the_clean_window_and_noise_is_in_the_ids(varied):
+    train = rows_of(varied)
+    own = {(row["path"], row["start"]): row["input_ids"] for row in train if not row["variant"]}
+    noisy = [row for row in train if row["variant"] == "noise"]
+    assert noisy
+    for row in train:
+        assert (row["labels"] == row["input_ids"]) == (row["variant"] != "noise")
+    for row in noisy:
+        assert row["labels"] == own[row["path"], row["start"]]
+        assert row["input_ids"] != row["labels"]
+        assert (row["input_ids"][0], row["input_ids"][-1]) == (0, 2)
+        assert 50_264 in row["input_ids"]
+
+
+def test_the_text_of_a_variant_is_other_text_that_means_the_same(varied, source):
+    import ast
+
+    tokenizer, table = open_dataset(varied).tokenizer, files_table(varied)
+    for kind in ("rename", "comments", "format"):
+        texts = {}
+        for row in rows_of(varied):
+            if row["variant"] == kind:
+                texts.setdefault(row["path"], []).extend(row["input_ids"][1:-1][-row["fresh"] :])
+        whole = [
+            path for path in texts if not next(v for v in table[path]["variants"] if v["kind"] == kind)["own_windows"]
+        ]
+        assert whole
+        for path in whole:
+            text = tokenizer.decode(texts[path])
+            assert text != (source / path).read_bytes()
+            ast.parse(text)
+
+
+def test_the_same_for_any_workers_and_again_and_another_for_another_seed(source, tokenizer, varied, tmp_path):
+    for name, seed, workers in (("three", 0, 3), ("other", 1, 1)):
+        variants = VariantsConfig(rates=ALL, seed=seed)
+        make(source, tmp_path / name, tokenizer=tokenizer, variants=variants, run=RunConfig(workers=workers))
+    assert everything(tmp_path / "three") == everything(varied)
+    assert everything(tmp_path / "other")[0]["train.jsonl"] != everything(varied)[0]["train.jsonl"]
+    make(source, tmp_path / "three", tokenizer=tokenizer, split=SplitConfig(fresh=True))
+    make(
+        source,
+        tmp_path / "three",
+        tokenizer=tokenizer,
+        variants=VariantsConfig(rates=ALL),
+        split=SplitConfig(fresh=True),
+    )
+    assert everything(tmp_path / "three")[0] == everything(varied)[0]
+
+
+def test_a_rate_is_a_share_of_the_files(source, tmp_path):
+    manifest = make(source, tmp_path / "out", variants=VariantsConfig(rates={"noise": 0.4}))
+    facts = manifest.variants["noise"]
+    assert 0 < facts.chosen < manifest.splits["train"].files
+    assert make(source, tmp_path / "none", variants=VariantsConfig(rates={"noise": 0.0})).variants == {}
+
+
+@pytest.mark.parametrize("setting", [{"noise_mask": 0.6, "seed": 9}, {"noise_span": 9.0}, {"noise_delete": 0.4}])
+def test_a_setting_that_is_changed_changes_what_was_made_before(source, tmp_path, setting):
+    first = VariantsConfig(rates={"noise": 1.0})
+    second = VariantsConfig(rates={"noise": 1.0}, **setting)
+    for out, variants in (("one", first), ("one", second), ("two", second)):
+        make(source, tmp_path / out, variants=variants, split=SplitConfig(fresh=True))
+    assert everything(tmp_path / "one")[0] == everything(tmp_path / "two")[0]
+
+
+@pytest.mark.parametrize(
+    "output", [{"with_text": True}, {"pad": True}, {"pad": True, "with_text": True, "compress": "zstd"}]
+)
+def test_a_check_believes_it_with_every_column(source, tokenizer, tmp_path, output):
+    make(
+        source, tmp_path / "out", tokenizer=tokenizer, variants=VariantsConfig(rates=ALL), output=OutputConfig(**output)
+    )
+    report = check(tmp_path / "out", [str(source)])
+    assert report.ok, report
+    if "pad" in output:
+        lengths = {(len(row["input_ids"]), len(row["labels"])) for row in rows_of(tmp_path / "out")}
+        assert lengths == {(512, 512)}
+
+
+@pytest.mark.parametrize("made", [word_piece, unigram])
+def test_a_tokenizer_that_does_not_give_the_text_back_has_variants_too(source, tmp_path, made):
+    (tmp_path / "tokenizer.json").write_text(made())
+    tokenizer = TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
+    rates = {"rename": 1.0, "noise": 1.0}
+    manifest = make(source, tmp_path / "out", tokenizer=tokenizer, variants=VariantsConfig(rates=rates))
+    assert manifest.variants["rename"].made > 3
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_padded_rows_of_a_reader_have_padded_labels(varied):
+    row = next(iter(open_dataset(varied)["train"].padded()))
+    assert len(row["labels"]) == len(row["input_ids"]) == 512
+
+
+def test_a_share_counts_the_variants_too(source, tmp_path):
+    sampling = SamplingConfig(weights={"**/a*.py": 3.0})
+    manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
+    counts = Counter()
+    for row in rows_of(tmp_path / "out"):
+        counts[row["path"].startswith("a")] += len(row["input_ids"]) - 2
+    assert manifest.sampling.groups[0].realised_share == pytest.approx(counts[True] / counts.total(), abs=1e-6)
+
+
+@pytest.mark.parametrize("sampling", [SamplingConfig(), SamplingConfig(max_windows=60), SamplingConfig(preset="code")])
+def test_no_row_of_a_variant_is_a_copy(source, tmp_path, sampling):
+    """Not even where a variant has changed only another part of the file."""
+    rates = {"rename": 1.0, "comments": 1.0, "format": 1.0}
+    make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates=rates))
+    rows = rows_of(tmp_path / "out")
+    own = {(row["path"], row["start"], tuple(row["input_ids"])) for row in rows if not row["variant"]}
+    varied = [row for row in rows if row["variant"]]
+    assert varied
+    assert not [row["path"] for row in varied if (row["path"], row["start"], tuple(row["input_ids"])) in own]
+    left_out = [
+        one for file in files_table(tmp_path / "out").values() for one in file["variants"] if one["own_windows"]
+    ]
+    assert left_out
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+def test_a_sample_has_variants_in_proportion(source, tmp_path):
+    sampling = SamplingConfig(max_windows=60)
+    manifest = make(source, tmp_path / "out", sampling=sampling, variants=VariantsConfig(rates={"rename": 1.0}))
+    own = sum(not row["variant"] for row in rows_of(tmp_path / "out"))
+    assert 0.5 * own < manifest.variants["rename"].windows < 1.5 * own
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+CODE = "\n".join(f"total_{number} = first_{number} * second_{number} + {number}" for number in range(12))
+WITH_COMMENTS = "\n".join(
+    f"{line}  # because of rule {number}, see there" for number, line in enumerate(CODE.split("\n"))
+)
+
+
+def test_a_variant_that_shares_a_span_with_a_held_out_file_is_none(tmp_path):
+    """Comments keep the code of two files apart; without them one would show what is held out."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    splits = []
+    for number in range(16):
+        (folder / f"train_{number}.py").write_text(
+            f"begin_{number}()\n{WITH_COMMENTS}\nend_of_{number}(number={number})\n".replace("total", f"sum{number}")
+        )
+        splits.append({"repo": "project", "path": f"train_{number}.py", "split": "train"})
+    (folder / "shared.py").write_text(f"start_here()\n{WITH_COMMENTS}\nfinish_there()\n")
+    (folder / "held_out.py").write_text(f"import nothing\n{CODE}\nnothing.more()\n")
+    splits += [
+        {"repo": "project", "path": "shared.py", "split": "train"},
+        {"repo": "project", "path": "held_out.py", "split": "test"},
+    ]
+    (tmp_path / "splits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in splits))
+    statuses = set()
+    for seed in range(5):
+        out = tmp_path / f"out-{seed}"
+        split = SplitConfig(previous=str(tmp_path / "splits.jsonl"))
+        make(folder, out, split=split, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
+        (told,) = files_table(out)["shared.py"]["variants"]
+        statuses.add(told["missing"])
+        assert check(out, [str(folder)]).ok
+    assert "shares_span" in statuses
+
+
+def test_a_variant_that_is_the_text_of_another_file_is_none(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "bare.py").write_text(CODE + "\n")
+    (folder / "commented.py").write_text(WITH_COMMENTS + "\n")
+    config = {"split": SplitConfig(shares="100/0/0"), "duplicates": DuplicatesConfig(near="keep")}
+    statuses = set()
+    for seed in range(6):
+        make(folder, tmp_path / f"{seed}", **config, variants=VariantsConfig(rates={"comments": 1.0}, seed=seed))
+        (told,) = files_table(tmp_path / f"{seed}")["commented.py"]["variants"]
+        statuses.add(told["missing"])
+    assert "duplicate" in statuses
+
+
+def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
+    benchmark = tmp_path / "benchmark.txt"
+    benchmark.write_bytes((source / "heapq.py").read_bytes()[3000:6000])
+    split = SplitConfig(against=[str(benchmark)], shares="100/0/0")
+    make(source, tmp_path / "out", split=split, variants=VariantsConfig(rates={"rename": 1.0, "noise": 1.0}))
+    row = files_table(tmp_path / "out")["heapq.py"]
+    assert [one["missing"] for one in row["variants"]] == ["file_was_cut", "file_was_cut"]
+    assert check(tmp_path / "out", [str(source)]).ok
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["marked as special", "not marked"])
+def infilled(request, source, tmp_path_factory):
+    """Fill in the middle with texts, of a source that spells the tokens for it."""
+    folder = tmp_path_factory.mktemp("infilled")
+    shutil.copytree(source, folder / "project")
+    code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
+    (folder / "project/sentinels.py").write_text(code)
+    chosen = codebert_with(FIM, folder / "with-fim", is_marked=request.param)
+    settings = {"tokenizer": chosen, "split": SplitConfig(shares="100/0/0")}
+    for name, with_text in (("out", True), ("bare", False)):
+        rates = VariantsConfig(rates={"fim": 1.0})
+        make(folder / "project", folder / name, variants=rates, output=OutputConfig(with_text=with_text), **settings)
+    return folder
+
+
+def test_the_text_of_fill_in_the_middle_encodes_to_its_ids(infilled):
+    assert check(infilled / "out", [str(infilled / "project")]).ok
+    whole = Tokenizer.from_file(str(infilled / "with-fim/tokenizer.json"))
+    rows = [row for row in rows_of(infilled / "out") if row["variant"] == "fim"]
+    assert len(rows) > 50
+    for row in rows:
+        assert whole.encode(row["text"]).ids == row["input_ids"]
+
+
+def replanted(folder, change):
+    """With the first row of fill in the middle changed, and its digest mended -> failed checks."""
+    lines = (folder / "train.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    change(next(row for row in rows if row["variant"] == "fim"))
+    content = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows).encode()
+    (folder / "train.jsonl").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["train.jsonl"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for name in CARDS:  # told by the manifest that was
+        (folder / name).unlink(missing_ok=True)
+    return {one.name for one in check(folder).checks if one.status == "failed"}
+
+
+def test_the_plain_text_in_a_row_of_fill_in_the_middle_is_found(infilled, tmp_path):
+    def to_plain(row):
+        row["text"] = re.sub("<fim_(prefix|suffix|middle)>", "", row["text"])
+
+    folder = shutil.copytree(infilled / "out", tmp_path / "planted")
+    assert replanted(folder, lambda row: None) == set()
+    assert replanted(folder, to_plain) == {"schema"}
+
+
+def test_a_file_that_spells_sentinels_stays_in_and_is_text(infilled):
+    for name in ("out", "bare"):
+        assert check(infilled / name, [str(infilled / "project")]).ok
+        row = files_table(infilled / name)["sentinels.py"]
+        assert row["status"] == "kept"
+        # A trainer that tokenizes its text would find sentinels there; among its ids there are none.
+        assert [one["missing"] for one in row["variants"]] == (["control_token"] if name == "out" else [None])
+
+
+def test_fill_in_the_middle_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
+    tree = json.loads(sentence_piece_bpe())
+    first, flags = len(tree["model"]["vocab"]), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] += [
+        {"id": first + at, "content": name, "special": True, **flags} for at, name in enumerate(FIM)
+    ]
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree)})
+    settings = {"tokenizer": TokenizerConfig(name=str(tmp_path / "tokenizer"))}
+    settings |= {"variants": VariantsConfig(rates={"fim": 1.0}), "window": WindowConfig(length=256, overlap=0)}
+    make(source, tmp_path / "out", **settings)
+    assert check(tmp_path / "out", [str(source)]).ok
+    spell = {index: token for token, index in tree["model"]["vocab"].items()}
+    rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "fim"]
+    assert len(rows) > 50
+    for row in rows:
+        ids = row["input_ids"]
+        suffix, middle = ids.index(first + 2), ids.index(first + 1)
+        parts = [*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]]
+        words = (spell[index] for index in parts)
+        text = b"".join(bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
+        assert text.replace("▁".encode(), b" ") in (source / row["path"]).read_bytes()
+    with pytest.raises(ConfigError, match="--with-text does not go with --variants fim"):
+        make(source, tmp_path / "out", output=OutputConfig(with_text=True), **settings)
+
+    def put_blank(row):
+        row["input_ids"].insert(row["input_ids"].index(first + 2) + 1, tree["model"]["vocab"]["▁"])
+
+    assert "variants" in replanted(tmp_path / "out", put_blank)
+
+
+def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", "--variants", "fim"))
+    assert code == 2
+    assert "'codebert' has no tokens for fill-in-the-middle" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--variants", "renam"], "Did you mean 'rename'"),
+        (["--variants", "rename=2"], "from 0 to 1"),
+        (["--variants", "rename=many"], "KIND=RATE"),
+        (["--variants", "rename", "--variant-seed", str(1 << 64)], "at most"),
+        (["--max-windows", "9", "--sample-seed", str(-(1 << 70))], "at least"),
+        (["--variants", "rewrite"], "--rewrite-endpoint"),
+        (["--variants", "paraphrase"], "--rewrite-endpoint"),
+        (["--variants", "backtranslation"], "Did you mean 'back-translation'"),
+        (["--variants", "paraphrase,back-translation"], "a build takes one of them"),
+        (["--variants", "rewrite", "--rewrite-context", "0"], "rewrite.context_tokens must be at least 1, got 0"),
+        (
+            ["--variants", "rewrite", "--rewrite-endpoint", "http://localhost:1/v1", "--secrets", "keep"],
+            "only redacted",
+        ),
+        (["--variants", "rewrite", "--rewrite-endpoint", "ftp://x"], "http"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", *words))
+    assert code == 2
+    assert part in line
+
+
+def test_without_the_grammars_the_message_says_what_to_install(source, tmp_path):
+    script = f"""
+import sys
+sys.modules["tree_sitter_rust"] = None
+from gristmill.cli.main import main
+sys.argv = ["gristmill", "build", {str(source)!r}, "--out", {str(tmp_path / "out")!r}, "--variants", "rename"]
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    code, line = refusal(done)
+    assert code == 2
+    assert "pip install 'gristmill[variants]'" in line
+
+
+def test_explain_tells_of_a_files_variants(varied):
+    path = next(row["path"] for row in rows_of(varied) if row["variant"] == "rename")
+    explained = run("explain", varied, path).stdout
+    assert re.search(r"variants rename +\d+ windows, [\d,]+ tokens, seed \d+", explained)
+    held_out = rows_of(varied, "test")[0]["path"]
+    assert "variants none: only train files have variants" in run("explain", varied, held_out).stdout
+    number = next(number for number, row in enumerate(rows_of(varied)) if row["variant"] == "fim")
+    assert run("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
+
+
+def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_path):
+    config = Config(
+        sources=[str(source)], out=str(tmp_path / "out"), tokenizer=tokenizer, variants=VariantsConfig(rates=ALL)
+    )
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    for number in (1, 2):
+        shape_shard(config, Shard(number, 2))
+    finish_all(config)
+    assert everything(tmp_path / "out") == everything(varied)
+
+
+DEADLY = """
+import os, sys
+from gristmill import Config, RunConfig, SplitConfig, VariantsConfig, build
+from gristmill.core.records import VariantKind
+from gristmill.pipeline.variant_parts import BY_GRAMMAR
+
+BY_GRAMMAR[VariantKind.RENAME] = (
+    lambda parsed, dice: os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\\n"
+)
+source, out, workers, skips = sys.argv[1:]
+build(Config(
+    sources=[source], out=out, variants=VariantsConfig(rates={"rename": 1.0}), split=SplitConfig(shares="100/0/0"),
+    run=RunConfig(workers=int(workers), skip_failed=skips == "yes"),
+))
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path, workers):
+    def built(skips):
+        words = [sys.executable, "-c", DEADLY, source, tmp_path / "out", str(workers), skips]
+        return subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+
+    done = built("no")
+    assert "project/calendar.py could not be varied: its worker died" in done.stderr.splitlines()[-1]
+    assert built("yes").returncode == 0
+    manifest = open_dataset(tmp_path / "out").manifest
+    assert manifest.variants["rename"].missing == {"failed": 1, "language_not_known": 1}
+    assert manifest.variants["rename"].made == manifest.splits["train"].files - 2
+    (told,) = files_table(tmp_path / "out")["calendar.py"]["variants"]
+    assert told["missing"] == "failed"
+
+
+def rewriting(folder, out, server, **more):
+    return Config(
+        sources=[str(folder)],
+        out=str(out),
+        split=SplitConfig(shares="100/0/0"),
+        duplicates=DuplicatesConfig(near="keep"),
+        variants=VariantsConfig(rates={"rewrite": 1.0}),
+        rewrite=RewriteConfig(endpoint=server.url, model="small", retries=0, timeout_seconds=5, **more),
+    )
+
+
+@pytest.mark.parametrize("way", ["paraphrase", "back_translation"])
+def test_a_language_model_rewrites_what_it_is_sent_redacted_and_once(tmp_path, way):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    secret = "ghp_" + "x7Kq2mVb9TzR4wLcN8sPfY1hDjG5aEuB3oQ6"
+    names = ("round", "square", "silent", "same", "broken")
+    for name in names:
+        (folder / f"{name}.py").write_text(f"KEY = {secret!r}\n" + PARENT.format(name=name))
+    acts = {
+        "silent": [fails(400)],
+        "broken": [says("```python\ndef area_broken(:\n    return (((\n    pass pass\n```")],
+    }
+    with ChatServer(acts if way == "paraphrase" else {}) as server:
+        config = rewriting(folder, tmp_path / "out", server, way=way)
+        facts = build(config).variants["rewrite"]
+        assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2)
+        assert secret not in json.dumps(server.prompts())
+        assert "<SECRET:" in server.prompts()[0]
+        first = everything(tmp_path / "out")
+        build(config)
+        again = 1 if way == "paraphrase" else 0  # what was not answered is asked once more
+        assert server.num_asked == len(names) * (1 if way == "paraphrase" else 2) + again
+    assert facts.chosen == len(names)
+    if way == "paraphrase":
+        assert facts.missing == {"answer_refused": 1, "no_answer": 1}
+    else:
+        assert facts.made == len(names)
+        assert everything(tmp_path / "out")[0] == first[0]
+        assert against_clean(tmp_path / "out") == []
+    assert open_dataset(tmp_path / "out").manifest.variants["rewrite"].model == "small"
+    rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "rewrite"]
+    text = open_dataset(tmp_path / "out").tokenizer.decode(rows[0]["input_ids"][1:-1]).decode()
+    assert "height * width" in text
+    assert check(tmp_path / "out", [str(folder)]).ok
+
+
+@pytest.mark.parametrize("act", [says("```python\ndef area_a(:"), says("short", "length"), says("")])
+def test_an_answer_that_is_of_no_use_is_not_asked_for_again(tmp_path, act):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text(PARENT.format(name="a"))
+    with ChatServer({"a": [act]}) as server:
+        config = rewriting(folder, tmp_path / "out", server)
+        manifest = build(config)
+        build(config)
+        assert server.num_asked == 1
+    assert manifest.variants["rewrite"].missing == {"answer_refused": 1}
+    assert not [warning for warning in manifest.warnings if "asks again" in warning]
+
+
+def test_a_text_that_does_not_fit_is_not_sent_and_told(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text(PARENT.format(name="a"))
+    (folder / "b.py").write_text(PARENT.format(name="b") + "# one of many words\n" * 500)
+    with ChatServer() as server:
+        manifest = build(rewriting(folder, tmp_path / "out", server, context_tokens=4000))
+        assert server.num_asked == 1
+    assert manifest.variants["rewrite"].missing == {"text_too_long": 1}
+    assert manifest.settings["rewrite"] == {"model": "small", "way": "paraphrase", "context_tokens": 4000}
+    (told,) = [one["missing"] for one in files_table(tmp_path / "out")["b.py"]["variants"]]
+    assert told == "text_too_long"
+    assert not [warning for warning in manifest.warnings if "asks for these again" in warning]
+    assert check(tmp_path / "out", [str(folder)]).ok
+
+
+@pytest.mark.parametrize(
+    ("words", "way"), [(["paraphrase=0.25"], "paraphrase"), (["rename,back-translation=0.25"], "back_translation")]
+)
+def test_a_rewrite_is_taken_by_the_name_of_its_way(words, way):
+    options = ["src", "--out", "out", *(word for text in words for word in ("--variants", text))]
+    _, values = parse_settings(parser_for("build SOURCE", ""), options, "it")
+    assert values["variants.rates"]["rewrite"] == 0.25
+    assert values["rewrite.way"] == way
+
+
+@pytest.mark.parametrize("name", ["paraphrase", "back-translation"])
+def test_in_a_configuration_the_way_of_a_rewrite_is_a_setting(tmp_path, name):
+    said = rf'there is no variant \'{name}\'\. It is rewrite, with rewrite.way = "{name.replace("-", "_")}"'
+    (tmp_path / "gristmill.toml").write_text(f"[variants.rates]\n{name} = 0.2\n")
+    with pytest.raises(ConfigError, match=said):
+        load_config({"sources": ["src"], "out": "out"}, tmp_path / "gristmill.toml")
+    with pytest.raises(ConfigError, match=said):
+        VariantsConfig(rates={name: 0.2})
+
+
+def test_a_secret_that_a_model_writes_is_kept_nowhere(tmp_path):
+    secret = "ghp_" + "x7Kq2mVb9TzR4wLcN8sPfY1hDjG5aEuB3oQ6"
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text(PARENT.format(name="a"))
+    told = says(f"A function area_a. The token is {secret}.")
+    code = says(f"```python\nTOKEN = '{secret}'\ndef area_a(width, height):\n    return height * width\n```")
+    with ChatServer({"a": [told, code]}) as server:
+        build(rewriting(folder, tmp_path / "out", server, way="back_translation"))
+        assert secret not in json.dumps(server.prompts())
+        assert "<SECRET:" in server.prompts()[1]
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+def test_an_endpoint_that_nothing_is_sent_to_is_told(source, tmp_path):
+    manifest = make(source, tmp_path / "out", rewrite=RewriteConfig(endpoint="http://127.0.0.1:9/v1"))
+    assert any("is not used" in warning for warning in manifest.warnings)
+
+
+def test_an_endpoint_that_is_not_there_ends_the_build_in_a_line(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for number in range(25):
+        (folder / f"part_{number}.py").write_text(PARENT.format(name=f"n{number}") * 3)
+    words = ("--near-duplicates", "keep", "--variants", "rewrite=1", "--rewrite-retries", "0", "--rewrite-model", "m")
+    code, line = refusal(
+        run("build", folder, "--out", tmp_path / "out", *words, "--rewrite-endpoint", "http://127.0.0.1:9/v1", "-q")
+    )
+    assert code == 3
+    assert "127.0.0.1:9" in line
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,408 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gristmill.core.errors import DatasetError, InputError, OutputError
+from gristmill.core.layout import REPORT, REPORT_MARK
+from gristmill.core.manifest import FORMAT, read_manifest
+from gristmill.pipeline import work_folder as workspaces
+from gristmill.pipeline.work_folder import Workspace
+from support.builds import in_a_process, in_steps, killed
+
+MANIFEST = {
+    "format": FORMAT,
+    "gristmill": "0",
+    "fingerprint": "",
+    "settings": {},
+    "versions": {},
+    "tokenizer": {
+        "name": "",
+        "sha256": "",
+        "revision": None,
+        "vocab_size": 1,
+        "engine": "",
+        "prefix": [],
+        "suffix": [],
+        "pad_id": None,
+        "end_id": None,
+    },
+    "sources": [],
+    "previous_splits": None,
+    "near_duplicates": {"clusters": 0, "files": 0, "dropped": 0},
+    "decontamination": {"how": "off", "files_cut": {}, "tokens_before": {}, "tokens_cut": {}, "against": []},
+    "sampling": None,
+    "variants": {},
+    "epochs": None,
+    "columns": [],
+    "segment_columns": [],
+    "formats": ["jsonl"],
+    "content_sha256": "",
+    "shards": {},
+    "counts": {
+        "found": 0,
+        "kept": 0,
+        "dropped": 0,
+        "dropped_by_reason": {},
+        "tail_tokens_dropped": 0,
+        "redactions": {},
+        "licenses": {},
+    },
+    "splits": {},
+    "packing": None,
+    "tokens_by_language": {},
+    "files": {"train.jsonl": {"bytes": 0, "sha256": ""}},
+    "warnings": [],
+    "run": {"started_at": "", "seconds": {}, "workers": 1, "source_bytes": 0, "python": "", "platform": ""},
+}
+
+
+def fill(folder, text):
+    """A dataset that can be told from another."""
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "fingerprint": text}))
+    (folder / "train.jsonl").write_text(text)
+
+
+def text_in(folder):
+    return read_manifest(folder).fingerprint
+
+
+def test_the_dataset_takes_its_place_by_rename(tmp_path):
+    with Workspace(str(tmp_path / "out")) as work:
+        fill(work.dataset, "new")
+        assert not (tmp_path / "out").exists()
+        work.publish()
+    assert text_in(tmp_path / "out") == "new"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_an_earlier_dataset_is_replaced_and_what_lay_beside_it_stays(tmp_path, monkeypatch, can_exchange):
+    out = tmp_path / "out"
+    out.mkdir()
+    fill(out, "old")
+    (out / "notes.txt").write_text("mine")
+    if not can_exchange:
+        monkeypatch.setattr(workspaces.sys, "platform", "another")
+    with Workspace(str(out)) as work:
+        fill(work.dataset, "new")
+        work.publish()
+    assert text_in(out) == "new"
+    assert (out / "notes.txt").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_failed_build_leaves_the_earlier_dataset_and_nothing_else(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    fill(out, "old")
+    with pytest.raises(RuntimeError), Workspace(str(out)) as work:
+        fill(work.dataset, "new")
+        raise RuntimeError
+    assert text_in(out) == "old"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.fixture
+def killed_at(tmp_path):
+    """Runs a build in a process of its own that is killed at a given point, over an earlier dataset with a note in it."""
+    out = tmp_path / "out"
+    out.mkdir()
+    fill(out, "old")
+    (out / "notes.txt").write_text("mine")
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    fill(fresh, "new")
+
+    def run(point, **patches):
+        code = (
+            "import os, shutil, sys\n"
+            "from gristmill import workspace\n"
+            f"{patches.get('before', '')}\n"
+            f"original = {point}\n"
+            f"left = [{patches.get('calls', 1)}]\n"
+            "def die(*a, **k):\n"
+            "    left[0] -= 1\n"
+            f"    answer = {'original(*a, **k)' if patches.get('after', True) else 'None'}\n"
+            "    if left[0] == 0: os.kill(os.getpid(), 9)\n"
+            "    return answer\n"
+            f"{point} = die\n"
+            "with workspace.Workspace(sys.argv[1]) as work:\n"
+            "    shutil.copytree(sys.argv[2], work.dataset, dirs_exist_ok=True)\n"
+            "    work.publish()\n"
+        )
+        assert subprocess.run([sys.executable, "-c", code, str(out), str(fresh)], check=False).returncode == -9
+        shutil.rmtree(fresh)
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("point", "patches", "expected"),
+    [
+        ("workspace.Workspace.publish", {"after": False}, "old"),
+        ("workspace.Workspace._exchange", {}, "new"),
+        ("workspace.Workspace._retire", {"after": False}, "new"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'"}, "old"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 2}, "new"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 3}, "new"),
+        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 4}, "new"),
+        ("workspace.foreign_names", {}, "old"),
+    ],
+)
+def test_a_build_killed_while_it_takes_its_place_loses_nothing(killed_at, tmp_path, point, patches, expected):
+    out = killed_at(point, **patches)
+    with Workspace(str(out)) as work:
+        assert [entry.name for entry in work.dataset.iterdir()] == [".growing"]
+    assert text_in(out) == expected
+    assert (out / "notes.txt").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def replace_dataset(out, can_exchange):
+    """With several files, a folder and a log in the earlier one, and something of the user's in two places."""
+    if not can_exchange:
+        workspaces.sys = type("sys", (), {"platform": "another"})
+    with Workspace(str(out)) as work:
+        write_both(work.dataset, "new")
+        work.log.write_text("pieces")
+        work.publish()
+
+
+FILES_OF_BOTH = ("files.jsonl", "train.jsonl", "parquet/train.parquet")
+
+
+def write_both(folder, text):
+    (folder / "parquet").mkdir(exist_ok=True)
+    for name in FILES_OF_BOTH:
+        (folder / name).write_text(text)
+    files = {name: {"bytes": len(text), "sha256": ""} for name in FILES_OF_BOTH}
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "fingerprint": text, "files": files}))
+
+
+def whole_text(out):
+    """What a dataset is known by, where all of it is there, with what is the user's."""
+    text = text_in(out)
+    assert {(out / name).read_text() for name in FILES_OF_BOTH} == {text}
+    assert [(out / name).read_text() for name in ("notes.txt", "parquet/notes.txt")] == ["mine", "mine"]
+    return text
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_build_killed_at_any_step_is_followed_by_a_build_and_by_clean(tmp_path, can_exchange):
+    def earlier(name):
+        out = tmp_path / name / "out"
+        out.mkdir(parents=True)
+        write_both(out, "old")
+        (out / "notes.txt").write_text("mine")
+        (out / "parquet/notes.txt").write_text("mine")
+        return out
+
+    def replaced(out, last):
+        return (in_steps, out.parent, last, replace_dataset, out, can_exchange)
+
+    num_steps = in_a_process(*replaced(earlier("counted"), None))
+    assert num_steps > 30
+    for step in range(1, num_steps + 1):
+        out = earlier(f"{step}-cleaned")
+        killed(*replaced(out, step))
+        built = Path(shutil.copytree(out.parent, tmp_path / f"{step}-built"), "out")
+        Workspace(str(out)).clean()
+        assert whole_text(out) in {"old", "new"}
+        replace_dataset(built, can_exchange=True)
+        assert whole_text(built) == "new"
+        assert os.listdir(out.parent) == os.listdir(built.parent) == ["out"]
+
+
+def test_what_is_left_of_a_dataset_that_was_being_deleted_is_known_by_its_place_alone(tmp_path):
+    """A folder of the user's beside it, whatever it is called, stays."""
+    out = tmp_path / "out"
+    for name in ("discarded", "out.discarded"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("mine")
+    for _ in range(2):
+        replace_dataset(out, can_exchange=True)
+    assert sorted(os.listdir(tmp_path)) == ["discarded", "out", "out.discarded"]
+
+
+def test_somebody_elses_work_folder_is_refused(tmp_path):
+    (tmp_path / "out.work/dataset").mkdir(parents=True)
+    (tmp_path / "out.work/dataset/mine.csv").write_text("x")
+    with pytest.raises(DatasetError, match="not a work folder"), Workspace(str(tmp_path / "out")):
+        pass
+    assert (tmp_path / "out.work/dataset/mine.csv").exists()
+
+
+@pytest.mark.parametrize("content", ['{"manifest_version": 3}', "nonsense", '{"gristmill": "0", "format": 1}'])
+def test_another_programs_manifest_makes_no_dataset(tmp_path, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/manifest.json").write_text(content)
+    with pytest.raises(DatasetError, match="Name a new folder"), Workspace(str(tmp_path / "out")):
+        pass
+    assert (tmp_path / "out/manifest.json").read_text() == content
+
+
+def test_a_file_of_the_user_that_stands_in_the_way_is_named(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    fill(out, "old")
+    (out / "test.jsonl").write_text("mine")
+    with pytest.raises(OutputError, match=r"test\.jsonl.*stands in its way"), Workspace(str(out)) as work:
+        fill(work.dataset, "new")
+        (work.dataset / "test.jsonl").write_text("new")
+        work.publish()
+    assert text_in(out) == "old"
+    assert (out / "test.jsonl").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_the_folders_permissions_stay(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    with Workspace(str(out)) as work:
+        fill(work.dataset, "new")
+        work.publish()
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
+def test_sources_inside_the_output_are_refused(tmp_path):
+    work = Workspace(str(tmp_path / "out"))
+    for name in ("out", "out/sub", "out.work", "out.work/dataset"):
+        with pytest.raises(InputError, match="lies inside the output folder"):
+            work.refuse_sources([str(tmp_path / name)])
+    work.refuse_sources([str(tmp_path), str(tmp_path / "output")])
+
+
+def test_the_root_of_all_is_no_output():
+    with pytest.raises(DatasetError, match="cannot be a dataset folder"):
+        Workspace("/")
+
+
+def test_an_empty_folder_may_be_built_into(tmp_path):
+    (tmp_path / "out").mkdir()
+    with Workspace(str(tmp_path / "out")) as work:
+        fill(work.dataset, "new")
+        work.publish()
+    assert (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_link_is_followed_to_where_it_points(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with Workspace(str(tmp_path / "link")) as work:
+        fill(work.dataset, "new")
+        work.publish()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real/manifest.json").exists()
+
+
+def test_somebody_elses_folder_or_file_is_refused(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/me.txt").write_text("x")
+    (tmp_path / "file").write_text("x")
+    for name in ("photos", "file"):
+        with pytest.raises(DatasetError, match="Name a new folder"), Workspace(str(tmp_path / name)):
+            pass
+    assert sorted(os.listdir(tmp_path)) == ["file", "photos"]
+
+
+def test_a_second_build_refuses_while_the_first_runs(tmp_path):
+    out = str(tmp_path / "out")
+    code = "import sys; from gristmill.pipeline.work_folder import Workspace\nwith Workspace(sys.argv[1]): print('in')"
+    with Workspace(out):
+        with pytest.raises(OutputError, match="another build"), Workspace(out):
+            pass
+        other = subprocess.run([sys.executable, "-c", code, out], capture_output=True, text=True, check=False)
+        assert "another build" in other.stderr
+    assert "in" in subprocess.run([sys.executable, "-c", code, out], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="cannot write beside"), Workspace(str(tmp_path / "file/out")):
+        pass
+
+
+def test_too_little_space_is_said_before(tmp_path):
+    with Workspace(str(tmp_path / "out")) as work, pytest.raises(OutputError, match=r"takes .* MB, but only"):
+        work.require_space(1 << 60)
+
+
+@pytest.mark.parametrize("page", [f"<!doctype html>{REPORT_MARK}", "<!doctype html>mine"])
+def test_a_report_goes_with_the_dataset_it_was_drawn_of_and_a_page_of_ones_own_stays(tmp_path, page):
+    for text in ("old", "new"):
+        with Workspace(str(tmp_path / "out")) as work:
+            fill(work.dataset, text)
+            work.publish()
+        if text == "old":
+            (tmp_path / "out" / REPORT).write_text(page)
+    assert (tmp_path / "out" / REPORT).exists() == ("mine" in page)
+
+
+def test_what_a_check_has_found_goes_with_the_dataset_it_was_about(tmp_path):
+    for text in ("old", "new"):
+        with Workspace(str(tmp_path / "out")) as work:
+            fill(work.dataset, text)
+            work.publish()
+        if text == "old":
+            (tmp_path / "out/check.json").write_text("{}")
+            (tmp_path / "out/notes.txt").write_text("mine")
+    assert (tmp_path / "out/notes.txt").exists()
+    assert not (tmp_path / "out/check.json").exists()
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def interrupted_in(request, monkeypatch):
+    """A function of which the next call comes just after Ctrl-C."""
+
+    def end(*_):
+        raise KeyboardInterrupt
+
+    def patch(where, name):
+        plain = getattr(where, name)
+
+        def first_interrupted(*arguments, **options):
+            monkeypatch.setattr(where, name, plain)
+            signal.raise_signal(request.param)
+            return plain(*arguments, **options)
+
+        monkeypatch.setattr(where, name, first_interrupted)
+
+    handler = signal.signal(request.param, end)
+    yield patch
+    signal.signal(request.param, handler)
+
+
+@pytest.mark.parametrize(("where", "step"), [(shutil, "rmtree"), (os, "close")])
+def test_ctrl_c_waits_while_the_work_folder_is_cleared_up(tmp_path, interrupted_in, where, step):
+    with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out") as work:
+        work.publish()
+        interrupted_in(where, step)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("step", ["mkdir", "open"])
+def test_ctrl_c_waits_while_the_work_folder_is_made(tmp_path, interrupted_in, step):
+    interrupted_in(os, step)
+    with pytest.raises(KeyboardInterrupt), Workspace(tmp_path / "out"):
+        raise AssertionError
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_format_in_a_folder_of_its_own_is_replaced_and_what_is_the_users_there_stays(tmp_path):
+    files = {"files": {"parquet/train.parquet": {"bytes": 0, "sha256": ""}}}
+    for text in ("old", "new"):
+        with Workspace(str(tmp_path / "out")) as work:
+            (work.dataset / "parquet").mkdir(exist_ok=True)
+            (work.dataset / "parquet/train.parquet").write_text(text)
+            (work.dataset / "manifest.json").write_text(json.dumps({**MANIFEST, **files}))
+            work.publish()
+        assert (tmp_path / "out/parquet/train.parquet").read_text() == text
+        (tmp_path / "out/parquet/notes.txt").write_text("mine")
+    assert (tmp_path / "out/parquet/notes.txt").read_text() == "mine"

@@ -1,0 +1,271 @@
+"""A plan against the builds that it speaks of: random documents, and every option of a build."""
+
+import json
+import random
+import shlex
+import shutil
+import tempfile
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import gristmill
+from gristmill.cli import main
+from gristmill.config.config import Config
+from gristmill.config.options import all_options
+from gristmill.config.settings import RunConfig, SamplingConfig, ScanConfig, SplitConfig, VariantsConfig, WindowConfig
+from gristmill.planning.overlap_choice import Wanted
+from gristmill.planning.plan_result import Plan
+from support.source_trees import write_tree
+
+
+def documents_of(seed):
+    """Texts of words of their own between spans that others have too: of some, hardly a window is their own."""
+    rng = random.Random(seed)
+
+    def words(kind, least, most):
+        return " ".join(f"{kind}{rng.randrange(10**6)}" for _ in range(rng.randrange(least, most)))
+
+    shared = [words("shared", 20, 60) for _ in range(3)]
+    files = {}
+    for number in range(12):
+        own = [words("own", 1, rng.choice([8, 30, 90])) for _ in range(rng.randrange(1, 4))]
+        between = [rng.choice(shared) for _ in own]
+        files[f"{'ab'[number % 2]}/{number}.py"] = "\n".join(chain(*zip(own, between, strict=True))) + "\n"
+    return files
+
+
+def with_overlap(config, overlap, out):
+    window = msgspec.structs.replace(config.window, overlap=overlap)
+    return msgspec.structs.replace(config, window=window, out=str(out))
+
+
+def assert_as_planned(plan, manifest, out):
+    """All that holds at each overlap, and at the picked one what is said of files, tokens, splits and variants."""
+    overlap = manifest.settings["window"]["overlap"]
+    one, splits = plan.at(overlap), manifest.splits
+    assert one.windows == sum(facts.windows for facts in splits.values())
+    planned = (one.train_windows, one.validation_windows, one.test_windows)
+    assert planned == tuple(facts.windows for facts in splits.values())
+    assert one.tokens == sum(facts.emitted_tokens for facts in splits.values())
+    assert one.train_tokens == splits["train"].emitted_tokens
+    rows = [row for split in gristmill.open_dataset(out).values() for row in split]
+    if "variant" not in manifest.columns:
+        content = sum(end - row["start"] for row in rows for end in [row["start"] + num_content(row)])
+        assert one.redundancy == pytest.approx(content / max(1, sum(row["fresh"] for row in rows)), abs=1e-4)
+    if set(manifest.formats) == {"jsonl"} and manifest.settings["output"]["compress"] == "none":
+        assert one.jsonl_bytes == sum(facts.bytes for facts in manifest.files.values() if facts.split)
+    if overlap == plan.pick.overlap:
+        assert (plan.found, plan.kept) == (manifest.counts.found, manifest.counts.kept)
+        assert {one.reason: one.files for one in plan.removed} == manifest.counts.dropped_by_reason
+        assert plan.distinct_tokens == sum(facts.tokens for facts in splits.values())
+        assert plan.cut_tokens == sum(manifest.decontamination.tokens_cut.values())
+        told = {split: (facts.files, facts.tokens, facts.share) for split, facts in splits.items()}
+        assert {one.split: (one.files, one.tokens, one.share) for one in plan.splits} == told
+        by_language = {name: sum(tokens.values()) for name, tokens in manifest.tokens_by_language.items()}
+        assert {one.name: one.tokens for one in plan.languages} == by_language
+        assert (plan.sampling, plan.variants) == (manifest.sampling, manifest.variants)
+        assert plan.warnings == manifest.warnings
+
+
+def num_content(row):
+    """Ids of a row without special tokens and padding."""
+    return sum(row["attention_mask"]) - 2 if "attention_mask" in row else len(row["input_ids"]) - 2
+
+
+sizes = st.one_of(
+    st.just(SamplingConfig()),
+    st.builds(SamplingConfig, max_windows=st.integers(1, 60), seed=st.integers(0, 9)),
+    st.builds(SamplingConfig, target_windows=st.integers(1, 90), max_epochs=st.integers(1, 3)),
+    st.builds(SamplingConfig, weights=st.just({"a/**": 3.0}), weights_only=st.booleans()),
+)
+
+
+windows = st.builds(
+    WindowConfig,
+    length=st.sampled_from([24, 40, 64]),
+    overlap=st.integers(0, 20),
+    tail=st.sampled_from(["keep", "shift", "drop"]),
+    min_fresh=st.integers(1, 40),
+)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    window=windows,
+    decontaminate=st.sampled_from(["drop", "cut", "train", "off"]),
+    sampling=sizes,
+)
+@example(  # a file of which no window is left at overlap 4, and one at each of the others
+    seed=7, window=WindowConfig(length=40, overlap=4, tail="shift"), decontaminate="drop", sampling=SamplingConfig()
+)
+@settings(max_examples=12, deadline=None)
+def test_a_plan_of_random_documents_is_what_builds_with_each_overlap_give(seed, window, decontaminate, sampling):
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config(
+            sources=[str(write_tree(Path(folder, "code"), documents_of(seed)))],
+            out=f"{folder}/none",
+            window=window,
+            split=SplitConfig(shares="50/30/20", decontaminate=decontaminate),
+            sampling=sampling,
+            run=RunConfig(workers=1),
+        )
+        plan = gristmill.plan(config)
+        for one in plan.overlaps:
+            out = Path(folder, f"built-{one.overlap}")
+            assert_as_planned(plan, gristmill.build(with_overlap(config, one.overlap, out)), out)
+
+
+PLANNED = {
+    "sizes": "--max-windows 150 --sample-seed 3 --pad --with-text --tail shift --window 128 --overlap 40",
+    "target": "--target-windows 700 --max-epochs 3 --weights code --weight email/**=2 --decontaminate drop --format jsonl",
+    "weights": "--weight logging/**=0.5 --weights-only --tail drop --compress none --split 70/20/10 --seed 5",
+    "variants": "--variants rename,noise=0.9 --variants comments --variant-seed 4 --near-duplicates group --workers 1",
+    "drawn variants": "--variants format,noise --max-windows 90 --decontaminate train --split-by directory",
+    "files": "--include *.py --exclude json/ --language python --max-file-bytes 30000 --license-allow MIT,NOASSERTION "
+    "--secrets drop --redact-emails --decontaminate-against {benchmark}",
+    "splits": "--splits {earlier} --batch-bytes 50000 --batch-files 7 --cache-bytes 0 --skip-failed --task-seconds 99",
+    "fresh": "--fresh-splits --tokenizer codebert --cache-dir {folder} --runner local --device cpu --out {folder}/other",
+    "table": "--text-column code --path-column name --repo-column project --license-column terms --max-expansion 50",
+    "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m --rewrite-way paraphrase "
+    "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1 --rewrite-max-tokens 99 --rewrite-context 4096",
+}
+"""Options of a build that a plan is of, several at once."""
+REFUSED = {
+    "--pack": "--pack best-fit",
+    "--variants": "--variants rewrite --rewrite-endpoint http://localhost:9/v1",
+}
+"""Options that only a build can answer, and how."""
+NOT_TRIED = {"--ray-address": "a cluster changes no row, and a plan runs in processes here"}
+
+
+def test_it_is_decided_for_every_option_of_a_build_what_a_plan_makes_of_it():
+    tried = {word for line in PLANNED.values() for word in line.split() if word.startswith("--")}
+    assert {option.flag for option in all_options()} == tried | {"--pack"} | set(NOT_TRIED)
+    assert {"--pack"} == set(REFUSED) - tried
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory, corpus):
+    """Files of a few folders, a few hundred windows."""
+    root = tmp_path_factory.mktemp("planned") / "code"
+    for folder in ("email", "json", "logging"):
+        for path in sorted((corpus / folder).glob("*.py"))[:9]:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, root / folder / path.name)
+    (root / "near.py").write_bytes((root / "json/encoder.py").read_bytes() + b"# and a line more\n")
+    (root / "keys.py").write_text('token = "ghp_' + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5" + '"\n' * 2)
+    return root
+
+
+@pytest.fixture(scope="module")
+def earlier(code, tmp_path_factory):
+    out = tmp_path_factory.mktemp("earlier") / "dataset"
+    gristmill.build(Config(sources=[str(code)], out=str(out), split=SplitConfig(seed=11, shares="60/20/20")))
+    return out / "files.jsonl"
+
+
+def run(capsys, *words):
+    code = main.run([str(word) for word in words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_plan_is_of_the_build_that_the_same_options_give(name, code, earlier, tmp_path, capsys):
+    source, out = code, tmp_path / "out"
+    benchmark = tmp_path / "benchmark.txt"
+    benchmark.write_bytes((code / "email/charset.py").read_bytes())
+    if name == "table":
+        source = tmp_path / "rows.jsonl"
+        rows = [
+            {"code": path.read_text(), "name": path.name, "project": "p", "terms": "MIT"}
+            for path in code.glob("email/*")
+        ]
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = shlex.split(PLANNED[name].format(benchmark=benchmark, earlier=earlier, folder=tmp_path))
+    named = [] if "--out" in words else ["--out", out]
+    done, text, errors = run(capsys, "plan", source, *named, *words, "--json")
+    assert (done, errors.count("note:")) == (0, len(json.loads(text)["warnings"]))
+    told = json.loads(text)
+    command = shlex.split(told.pop("command"))
+    plan = msgspec.convert(told, Plan)
+    for overlap in dict.fromkeys((plan.pick.overlap, plan.overlaps[-1].overlap)):
+        built = tmp_path / f"built-{overlap}"
+        assert run(capsys, *command[1:], "--overlap", overlap, "--out", built, "--quiet")[0] == 0
+        assert_as_planned(plan, gristmill.open_dataset(built).manifest, built)
+
+
+@pytest.mark.parametrize("flag", REFUSED)
+def test_what_only_a_build_can_say_is_refused_in_a_line(flag, code, tmp_path, capsys):
+    done, text, error = run(capsys, "plan", code, "--out", tmp_path / "out", *REFUSED[flag].split())
+    assert (done, text, error.count("\n")) == (2, "", 1)
+    assert flag in error
+    assert "Leave it out" in error
+
+
+@pytest.mark.parametrize("size", [{"max_windows": 100}, {"target_windows": 60}, {"target_windows": 1500}])
+def test_a_size_is_one_story_in_all_that_a_plan_says(code, tmp_path, capsys, size):
+    ((name, count),) = size.items()
+    words = (f"--{name.replace('_', '-')}", count, "--budget-tokens", 10**7, "--batch-size", 8)
+    told = json.loads(run(capsys, "plan", code, "--out", tmp_path / "out", *words, "--json")[1])
+    for one in told["overlaps"]:
+        most = (
+            count if name == "max_windows" else one["train_windows"] + one["validation_windows"] + one["test_windows"]
+        )
+        assert one["windows"] == one["train_windows"] + one["validation_windows"] + one["test_windows"] <= most
+        assert one["epochs_for_budget"] == pytest.approx(10**7 / one["train_tokens"])
+        assert one["steps_per_epoch"] == -(-one["train_windows"] // 8)
+    picked = next(one for one in told["overlaps"] if one["overlap"] == told["pick"]["overlap"])
+    text = run(capsys, "plan", code, "--out", tmp_path / "out", *words)[1]
+    assert f"the same here: {picked['epochs_for_budget']:,.1f} epochs" in text
+    assert f"one epoch at overlap {picked['overlap']}: {picked['train_windows']:,} windows" in text
+
+
+@pytest.mark.parametrize(
+    ("size", "shares", "overlap"),
+    [
+        ({"max_windows": 50}, "85/10/5", 0),  # not all there are even without overlap
+        ({"max_windows": 50}, "0/50/50", 0),
+        ({"target_windows": 50}, "85/10/5", 0),
+        ({"max_windows": 10_000}, "85/10/5", 256),  # more than there are
+        ({"target_windows": 10_000, "max_epochs": 20}, "85/10/5", 256),  # repeats do not count as overlap
+    ],
+)
+def test_overlap_is_not_picked_at_the_cost_of_text(code, tmp_path, size, shares, overlap):
+    sampling, split = SamplingConfig(**size), SplitConfig(shares=shares)
+    plan = gristmill.plan(Config(sources=[str(code)], out=str(tmp_path / "none"), sampling=sampling, split=split))
+    assert plan.pick.overlap == overlap
+    assert any("more windows than are asked for" in reason for reason in plan.pick.why) == (overlap == 0)
+
+
+def test_repeats_do_not_make_a_budget_smaller(code, tmp_path):
+    """Four passes over the text are four, in four epochs or in one that repeats it four times."""
+    config = Config(sources=[str(code)], out=str(tmp_path / "none"), split=SplitConfig(shares="100/0/0"))
+    natural = gristmill.plan(config).overlaps[0]
+    wanted = Wanted(budget_tokens=4 * natural.train_tokens)
+    sampling = SamplingConfig(target_windows=4 * natural.train_windows, max_epochs=9)
+    repeated = gristmill.plan(msgspec.structs.replace(config, sampling=sampling), wanted)
+    assert repeated.pick.overlap == gristmill.plan(config, wanted).pick.overlap == 256
+    assert any("goes over each token 4.0 times" in reason for reason in repeated.pick.why)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"sampling": SamplingConfig(max_windows=200)},
+        {"sampling": SamplingConfig(target_windows=900, max_epochs=9)},
+        {"variants": VariantsConfig(rates={"rename": 0.5})},
+    ],
+)
+def test_a_sample_goes_by_the_size_that_is_asked_for(code, tmp_path, sections):
+    config = Config(sources=[str(code)], out=str(tmp_path / "none"), scan=ScanConfig(include=["*.py"]), **sections)
+    whole, part = gristmill.plan(config), gristmill.plan(config, Wanted(sample=15))
+    assert part.sample is not None
+    for one, other in zip(part.overlaps, whole.overlaps, strict=True):
+        assert one.windows == pytest.approx(other.windows, rel=0.25)
+        assert one.train_windows == pytest.approx(other.train_windows, rel=0.25)

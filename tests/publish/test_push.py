@@ -1,0 +1,470 @@
+"""gristmill push, against a real HTTP server on loopback that stands for the Hub: what goes, what stays, what refuses."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import gristmill
+from gristmill import Config, LicensesConfig, OutputConfig, SecretsConfig, build
+from gristmill.cli import main
+from gristmill.publish.gates import OVERRIDES
+from support import hub_server
+from support.builds import said
+from support.source_trees import ROOT, write_tree
+
+ID = "someone/windows"
+MIT = (ROOT / "LICENSE").read_text()
+PASSWORD = 'PASSWORD = "kx82-PQmz-01aB-9vTe"\n'
+
+
+def source(root, extra=None, *, num_files=12):
+    files = {
+        f"m{i}.py": "".join(f"def f{i}_{j}(x):\n    return x * {j + i * 100} + {i}\n" for j in range(30))
+        for i in range(num_files)
+    }
+    return write_tree(root, {"LICENSE": MIT, **files, **(extra or {})})
+
+
+def add_to_readme(dataset, text):
+    path = dataset / "README.md"
+    path.write_text(f"{path.read_text()}\n{text}\n")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Where nothing speaks against it; for copies."""
+    root = tmp_path_factory.mktemp("made")
+    build(Config(sources=[str(source(root / "repo"))], out=str(root / "dataset")))
+    return root / "dataset"
+
+
+@pytest.fixture
+def dataset(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "dataset")
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    from huggingface_hub import close_session, constants
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE", "HF_OIDC_RESOURCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its storage is another server
+    monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
+    close_session()
+    with hub_server.running() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address)
+        yield server
+        close_session()
+
+
+@pytest.fixture
+def push(hub, dataset, capsys):
+    """The command; whatever it says, the token is not in it."""
+
+    def run(*options, folder=dataset, repo_id=ID):
+        capsys.readouterr()
+        code = main.run(["push", str(folder), repo_id, *options])
+        said = capsys.readouterr()
+        for text in (said.out, said.err):
+            assert not any(word in text for word in (hub_server.TOKEN, "Traceback", "TopSecretSignature"))
+        return code, said.out, said.err
+
+    return run
+
+
+def contents(folder, names):
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def edit_manifest(folder, change):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return manifest
+
+
+def verdicts(push, *options, **place):
+    code, out, _ = push("--json", *options, **place)
+    return code, {gate["name"]: gate["verdict"] for gate in json.loads(out)["gates"]}
+
+
+def own_files(hub, repo_id=ID):
+    return {name: content for name, content in hub.repos[repo_id].files().items() if name != ".gitattributes"}
+
+
+def test_without_upload_nothing_is_written_there(hub, push, dataset):
+    (dataset / "notes.txt").write_text("mine")
+    code, out, err = push()
+    assert (code, said(err)) == (0, [])
+    assert hub.requests
+    assert hub.writes == []
+    assert hub.repos == {}
+    for name in json.loads((dataset / "manifest.json").read_text())["files"]:
+        assert name in out
+    assert "of jsonl in 3 files" in out
+    assert f"to       {hub.address}/datasets/{ID}: private, new" in out
+    assert "stays    notes.txt" in out
+    assert "nothing was sent" in out
+
+
+def test_what_arrives_is_the_dataset_byte_for_byte_and_nothing_else(hub, push, dataset, tmp_path):
+    add_to_readme(dataset, "Mine.")
+    (dataset / ".env").write_text(PASSWORD)
+    (dataset / "notes.txt").write_text("mine")
+    (dataset / "report.html").write_text("mine")
+    (dataset / "passwd").symlink_to("/etc/passwd")
+    write_tree(dataset / ".git", {"config": "mine"})
+    write_tree(tmp_path / "dataset.work", {"settings.json": "salt"})
+    code, out, err = push("--upload", "--message", "the first one")
+    assert (code, said(err)) == (0, [])
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    expected = {*manifest["files"], "manifest.json", "check.json", "README.md", "croissant.json"}
+    assert own_files(hub) == contents(dataset, expected)
+    repo = hub.repos[ID]
+    assert repo.private
+    assert repo.messages == ["initial commit", "the first one"]
+    assert f"pushed   {hub.address}/datasets/{ID}/commit/{repo.branches['main']}" in out
+
+
+def test_it_is_public_where_that_is_said(hub, push):
+    assert push("--upload", "--public")[0] == 0
+    assert not hub.repos[ID].private
+
+
+def test_the_same_dataset_is_not_sent_twice(hub, push):
+    push("--upload")
+    hub.requests.clear()
+    code, out, _ = push("--upload")
+    assert code == 0
+    assert "unchanged" in out
+    assert hub.writes == []
+
+
+def test_a_second_push_deletes_what_is_gone_and_leaves_what_is_not_ours(hub, push, tmp_path):
+    sources = source(tmp_path / "repo", num_files=24)
+    many = Config(sources=[str(sources)], out=str(tmp_path / "many"), output=OutputConfig(shard_bytes=20_000))
+    shards = [name for name in build(many).files if "-of-" in name]
+    assert len(shards) > 2
+    push("--upload", folder=tmp_path / "many")
+    repo = hub.repos[ID]
+    theirs = {"notes.md": b"theirs", "other/train-00000-of-00002.jsonl": b"theirs"}
+    orphan = {"train-00007-of-00009.jsonl": b"of a push before that"}
+    repo.commit("main", {**repo.files(), **theirs, **orphan}, "by hand")
+    few = build(Config(sources=[str(sources)], out=str(tmp_path / "few")))
+    num_commits = len(repo.commits)
+    code, out, _ = push(folder=tmp_path / "few")
+    assert code == 0
+    assert f"deletes  {shards[0]}, {shards[1]}" in out
+    assert len(repo.commits) == num_commits
+    assert push("--upload", folder=tmp_path / "few")[0] == 0
+    expected = contents(tmp_path / "few", {*few.files, "manifest.json", "check.json", "README.md", "croissant.json"})
+    assert own_files(hub) == expected | theirs
+    assert len(repo.commits) == num_commits + 1
+
+
+def test_where_there_is_no_dataset_nothing_is_deleted(hub, push, dataset):
+    theirs = {"train-00000-of-00002.jsonl": b"theirs", "manifest.json": b'{"files": {"a.txt": {}}}', "a.txt": b"theirs"}
+    hub.add(ID, theirs)
+    assert push("--upload")[0] == 0
+    assert own_files(hub)["train-00000-of-00002.jsonl"] == own_files(hub)["a.txt"] == b"theirs"
+
+
+def test_an_ignore_file_there_swallows_nothing(hub, push, dataset):
+    hub.add(ID, {".gitignore": b"*.jsonl\nmanifest.json\n"})
+    assert push("--upload")[0] == 0
+    assert own_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
+    assert "manifest.json" in own_files(hub)
+
+
+def test_a_revision_that_is_not_there_is_made(hub, push, dataset):
+    repo = hub.add(ID, {"notes.md": b"theirs"})
+    code, out, _ = push("--upload", "--revision", "v2")
+    assert code == 0
+    assert "revision v2" in out
+    assert set(repo.files("main")) == {".gitattributes", "notes.md"}
+    assert repo.files("v2")["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
+
+
+def test_some_formats_go_with_a_manifest_of_their_own(hub, push, dataset):
+    write_tree(dataset, {"parquet/train.parquet": b"not looked at"})
+
+    def add_parquet(manifest):
+        manifest["formats"].append("parquet")
+        facts = {"bytes": 13, "sha256": "0" * 64, "rows": 1, "split": "train", "format": "parquet"}
+        manifest["files"] = dict(sorted({**manifest["files"], "parquet/train.parquet": facts}.items()))
+
+    told = edit_manifest(dataset, add_parquet)
+    before = contents(dataset, ["manifest.json"])
+    code, _, err = push("--upload", "--format", "jsonl")
+    assert (code, said(err)) == (0, [])
+    files = own_files(hub)
+    sent = json.loads(files["manifest.json"])
+    assert sent == told | {"formats": ["jsonl"], "files": sent["files"]}
+    assert set(sent["files"]) == set(told["files"]) - {"parquet/train.parquet"}
+    assert set(files) == {*sent["files"], "manifest.json", "check.json", "README.md", "croissant.json"}
+    assert b"parquet" not in files["README.md"] + files["croissant.json"]
+    assert json.loads(files["check.json"])["ok"]
+    assert b"parquet" not in files["check.json"]
+    assert contents(dataset, ["manifest.json"]) == before
+
+
+def test_a_format_that_is_not_there_is_named(push):
+    code, _, err = push("--format", "mds")
+    assert code == 2
+    assert "--format 'mds' is not in this dataset, which has jsonl. Try gristmill export --format mds." in err
+
+
+def test_a_failed_check_refuses(hub, push, dataset):
+    rows = (dataset / "train.jsonl").read_bytes()
+    (dataset / "train.jsonl").write_bytes(rows.replace(b'"start":0', b'"start":1', 1))
+    code, out, _ = push("--upload")
+    assert code == 1
+    assert "check      refuses  digests" in out
+    assert "refused by check: nothing was sent" in out
+    assert hub.writes == []
+    assert push("--upload", "--allow-failed-check")[0] == 0
+    assert own_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes() != rows
+
+
+def test_secrets_that_nobody_looked_for_refuse(hub, push, tmp_path):
+    sources = source(tmp_path / "repo", {"settings.py": PASSWORD})
+    kept = Config(sources=[str(sources)], out=str(tmp_path / "kept"), secrets=SecretsConfig(action="keep"))
+    build(kept)
+    assert verdicts(push, "--upload", folder=tmp_path / "kept")[1]["secrets"] == "refuses"
+    assert hub.writes == []
+    others = [option for option in OVERRIDES.values() if option != "--allow-secrets"]
+    assert verdicts(push, "--upload", *others, folder=tmp_path / "kept")[0] == 1
+    code, found = verdicts(push, "--upload", "--allow-secrets", folder=tmp_path / "kept")
+    assert (code, found["secrets"], found["check"]) == (0, "allowed", "ok")
+    assert ID in hub.repos
+
+
+def test_secrets_that_check_finds_refuse_by_themselves(hub, push, tmp_path):
+    sources = source(tmp_path / "repo", {"settings.py": PASSWORD})
+    build(Config(sources=[str(sources)], out=str(tmp_path / "kept"), secrets=SecretsConfig(action="keep")))
+    edit_manifest(tmp_path / "kept", lambda manifest: manifest["settings"]["secrets"].update(action="redact"))
+    code, out, _ = push("--upload", "--allow-failed-check", folder=tmp_path / "kept")
+    assert code == 1
+    assert "refused by secrets" in out
+    assert "kx82" not in out
+    assert push("--upload", "--allow-failed-check", "--allow-secrets", folder=tmp_path / "kept")[0] == 0
+
+
+def test_a_secret_in_the_readme_refuses(hub, push, dataset):
+    add_to_readme(dataset, f"# Windows\n\n{PASSWORD}")
+    line = (dataset / "README.md").read_bytes().split(b"\n").index(PASSWORD.split("\n", maxsplit=1)[0].encode()) + 1
+    code, out, _ = push("--upload")
+    assert code == 1
+    assert "README.md has a " in out
+    assert f" in line {line} (--allow-secrets" in out
+    assert "kx82" not in out
+    assert hub.writes == []
+
+
+def test_files_without_a_known_licence_refuse(hub, push, tmp_path):
+    sources = source(tmp_path / "repo", {"part/LICENSE": "All rights reserved.", "part/a.py": "print('a name')\n"})
+    build(Config(sources=[str(sources)], out=str(tmp_path / "mixed")))
+    code, out, _ = push("--upload", folder=tmp_path / "mixed")
+    assert code == 1
+    assert "licences   refuses  2 of 15 files have no known licence; a build with --license-allow MIT leaves" in out
+    assert hub.writes == []
+    code, found = verdicts(push, "--upload", "--allow-unlicensed", folder=tmp_path / "mixed")
+    assert (code, found["licences"]) == (0, "allowed")
+    only = LicensesConfig(allow=["MIT"])
+    build(Config(sources=[str(sources)], out=str(tmp_path / "mixed"), licenses=only))
+    assert verdicts(push, "--upload", folder=tmp_path / "mixed") == (0, dict.fromkeys([*OVERRIDES, "hub"], "ok"))
+
+
+def test_a_folder_of_this_machine_in_what_goes_refuses(hub, push, dataset):
+    add_to_readme(dataset, f"# Windows\n\nBuilt in {dataset}/x\n")
+    code, out, _ = push("--upload")
+    assert code == 1
+    assert "paths      refuses  README.md names" in out
+    assert hub.writes == []
+    assert push("--upload", "--allow-paths")[0] == 0
+
+
+def test_what_bench_made_is_refused(hub, push, dataset):
+    edit_manifest(dataset, lambda manifest: manifest.update(made_by="gristmill bench, method original"))
+    code, out, err = push("--upload", *OVERRIDES.values())
+    assert (code, out) == (4, "")
+    assert "was made by gristmill bench, method original, to be measured." in err
+    assert hub.requests == []
+
+
+def test_what_is_to_be_private_does_not_go_where_everybody_reads(hub, push):
+    repo = hub.add(ID, private=False)
+    code, out, _ = push("--upload", *OVERRIDES.values())
+    assert code == 1
+    assert "everybody can read what is there" in out
+    assert hub.writes == []
+    assert push("--upload", "--public")[0] == 0
+    assert "train.jsonl" in repo.files()
+
+
+@pytest.mark.parametrize("name", ["README.md", "train.jsonl"])
+def test_a_link_that_leads_out_of_the_folder_is_refused(hub, push, dataset, tmp_path, name):
+    (dataset / name).unlink(missing_ok=True)
+    (tmp_path / "elsewhere").write_text("mine")
+    (dataset / name).symlink_to(tmp_path / "elsewhere")
+    code, out, err = push("--upload", *OVERRIDES.values())
+    assert (code, out) == (4, "")
+    assert "is a link that leads out of the dataset's folder" in err
+    assert hub.writes == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (("*", "/api/datasets/", hub_server.answers(401)), "401 (you sent …). The token is not valid"),
+        (("*", "/api/datasets/", hub_server.answers(403)), "403 (you sent …). The token may not write there"),
+        (("*", "/api/datasets/", hub_server.answers(500)), "500 (you sent …). The Hub has trouble of its own"),
+        (("GET", "/revision/", hub_server.hangs_up), "Check the network"),
+        (("POST", "/api/repos/create", hub_server.answers(404)), "404 (you sent …). It is not there, or not for you"),
+        (("POST", "/api/repos/create", hub_server.answers(403)), "403 (you sent …). The token may not write there"),
+        (("PUT", "/storage/", hub_server.answers(403)), "403"),
+        (("POST", "/commit/", hub_server.answers(400)), "400 (you sent …)."),
+        (("POST", "/commit/", hub_server.answers(412)), "412 (you sent …). Somebody else has changed it"),
+        (("POST", "/commit/", hub_server.answers(503)), "503 (you sent …). The Hub has trouble of its own"),
+        (("POST", "/commit/", hub_server.hangs_up), "Check the network"),
+        (("POST", "/preupload/", hub_server.babbles), "Is HF_ENDPOINT right?"),
+        (("POST", "/validate-yaml", hub_server.answers(400)), "400 (you sent …). Is README.md's head in order"),
+    ],
+)
+def test_trouble_there_is_told_in_one_line(hub, push, dataset, trouble, said):
+    add_to_readme(dataset, "Mine.")
+    hub.acts.append(trouble)
+    code, out, err = push("--upload")
+    assert (code, out) == (3, "")
+    assert err.count("\n") == 1
+    assert err.startswith("gristmill: ")
+    assert said in err
+    assert ID not in hub.repos or set(hub.repos[ID].files()) == {".gitattributes"}
+
+
+def test_after_trouble_the_same_command_does_the_rest(hub, push, dataset):
+    hub.acts.append(("POST", "/commit/", hub_server.hangs_up))
+    assert push("--upload")[0] == 3
+    hub.acts.clear()
+    hub.requests.clear()
+    assert push("--upload")[0] == 0
+    assert own_files(hub)["train.jsonl"] == (dataset / "train.jsonl").read_bytes()
+    assert not [path for method, path in hub.writes if method == "PUT"]
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_committed(hub, push, dataset):
+    def change(answer):
+        (dataset / "train.jsonl").write_bytes(b"{}\n")
+        answer.route(answer.path)
+
+    hub.acts.append(("POST", "/preupload/", change))
+    code, _, err = push("--upload")
+    assert code == 3
+    assert "train.jsonl" in err
+    assert len(hub.repos[ID].commits) == 1
+
+
+def test_without_upload_trouble_there_is_one_verdict_among_others(hub, push):
+    hub.acts.append(("*", "/api/datasets/", hub_server.answers(500)))
+    code, found = verdicts(push)
+    assert code == 1
+    assert found == dict.fromkeys(OVERRIDES, "ok") | {"hub": "refuses"}
+    assert "not asked" in push()[1]
+
+
+@pytest.mark.parametrize("repo_id", ["windows", "a/b/c", "someone/", "someone/my windows", "../windows", "hf://a/b"])
+def test_a_name_that_cannot_be_is_told(hub, push, repo_id):
+    code, _, err = push(repo_id=repo_id)
+    assert code == 3
+    assert "is no name of a dataset on the Hub. Try one like 'yourname/" in err
+    assert hub.requests == []
+
+
+def test_what_is_no_dataset_is_told_before_anybody_is_asked(hub, push, tmp_path):
+    assert push(folder=tmp_path / "nowhere")[0] == 4
+    assert hub.requests == []
+
+
+def test_a_token_that_is_not_known(hub, push, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_another0123456789")
+    code, _, err = push("--upload")
+    assert code == 3
+    assert "The token is not valid: run 'hf auth login'" in err
+    assert "hf_another" not in err
+
+
+def test_offline_is_offline(hub, push, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    code, _, err = push("--upload")
+    assert code == 3
+    assert "HF_HUB_OFFLINE forbids it" in err
+    assert hub.requests == []
+
+
+def test_without_the_library_the_extra_is_named(push, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    code, _, err = push()
+    assert code == 2
+    assert "pip install 'gristmill[hub]'" in err
+
+
+def test_quiet_says_nothing_of_what_went_and_json_is_json(hub, push):
+    assert push("--quiet")[1] == push()[1] != ""
+    assert push("--quiet", "--upload") == (0, "", "")
+    told = json.loads(push("--json", "--upload")[1])
+    assert (told["ok"], told["is_unchanged"], told["commit"], told["repo_id"]) == (True, True, None, ID)
+    assert {file["change"] for file in told["files"] if file["name"] != "check.json"} == {"same"}
+
+
+def test_the_library_tells_what_speaks_against_it(hub, dataset):
+    add_to_readme(dataset, f"{PASSWORD}\n{dataset}\n")
+    refused = gristmill.push(dataset, ID, upload=True)
+    assert not refused.ok
+    assert [gate.name for gate in refused.gates if gate.verdict == "refuses"] == ["secrets", "paths"]
+    assert refused.commit is None
+    pushed = gristmill.push(dataset, ID, upload=True, allow=["secrets", "paths"])
+    assert pushed.ok
+    assert pushed.commit is not None
+    with pytest.raises(gristmill.ConfigError, match="allow takes check, secrets, licences, paths, got everything"):
+        gristmill.push(dataset, ID, allow=["everything"])
+
+
+def environment(hub, tmp_path, **more):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    return kept | {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1", **more}
+
+
+def test_nobody_is_logged_in(hub, dataset, tmp_path):
+    command = [sys.executable, "-m", "gristmill", "push", str(dataset), ID, "--upload"]
+    done = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"gristmill: nobody is logged in to {hub.address}. Run 'hf auth login'")
+    assert done.stderr.count("\n") == 1
+    assert hub.writes == []
+
+
+def test_datasets_loads_what_was_pushed(hub, push, dataset, tmp_path):
+    add_to_readme(dataset, "Mine.")
+    assert push("--upload")[0] == 0
+    code = (
+        "import datasets, sys\n"
+        f"loaded = datasets.load_dataset({ID!r})\n"
+        "print({name: split.num_rows for name, split in loaded.items()})\n"
+    )
+    more = {"HF_TOKEN": hub_server.TOKEN, "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(hub, tmp_path, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    opened = gristmill.open_dataset(dataset)
+    assert done.stdout.strip() == str({split: len(opened[split]) for split in opened}), done.stderr

@@ -1,0 +1,455 @@
+"""On a cluster of three nodes with a CPU each, all on this machine."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import gristmill
+from gristmill import Config, OutputConfig, RunConfig, build
+from gristmill.core.errors import ConfigError, InputError, MissingExtraError, OutputError
+from gristmill.pipeline import flow
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.prepare import prepare
+from gristmill.runners import probe
+from gristmill.runners.local import LocalRunner
+from gristmill.runners.probe import Sight, probe_of
+from gristmill.runners.ray import RayRunner, import_ray
+from gristmill.runners.runner import TASKS_AHEAD_PER_WORKER, TaskFailed
+from support.builds import everything, make, parts, refusal, run
+
+ray = import_ray()
+
+NUM_NODES = 3
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    from ray.cluster_utils import Cluster
+
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes do not find tests
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray keeps things there
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setattr(signal, "signal", lambda *_: None)  # a cluster in this process would take SIGTERM
+        cluster = Cluster(
+            initialize_head=True,
+            shutdown_at_exit=False,
+            head_node_args={
+                **NODE,
+                "include_dashboard": False,
+                "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 4},
+            },
+        )
+        try:
+            for _ in range(NUM_NODES - 1):
+                cluster.add_node(**NODE)
+            cluster.wait_for_nodes()
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "probe").write_bytes(b"seen" * 100_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runner(cluster, shared):
+    """Not for tests that connect by themselves: those stand at the end."""
+    with RayRunner(cluster.address, [probe_of(shared / "probe")], "auto") as runner:
+        yield runner
+
+
+def square(number):
+    return number * number
+
+
+def mark(folder, name):
+    (folder / f"{name}-{time.monotonic_ns()}-{os.getpid()}").touch()
+
+
+def num_marks(folder, name):
+    return len(list(folder.glob(f"{name}-*")))
+
+
+def die_first(task):
+    """Kills its worker as often as it is told."""
+    folder, number, num_deaths = task
+    if num_marks(folder, number) < num_deaths:
+        mark(folder, number)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def run_short_of_memory(number):
+    if number == 1:
+        raise MemoryError
+    return number
+
+
+def hang_at_one(number):
+    time.sleep(600 if number == 1 else 0)
+    return number
+
+
+def pid_of(_):
+    return os.getpid()
+
+
+def wait_for_go(folder):
+    mark(folder, "started")
+    deadline = time.monotonic() + 60
+    while not (folder / "go").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def fail_as_told(error):
+    raise error
+
+
+def wait_on_the_node(task):
+    """Stays there for ever; elsewhere, until there is one that does."""
+    folder, number, node_id, until = task
+    if ray.get_runtime_context().get_node_id() == node_id:
+        mark(folder, "stuck")
+        time.sleep(600)
+    while not num_marks(folder, "stuck") and time.time() < until:
+        time.sleep(0.05)
+    return number
+
+
+def test_results_are_those_of_local_processes(runner):
+    assert runner.workers == NUM_NODES
+    with LocalRunner(2) as local:
+        assert list(runner.map(square, range(100))) == list(local.map(square, range(100)))
+
+
+def test_large_results_come_whole(runner):
+    assert [len(result) for result in runner.map(bytes, [1 << 22] * 8)] == [1 << 22] * 8
+
+
+def test_a_killed_worker_is_replaced(runner, tmp_path):
+    tasks = [(tmp_path, number, {2: 1, 5: 9}.get(number, 0)) for number in range(10)]
+    done = dict(runner.as_done(die_first, tasks))
+    failed = TaskFailed("its worker died, likely for want of memory")
+    assert done == {number: failed if number == 5 else number for number in range(10)}
+    assert (num_marks(tmp_path, 2), num_marks(tmp_path, 5)) == (1, 3)
+
+
+def test_a_task_without_memory_fails(runner):
+    assert dict(runner.as_done(run_short_of_memory, range(3))) == {0: 0, 1: TaskFailed("out of memory"), 2: 2}
+
+
+def test_a_task_that_hangs_is_ended(runner):
+    done = dict(runner.as_done(hang_at_one, range(4), seconds_for=lambda number: 0.3 if number == 1 else 60))
+    assert done == {0: 0, 1: TaskFailed("no answer within 0.3 s"), 2: 2, 3: 3}
+
+
+def test_a_task_alone_ends_its_process(runner):
+    done = dict(runner.as_done(pid_of, range(9), is_alone=lambda number: number < 3))
+    alone = {done[number] for number in range(3)}
+    assert len(alone) == 3
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in alone) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in alone)
+
+
+def test_no_more_tasks_are_drawn_than_there_is_room_for(runner, tmp_path):
+    drawn = []
+
+    def tasks():
+        for _ in range(30):
+            drawn.append(1)
+            yield tmp_path
+
+    def look():
+        deadline = time.monotonic() + 30
+        while num_marks(tmp_path, "started") < NUM_NODES and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        seen.extend([num_marks(tmp_path, "started"), len(drawn)])
+        (tmp_path / "go").touch()
+
+    seen = []
+    looking = threading.Thread(target=look)
+    looking.start()
+    assert dict(runner.as_done(wait_for_go, tasks())) == dict.fromkeys(range(30))
+    looking.join()
+    assert seen == [NUM_NODES, TASKS_AHEAD_PER_WORKER * NUM_NODES]
+
+
+@pytest.mark.parametrize(
+    "error", [OutputError("no room. Try less."), FileNotFoundError(errno.ENOENT, "gone", "a.py"), ValueError("odd")]
+)
+def test_errors_of_a_task_arrive_as_themselves(runner, error):
+    with pytest.raises(type(error)) as caught:
+        list(runner.map(fail_as_told, [error]))
+    assert type(caught.value) is type(error)
+    assert str(caught.value) == str(error)
+    assert getattr(caught.value, "errno", None) == getattr(error, "errno", None)
+
+
+def test_a_result_that_cannot_be_pickled_is_told(runner):
+    with pytest.raises(TypeError, match="lock"):
+        list(runner.map(lambda _: threading.Lock(), [1]))
+
+
+def test_a_run_that_is_given_up_does_not_disturb_the_next(runner, tmp_path):
+    done = runner.as_done(square, range(50))
+    next(done)
+    done.close()
+    assert list(runner.map(square, range(10))) == [number * number for number in range(10)]
+
+
+def test_tasks_of_a_node_that_is_removed_go_to_others(cluster, runner, tmp_path):
+    node = cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+
+    until = time.time() + 80
+
+    def remove():
+        while not num_marks(tmp_path, "stuck") and time.time() < until:
+            time.sleep(0.05)
+        cluster.remove_node(node, allow_graceful=False)
+
+    removing = threading.Thread(target=remove)
+    removing.start()
+    done = dict(runner.as_done(wait_on_the_node, [(tmp_path, number, node.node_id, until) for number in range(24)]))
+    removing.join()
+    assert done == {number: number for number in range(24)}
+    assert num_marks(tmp_path, "stuck")
+
+
+# Whole builds.
+
+
+def prepare_with_trouble(context, batch):
+    """Over one batch a worker dies, another batch never ends on a node that is told; both as long as there is a mark."""
+    folder = context.folder.parent
+    if batch.index == 3 and (folder / "die").exists():
+        (folder / "die").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    stuck_on = folder / "stuck_on"
+    if stuck_on.exists() and ray.get_runtime_context().get_node_id() == stuck_on.read_text():
+        mark(folder, "stuck")
+        time.sleep(600)
+    deadline = time.monotonic() + 20
+    while stuck_on.exists() and not num_marks(folder, "stuck") and time.monotonic() < deadline:
+        time.sleep(0.05)  # until that node has one too
+    return prepare(context, batch)
+
+
+def ray_config(source, cluster, out, **sections):
+    run = RunConfig(runner="ray", ray_address=cluster.address, batch_bytes=30_000)
+    return Config(**{"sources": [str(source)], "out": str(out), "run": run, **sections})
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, corpus):
+    root = tmp_path_factory.mktemp("source") / "stdlib"
+    for package in ("importlib", "json", "logging"):
+        shutil.copytree(corpus / package, root / package)
+    return root
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_a_build_over_nodes_gives_what_a_local_one_gives(cluster, runner, source, tmp_path, compress):
+    output = OutputConfig(compress=compress, shard_bytes=300_000)
+    manifest = build(ray_config(source, cluster, tmp_path / "out", output=output))
+    assert manifest.run.workers >= NUM_NODES, "and one that another test has brought"
+    make(source, tmp_path / "local", output=output)
+    assert everything(tmp_path / "out") == everything(tmp_path / "local")
+    (source / "new.py").write_text("x = 1\n" * 30)
+    there = parts(tmp_path / "out")
+    build(ray_config(source, cluster, tmp_path / "out", output=output))
+    (source / "new.py").unlink()
+    assert 0 < len(parts(tmp_path / "out").items() - there.items()) <= 3
+    assert parts(tmp_path / "out").items() > there.items()
+
+
+def test_a_build_lives_through_the_end_of_a_worker_and_of_a_node(cluster, runner, source, tmp_path, monkeypatch):
+    make(source, tmp_path / "local")
+    node = cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    (tmp_path / "die").touch()
+    (tmp_path / "stuck_on").write_text(node.node_id)
+
+    until = time.time() + 80
+
+    def remove():
+        while not num_marks(tmp_path, "stuck") and time.time() < until:
+            time.sleep(0.05)
+        cluster.remove_node(node, allow_graceful=False)
+
+    removing = threading.Thread(target=remove)
+    removing.start()
+    monkeypatch.setattr(flow, "prepare", prepare_with_trouble)
+    build(ray_config(source, cluster, tmp_path / "out"))
+    removing.join()
+    assert not (tmp_path / "die").exists()
+    assert num_marks(tmp_path, "stuck")
+    assert everything(tmp_path / "out") == everything(tmp_path / "local")
+
+
+def test_the_steps_by_hand_may_each_run_over_nodes(cluster, runner, source, tmp_path):
+    config = ray_config(source, cluster, tmp_path / "out")
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    make(source, tmp_path / "local")
+    assert everything(tmp_path / "out") == everything(tmp_path / "local")
+
+
+def test_an_address_without_the_runner_it_is_for_is_refused(source, tmp_path):
+    with pytest.raises(ConfigError, match=r"^--ray-address needs --runner ray\.$"):
+        RunConfig(ray_address="auto")
+    code, line = refusal(run("build", source, "--out", tmp_path / "out", "--ray-address", "127.0.0.1:6379"))
+    assert (code, line) == (2, "--ray-address needs --runner ray.")
+    assert not any(tmp_path.iterdir())
+
+
+def test_every_process_looks_for_the_probes_before_its_first_task(runner, shared, monkeypatch):
+    (shared / "later").write_bytes(b"later")
+    monkeypatch.setattr(runner, "_probes", (probe_of(shared / "later"),))
+    (shared / "later").unlink()
+    with pytest.raises(InputError, match=r"^node \S+ does not see '.*later': sources and the work folder must"):
+        list(runner.map(square, range(4)))
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"other")])
+def test_a_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, change):
+    (shared / "second").write_bytes(b"here")
+    probes = [probe_of(shared / "probe"), probe_of(shared / "second")]
+    change(shared / "second")
+    with pytest.raises(InputError) as caught, RayRunner(cluster.address, probes, "auto"):
+        pass
+    assert str(caught.value) == (
+        f"node {ray.util.get_node_ip_address()} does not see '{shared / 'second'}': "
+        "sources and the work folder must lie on a folder that all machines share."
+    )
+
+
+def test_probes_leave_nothing_behind(runner, shared):
+    with RayRunner(None, [probe_of(shared / "probe")], 2):
+        pass
+    assert not list(shared.glob(".probe*"))
+
+
+def test_a_node_with_another_version_is_refused(runner, shared, monkeypatch):
+    monkeypatch.setattr(gristmill, "__version__", "0.0.0")
+    with pytest.raises(InputError, match=r"^node \S+ has gristmill .*, this machine 0\.0\.0: install the same"):
+        RayRunner(None, [probe_of(shared / "probe")], "auto").__enter__()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
+def test_a_node_that_cannot_write_is_refused(runner):
+    with pytest.raises(OutputError, match=r"^node \S+ cannot write to '/proc': "):
+        RayRunner(None, [probe_of("/proc/version")], "auto").__enter__()
+
+
+def test_what_a_node_writes_must_be_seen_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe, "SECONDS_TO_APPEAR", 0.2)
+    (tmp_path / "probe").touch()
+    sight = Sight(gristmill.__version__, None, str(tmp_path / "elsewhere"), None)
+    with pytest.raises(OutputError, match=r"what node 10\.0\.0\.7 writes to '.*' is not seen here"):
+        probe.refuse(sight, "10.0.0.7", [probe_of(tmp_path / "probe")])
+
+
+def test_a_connection_that_was_there_before_stays(runner, shared):
+    with RayRunner(None, [], 2) as second:
+        assert list(second.map(square, range(5))) == [0, 1, 4, 9, 16]
+    assert list(runner.map(square, range(5))) == [0, 1, 4, 9, 16]
+
+
+def run_python(code, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_fewer_workers_than_cpus_are_as_many_tasks(cluster, shared, tmp_path):
+    code = """
+        import sys, time, os
+        from gristmill.runners.ray import RayRunner
+        from gristmill.runners.probe import probe_of
+
+        def most_at_once(folder):
+            name = f"{folder}/{time.monotonic_ns()}"
+            open(name, "x").close()
+            time.sleep(0.2)
+            most = len(os.listdir(folder))
+            os.unlink(name)
+            return most
+
+        with RayRunner("auto", [probe_of(sys.argv[1])], 2) as runner:
+            print(runner.workers, max(runner.map(most_at_once, [sys.argv[2]] * 10)))
+    """
+    done = run_python(code, shared / "probe", tmp_path, RAY_ADDRESS=cluster.address)
+    assert (done.stdout, done.stderr, done.returncode) == ("2 2\n", "", 0)
+
+
+def test_without_an_address_a_cluster_is_started_and_ended(tmp_path):
+    code = """
+        import os, signal, sys, psutil
+        from gristmill.runners.ray import RayRunner
+        from gristmill.runners.probe import probe_of
+
+        def die_at_three(number):
+            if number == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return number
+
+        handlers = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
+        with RayRunner(None, [probe_of(sys.argv[1])], 2) as runner:
+            assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == handlers
+            results = dict(runner.as_done(die_at_three, range(5)))
+            started = psutil.Process().children(recursive=True)
+            assert started
+        print(sorted(number for number, result in results.items() if number == result))
+        _, alive = psutil.wait_procs(started, timeout=20)
+        assert not alive, alive
+    """
+    (tmp_path / "probe").touch()
+    done = run_python(code, tmp_path / "probe", HOME=str(tmp_path))
+    assert (done.stdout, done.stderr, done.returncode) == ("[0, 1, 2, 4]\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: Connection refused"),
+        ("ray://127.0.0.1:1", "the address of a Ray cluster is HOST:PORT or auto, got ray://127.0.0.1:1"),
+        ("nowhere", "the address of a Ray cluster is HOST:PORT or auto, got nowhere"),
+    ],
+)
+def test_an_address_where_nothing_answers_is_one_line(address, message, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(InputError) as caught:
+        RayRunner(address, [], "auto").__enter__()
+    assert str(caught.value) == message
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"needs ray\. Install it: pip install 'gristmill\[ray\]'"):
+        RayRunner(None, [], "auto").__enter__()

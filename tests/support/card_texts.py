@@ -1,0 +1,363 @@
+"""Texts that a card's tokenizer could get wrong, and the comparison with the CPU's: for tests with a card and without.
+
+Numpy and the two CPU engines are all it needs, so that it also runs where nothing is installed for tests.
+"""
+
+import json
+import random
+from functools import cache
+from itertools import islice, pairwise, product
+
+import numpy as np
+
+from gristmill.tokenizers.cuda.merge_tables import byte_characters
+from gristmill.tokenizers.cuda.patterns import CL100K, GPT2, QWEN2, STARCODER2
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
+from gristmill.tokenizers.locate import locate
+from gristmill.tokenizers.tokenizer import tokenizer_for
+from support import tokenizers_made_here as made
+
+PATTERNS = (GPT2, STARCODER2, CL100K, QWEN2)
+TRAINED = ("codebert", *(pattern.name for pattern in PATTERNS))
+REVEALING = tuple(f"revealing {pattern.name}" for pattern in PATTERNS)
+SCALARS = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x110000))]
+CONTRACTIONS = ("s", "S", "t", "re", "RE", "rE", "ve", "m", "ll", "LL", "d", "D", "l", "r", "v", "x", "\u017f", "")
+NOT_UTF8 = {
+    "continuation at the start": b"\x80abc",
+    "two continuations at the start": b"\xbf\xbf",
+    "cut after 1 of 2": b"abc\xc3",
+    "cut after 1 of 3": b"abc\xe2",
+    "cut after 2 of 3": b"abc\xe2\x82",
+    "cut after 1 of 4": b"abc\xf0",
+    "cut after 3 of 4": b"abc\xf0\x9f\x99",
+    "cut in the middle": b"ab\xe2\x82 cd",
+    "overlong in two": b"x\xc0\xafy",
+    "overlong in two, the last": b"x\xc1\xbfy",
+    "overlong in three": b"x\xe0\x80\xafy",
+    "overlong in three, the last": b"x\xe0\x9f\xbfy",
+    "overlong in four": b"x\xf0\x80\x80\xafy",
+    "overlong in four, the last": b"x\xf0\x8f\xbf\xbfy",
+    "the first surrogate": b"x\xed\xa0\x80y",
+    "the last surrogate": b"x\xed\xbf\xbfy",
+    "beyond the last code point": b"x\xf4\x90\x80\x80y",
+    "five bytes": b"x\xf8\x88\x80\x80\x80y",
+    "a lead that is none": b"x\xf5\x80\x80\x80y",
+    "FE and FF": b"\xfe\xff",
+    "eight FF": b"\xff" * 8,
+    "fifteen FF": b" " + b"\xff" * 15,
+    "Latin-1": "déjà vu, naïve".encode("latin-1"),
+    "UTF-16": "def f(): pass".encode("utf-16"),
+    "one continuation too many": b"caf\xc3\xa9\xa9 x",
+}
+UTF8_AT_EDGES = ["é", "€x", "x🙂", "", "字", "plain", "\U0010ffff", "\ud7ff\ue000", "aé"]
+
+
+def definition_of(spelled: str, name: str = "test") -> Definition:
+    return Definition(name=name, json=spelled.encode(), config=b"{}")
+
+
+@cache
+def definition_named(name: str) -> Definition:
+    if name == "codebert":
+        return locate(name)
+    if name.startswith("revealing "):
+        return _revealing(definition_named(name.removeprefix("revealing ")), name)
+    (pattern,) = (pattern for pattern in PATTERNS if pattern.name == name)
+    return definition_of(made.of_pattern(pattern), name)
+
+
+def _revealing(trained: Definition, name: str) -> Definition:
+    """With a vocabulary that shows where words start: beside `a`, `7`, `!`, a blank, a line feed and an apostrophe any
+    two bytes merge, if they are of one word.
+
+    A trained one has no tokens of rare characters or of digits: it gives the same ids wherever words start there.
+    """
+    every, around = byte_characters(), [byte_characters()[byte] for byte in b"a7! \n'"]
+    leads, continuations = every[0xC2:0xF5], every[0x80:0xC0]
+    pairs = [*product(every, around), *product(around, every), *product(continuations, leads)]
+    tree = json.loads(trained.json)
+    tree["model"] |= json.loads(made.byte_level_of(list(dict.fromkeys(pairs))))["model"]
+    return definition_of(json.dumps(tree | {"added_tokens": []}), name)
+
+
+@cache
+def reference_for(definition: Definition) -> ReferenceTokenizer:
+    return ReferenceTokenizer(definition)
+
+
+def ids_by_reference(definition, documents):
+    """Of Hugging Face's `tokenizers`."""
+    engine = reference_for(definition)._engine
+    encodings = engine.encode_batch_fast([document.decode() for document in documents], add_special_tokens=False)
+    return [np.array(encoding.ids, np.uint32) for encoding in encodings]
+
+
+def ids_by_cpu(definition, documents):
+    """Of gigatoken where it takes the tokenizer."""
+    cpu = tokenizer_for(definition)
+    return [cpu.encode(document).ids for document in documents]
+
+
+def assert_same(batch, documents, expected):
+    """Every id and where each document's begin; the first document that differs is named."""
+    offsets = np.cumsum([0, *map(len, expected)])
+    ids = np.concatenate(expected) if expected else np.zeros(0, np.uint32)
+    assert len(batch.offsets) == len(documents) + 1
+    if not (np.array_equal(batch.offsets, offsets) and np.array_equal(batch.ids, ids)):
+        raise AssertionError(_first_difference(batch, documents, expected))
+
+
+def _first_difference(batch, documents, expected):
+    places = pairwise(batch.offsets.tolist())
+    for number, ((start, end), document, ids) in enumerate(zip(places, documents, expected, strict=True)):
+        if not np.array_equal(batch.ids[start:end], ids):
+            return _difference(number, document, batch.ids[start:end], ids)
+    return f"the same ids by offsets that do not cover all: {batch.offsets[0]}, {batch.offsets[-1]}, {len(batch.ids)}"
+
+
+def _difference(number, document, found, expected):
+    shared = min(len(found), len(expected))
+    unequal = np.flatnonzero(found[:shared] != expected[:shared])
+    at = int(unequal[0]) if len(unequal) else shared
+    return (
+        f"document {number} of {len(document)} bytes, {document[:80]!r}: {len(found)} ids, expected {len(expected)}; "
+        f"from id {at} on {found[at : at + 8].tolist()}, expected {expected[at : at + 8].tolist()}"
+    )
+
+
+def scalars_in_context(step=1, all_below=0):
+    """One document for each character: beside every class of character, beside itself, before contractions."""
+    chosen = [*SCALARS[:all_below], *SCALARS[all_below::step]]
+    return [f"a{one}a7{one}7!{one}! {one} \n{one}\n{one}{one}'s{one}'VE".encode() for one in chosen]
+
+
+def apostrophes():
+    """Contractions and what looks like one, behind and before every class of character."""
+    around = ("", "a", "é", "7", "!", "'", " ", "\n", "\u00a0", "字", "🙂")
+    return [
+        f"{left}'{letters}{right}".encode() for left in around for letters in CONTRACTIONS for right in (*around, "s")
+    ]
+
+
+def runs_of(lengths):
+    """Runs of one character, and of two by turns, between others: each class that has a rule of its own."""
+    repeated = (" ", "\n", "\t", "\r\n", " \n", "\n ", "7", "\u0663", "'", "!", "\u2003", "\u3000", "a", "é")
+    around = (("", ""), ("x", "y"), ("! ", "\n"), ("7", "'s"), ("}\n", " 1"), ("x\n", "\ny"))
+    return [
+        (left + (one * length)[:length] + right).encode()
+        for one in repeated
+        for length in lengths
+        for left, right in around
+    ]
+
+
+def runs_end_to_end(longest):
+    """Documents of one character each, of every length: a run ends where its document does, and another begins."""
+    return [
+        (one * length).encode()
+        for one in ("7", "\n", " ", "\r", "\u0663", "'", "!", "a")
+        for length in range(1, longest)
+    ]
+
+
+def documents_around(edge, seed=0):
+    """Each ends a few bytes before or behind a multiple of `edge`: what may not look across stands at either side."""
+    generator, ends = random.Random(seed), ["it's", "a ", " \n", "é", "12", "🙂", "\r", "'", "字's", "!\n", "\u3000"]
+    documents, total = list[bytes](), 0
+    for number in range(30):
+        tail, head = generator.choice(ends).encode(), generator.choice(ends).encode()
+        length = edge - total % edge + number % 7 - 3 - len(head) - len(tail)
+        documents.append(head + code_like(max(length, 0), number) + tail)
+        total += len(documents[-1])
+        documents += [b""] * (number % 3 == 0)
+    return documents
+
+
+def contractions_at_edges():
+    """Around the edge of a group, whole and cut by the edge of a document: nothing is one that reaches into the next."""
+    documents = list[bytes]()
+    for place in range(27, 34):
+        for spelled in ("'s", "'ll", "'re", "'LL", "'\u017f"):
+            for cut in range(len(spelled) + 1):
+                first, second = (b"x" * place + spelled[:cut].encode()), (spelled[cut:].encode() + b"lo's")
+                documents += [first, second, b"." * (64 - len(first + second))]
+    return documents
+
+
+def code_like(num_bytes, seed=0):
+    """ASCII lines with blanks, digits, quotes and operators in them."""
+    generator = np.random.default_rng(seed)
+    words = ["def", "return", "self", "x", "i", "it's", "value", "number_of_things", "if", "we'll", "HTTPServer", "éa"]
+    marks = [
+        " ",
+        " ",
+        " ",
+        "\n",
+        "\n    ",
+        "(",
+        ")",
+        ", ",
+        " = ",
+        ".",
+        " == ",
+        "\n\n\n",
+        "  # ",
+        "12",
+        "3.14",
+        "'",
+        "\t",
+    ]
+    pieces = [
+        mark
+        for word, sign in zip(generator.integers(len(words), size=num_bytes // 5 + 2), generator.integers(len(marks), size=num_bytes // 5 + 2), strict=True)
+        for mark in (words[word], marks[sign])
+    ]  # fmt: skip
+    return "".join(pieces).encode()[:num_bytes].decode("utf-8", "ignore").encode().ljust(num_bytes, b".")
+
+
+def words_of_one_id(definition, num_words, first=0):
+    """Each after a blank, as the vocabulary has them; all twice."""
+    words = (token for token in definition.ids_by_token if token.startswith("Ġ") and token[1:].isascii())
+    chosen = islice((word for word in words if word[1:].isalpha() and len(word) >= 3), first, first + num_words)
+    return 2 * "".join(chosen).replace("Ġ", " ").encode()
+
+
+def random_letters(num_bytes, seed=0, alphabet=b"abcdefghijklmnopqrstuvwxyz"):
+    chosen = np.random.default_rng(seed).integers(len(alphabet), size=num_bytes)
+    return np.frombuffer(alphabet, np.uint8)[chosen].tobytes()
+
+
+def english_without_spaces(num_bytes, seed=0):
+    words = b"the return of value and number with string object for get set list index error name file type".split()
+    chosen = np.random.default_rng(seed).integers(len(words), size=num_bytes // 2)
+    return b"".join(words[at] for at in chosen)[:num_bytes]
+
+
+def runs_that_are_one_word(num_bytes):
+    """Of characters of one, two and three bytes."""
+    return [(one * (num_bytes // len(one.encode()) + 1)).encode()[: num_bytes // 3 * 3 // 6 * 6] for one in "-a=é字"]
+
+
+def periodic(num_bytes):
+    return [
+        (period * (num_bytes // len(period) + 1))[:num_bytes] for period in (b"ab", b"abc", b"=-", b"get", b"value")
+    ]
+
+
+def around_not_utf8(kind):
+    """Lists of documents of which number 2 alone is not UTF-8, with characters of every length up to its edges."""
+    bad = NOT_UTF8[kind]
+    for number, text in enumerate(UTF8_AT_EDGES):
+        before, behind = text.encode(), UTF8_AT_EDGES[-number].encode()
+        yield [b"x", before, (bad, bad + bad, b"x" * 31 + bad)[number % 3], behind]
+
+
+def is_utf8(document):
+    try:
+        document.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def joined(documents):
+    """-> One text, and where each document begins and the last ends."""
+    offsets = np.zeros(len(documents) + 1, np.int64)
+    np.cumsum([len(document) for document in documents], out=offsets[1:])
+    return np.frombuffer(b"".join(documents), np.uint8), offsets
+
+
+def with_ids_above(definition, first_id):
+    """The same tokenizer with all ids moved up: text is then not encoded in 16 bits."""
+    tree = json.loads(definition.json)
+    tree["model"]["vocab"] = {token: index + first_id for token, index in tree["model"]["vocab"].items()}
+    for token in tree["added_tokens"]:
+        token["id"] += first_id
+    return definition_of(json.dumps(tree), f"{definition.name} above {first_id}")
+
+
+EXCEPTION_BYTES = (2, 3, 4, 7, 8, 9, 14, 15, 16, 17, 63, 64, 65, 300, 512, 513, 1500)
+"""Other kernels store words of over 15, 64 and 512 bytes; eight are hashed and compared at once."""
+
+
+def exceptional_words():
+    letters = [random_letters(num_bytes, 100 + num_bytes) for num_bytes in EXCEPTION_BYTES]
+    blank_before = [b" " + random_letters(num_bytes, 200 + num_bytes) for num_bytes in EXCEPTION_BYTES]
+    return [*letters, *blank_before, b"-" * 9, b"=" * 80, "ééé".encode(), "字字字字字字".encode(), b"wordsofsamehashx"]
+
+
+def around_exceptions():
+    """Each alone and again, as a part of a longer word, cut short, and beside others."""
+    around = (b"%b", b"%b %b", b"%bx", b"x%b", b"%b%b", b" %b", b"  %b\n", b"(%b)", b"7%b7%b!", b"%b's")
+    whole = [form.replace(b"%b", word) for word in exceptional_words() for form in around]
+    cut = [word[:-1] for word in exceptional_words() if word.isascii()]
+    return [*whole, *cut, b" ".join(exceptional_words()), b"AOfzMayhMzUtNLlX wordsofsamehashx"]
+
+
+def with_exceptions(definition, words):
+    """As Llama 3 has them: a word that the vocabulary has is one token, and merges do not make these."""
+    tree, alphabet = json.loads(definition.json), byte_characters()
+    vocabulary = tree["model"]["vocab"]
+    first_id = 1 + max(vocabulary.values())
+    spelled = ["".join(alphabet[byte] for byte in word) for word in words]
+    vocabulary |= {token: first_id + at for at, token in enumerate(spelled)}
+    tree["model"]["ignore_merges"] = True
+    return definition_of(json.dumps(tree), f"{definition.name} with exceptions")
+
+
+def with_random_merges(seed, num_merges=40, *, is_shuffled=False):
+    """Long tokens of two letters, made in many ways: windows of a word often disagree about where they start."""
+    generator, tokens, merges = random.Random(seed), ["a", "b"], dict[tuple[str, str], None]()
+    while len(merges) < num_merges:
+        left, right = generator.choice(tokens[-12:]), generator.choice(tokens)
+        if len(left + right) <= 40:
+            merges[left, right] = None
+            tokens.append(left + right)
+    spelled = generator.sample(list(merges), num_merges) if is_shuffled else list(merges)
+    return definition_of(made.byte_level_of(spelled), f"random merges {seed}")
+
+
+def of_two_letters(seed, num_words=40, longest=1500):
+    """Random, of a few stretches that come again, and periodic, so that all ways to put windows together are taken."""
+    generator = random.Random(seed)
+    words = list[str]()
+    for _ in range(num_words):
+        stretches = [
+            "".join(generator.choices("ab", k=generator.randint(1, 60))) for _ in range(generator.randint(1, 4))
+        ]
+        words.append("".join(generator.choices(stretches, k=longest // 30))[: generator.randint(65, longest)])
+    return [word.encode() for word in words]
+
+
+def with_nfc(definition, *, in_sequence=False):
+    """As Qwen 2 has it."""
+    tree, nfc = json.loads(definition.json), {"type": "NFC"}
+    tree["normalizer"] = {"type": "Sequence", "normalizers": [nfc]} if in_sequence else nfc
+    return definition_of(json.dumps(tree), f"{definition.name} with NFC")
+
+
+def changed_by_nfc():
+    """Documents that NFC changes or might, each after a few bytes more, and beside some that it cannot change."""
+    marks = ("e\u0301", "A\u030a", "\u212b", "\u2126", "q\u0323\u0307", "q\u0307\u0323", "\u0301", "=\u0338", "x\u0335")
+    others = (
+        "\u1112\u1161\u11ab",
+        "\uac00\u11a8",
+        "\u1100\u1161",
+        "\u0958",
+        "\u0915\u093c",
+        "\u09c7\u09be",
+        "\u0344",
+        "\uf900",
+    )
+    unknown = ("\u0378", "\U0001e900\U0001e94a", "\U0002f800", "\U000e0fff", "e" + "\u0301" * 40)
+    changed = [left + one + "x" for one in (*marks, *others, *unknown) for left in ("", "e", "def f(): 12 ", "é" * 15)]
+    kept = ["é = 'ß'", "e", "각 字", "x" * 31 + "é", "\u1112", ""]
+    return [text.encode() for at, one in enumerate(changed) for text in (one, kept[at % len(kept)])], len(changed)
+
+
+def with_merges_out_of_order(definition, seed=0):
+    """The same merges, shuffled: many that use a token now come before those that make it."""
+    tree = json.loads(definition.json)
+    random.Random(seed).shuffle(tree["model"]["merges"])
+    return definition_of(json.dumps(tree), f"{definition.name} out of order")

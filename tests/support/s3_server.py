@@ -1,0 +1,120 @@
+"""A real S3 server on loopback, and a proxy before it."""
+
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import boto3
+import fsspec
+import pytest
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+from gristmill.sources import remote
+
+BUCKET = "bucket"
+
+
+class Proxy:
+    """Hands bytes to and fro, and does what it is told to the next connections."""
+
+    def __init__(self, port):
+        self.target = port
+        self.drop_after: list[int] = []
+        """Per connection to come: bytes of an answer until it is cut."""
+        self.stalls = 0
+        self.refused: list[bytes] = []
+        """Parts of addresses: the connection of each request for one is cut."""
+        self.requests: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.target))
+                self._sockets += [near, far]
+                for arguments in ((near, far, True), (far, near, False)):
+                    threading.Thread(target=self._pass_on, args=arguments, daemon=True).start()
+
+    def _pass_on(self, source, sink, is_request):
+        left = None
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if is_request and self.refused and data.startswith(b"PUT ") and self.refused[0] in data[:200]:
+                    self.refused.pop()
+                    break
+                if is_request:
+                    self.requests += (
+                        [data.partition(b"\r\n")[0]] if data[:4] in {b"GET ", b"PUT ", b"HEAD", b"POST"} else []
+                    )
+                elif b"PartialContent" in data[:200] or b" 206 " in data[:20]:
+                    if self.stalls:
+                        self.stalls -= 1
+                        time.sleep(3)
+                        break
+                    left = self.drop_after.pop(0) if self.drop_after else None
+                if left is not None:
+                    data = data[:left]
+                    left -= len(data)
+                sink.sendall(data)
+                if left == 0:
+                    break
+        for one in (source, sink):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        for one in [self._listener, *self._sockets]:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def moto():
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield server.get_host_and_port()[1]
+    server.stop()
+
+
+@pytest.fixture
+def proxy(moto, monkeypatch):
+    proxy = Proxy(moto)
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/nowhere",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(remote, "SECONDS_BETWEEN", (0.01, 0.01, 0.01, 0.01))
+    clear_instances()
+    yield proxy
+    clear_instances()
+    proxy.close()
+
+
+def clear_instances():
+    """Each is bound to the server that it was made for."""
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    fsspec.get_filesystem_class("http").clear_instance_cache()
+
+
+@pytest.fixture
+def s3(proxy, moto):
+    client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{moto}")
+    client.create_bucket(Bucket=BUCKET)
+    yield lambda key, content: client.put_object(Bucket=BUCKET, Key=key, Body=content)
+    for entry in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+        client.delete_object(Bucket=BUCKET, Key=entry["Key"])
+    client.delete_bucket(Bucket=BUCKET)
+    client.close()

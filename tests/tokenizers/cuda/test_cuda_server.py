@@ -1,0 +1,424 @@
+"""One process encodes for all workers: the same bytes, whatever becomes of it, and nothing of it stays behind."""
+
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from ctypes.util import find_library
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from gristmill import (
+    Config,
+    ConfigError,
+    MissingExtraError,
+    OutputConfig,
+    Progress,
+    RunConfig,
+    build,
+    load_tokenizer,
+    plan,
+)
+from gristmill.core.errors import DeviceError, TokenizerError
+from gristmill.core.manifest import GpuFacts
+from gristmill.pipeline.build import build_without
+from gristmill.pipeline.by_hand import Shard, prepare_shard
+from gristmill.pipeline.summary import _limit
+from gristmill.tokenizers import huggingface
+from gristmill.tokenizers.cuda import availability, client, host
+from gristmill.tokenizers.cuda.exchange import Address
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.gigatoken import FastTokenizer
+from support import stand_ins, tokenizers_made_here
+from support.builds import everything, files_table, in_a_process, refusal, run, started, wait_for
+from support.source_trees import write_tree
+
+BATCHES = {"batch_bytes": 20_000, "task_seconds": 4}
+SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, corpus):
+    root = tmp_path_factory.mktemp("serving") / "stdlib"
+    for package in ("importlib", "json", "logging"):
+        shutil.copytree(corpus / package, root / package)
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, source):
+    out = tmp_path_factory.mktemp("expected") / "out"
+    build(config_for(source, out, device="cpu"))
+    return everything(out)
+
+
+def config_for(source, out, *, output=None, **options):
+    run_config = RunConfig(**{"workers": 2, "device": "cuda", **BATCHES, **options})
+    return Config(sources=[str(source)], out=str(out), run=run_config, output=output or OutputConfig())
+
+
+class OnceReady(Progress):
+    """Step 1 begins when the process that serves has got so far: else it would be over before."""
+
+    def __init__(self, marks, *, waits_for="socket"):
+        super().__init__()
+        self._marks, self._waits_for, self.notes = marks, waits_for, []
+
+    @contextmanager
+    def phase(self, name, total=0, unit="files"):
+        if name == "prepare":
+            pid = pid_in(self._marks)
+            until(lambda: {"socket": is_listening, "start": psutil.pid_exists, "end": is_gone}[self._waits_for](pid))
+        with super().phase(name, total, unit) as step:
+            yield step
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def pid_in(marks):
+    until(lambda: (marks / "pid").exists() and (marks / "pid").read_text())
+    return int((marks / "pid").read_text())
+
+
+def until(is_so):
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_listening(pid):
+    return any("gristmill-" in str(one.laddr) for one in psutil.Process(pid).net_connections("unix"))
+
+
+def is_gone(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def served_build(config, make_encoder, marks, waits_for="socket"):
+    """-> What is said of the card, the notes, and what is left of it in this process."""
+    before = leftovers()
+    progress = OnceReady(marks, waits_for=waits_for)
+    manifest = build_without(config, progress, (), make_encoder)
+    assert is_gone(pid_in(marks))
+    return manifest.run.gpu, progress.notes, leftovers() - before
+
+
+def leftovers():
+    """Children, threads, open files without a name."""
+    links = {f"{number}" for number in os.listdir("/proc/self/fd") if "memfd" in link_of(number)}
+    maps = {line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:gristmill" in line}
+    return {*links, *maps, *(child.pid for child in psutil.Process().children()), *threading.enumerate()}
+
+
+def link_of(number):
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def built(source, tmp_path):
+    """A build with a stand-in, in a process of its own, from which workers are forked."""
+
+    def builds(stand_in, *, waits_for="socket", **options):
+        make_encoder = partial(*((stand_ins.made, stand_in) if isinstance(stand_in, type) else (stand_in,)), tmp_path)
+        config = config_for(source, tmp_path / "out", **options)
+        gpu, notes, left = in_a_process(served_build, config, make_encoder, tmp_path, waits_for)
+        assert not left
+        return gpu, notes
+
+    return builds
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_build_gives_the_same_bytes(built, source, expected, tmp_path, workers):
+    gpu, notes = built(stand_ins.CpuEncoder, workers=workers)
+    assert everything(tmp_path / "out") == expected
+    assert notes == []
+    rows = [row for row in files_table(tmp_path / "out").values() if row["tokens"]]
+    assert gpu.documents == len(rows)
+    assert gpu.bytes == sum(
+        (source / row["path"]).stat().st_size for row in files_table(tmp_path / "out").values() if row["tokens"]
+    )
+    assert gpu.documents_on_cpu == sum(row["bytes"] >= stand_ins.LARGE for row in rows) > 0
+    assert 0 < gpu.seconds_busy < gpu.seconds_ready
+    assert gpu.trouble is None
+
+
+def test_texts_of_windows_are_the_same(built, source, tmp_path):
+    output = OutputConfig(with_text=True)
+    build(config_for(source, tmp_path / "cpu", device="cpu", output=output))
+    gpu, _ = built(stand_ins.CpuEncoder, output=output)
+    assert gpu.documents
+    assert everything(tmp_path / "out") == everything(tmp_path / "cpu")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (stand_ins.Dying, "socket", r"its process died \(exit code -9\)"),
+        (stand_ins.Failing, "socket", "RuntimeError: an illegal memory access was encountered"),
+        (stand_ins.Wrong, "socket", "its answer makes no sense"),
+        (stand_ins.never_ready, "start", r"it was not ready when step 1 was over, after [\d.]+ s"),
+        (stand_ins.refusing, "end", "this tokenizer has rules of its own"),
+        (stand_ins.broken, "end", r"its process died \(exit code 3\): libnvrtc.so.12: cannot open"),
+    ],
+)
+def test_whatever_becomes_of_the_server_the_bytes_are_the_same(built, expected, tmp_path, workers, case):
+    stand_in, waits_for, trouble = case
+    gpu, notes = built(stand_in, waits_for=waits_for, workers=workers)
+    assert everything(tmp_path / "out") == expected
+    assert re.fullmatch(trouble, gpu.trouble)
+    assert notes == [f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."]
+
+
+def test_a_server_that_hangs_is_not_waited_for(built, expected, tmp_path):
+    """Each worker waits for a quarter of the time after which it counts as hung itself."""
+    started_at = time.monotonic()
+    gpu, notes = built(stand_ins.Hanging)
+    assert everything(tmp_path / "out") == expected
+    assert gpu.trouble == "its process no longer answers"
+    assert len(notes) == 1
+    assert time.monotonic() - started_at < 30
+
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build_dying_over_batches(config, make_encoder, marks):
+    client.ServedTokenizer.encode_many = die
+    return served_build(config, make_encoder, marks)
+
+
+def test_a_worker_that_dies_over_a_whole_batch_is_no_files_fault(source, expected, tmp_path):
+    """The batch is tried again, file by file."""
+    make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
+    in_a_process(build_dying_over_batches, config_for(source, tmp_path / "out"), make_encoder, tmp_path)
+    assert everything(tmp_path / "out") == expected
+
+
+BAD = "json/decoder.py"
+
+
+def build_dying_over_a_text(config, make_encoder, marks, text):
+    plain = FastTokenizer.understood
+
+    def understood(self, ids, of, **options):
+        if of == text:
+            die()
+        return plain(self, ids, of, **options)
+
+    FastTokenizer.understood = understood
+    return served_build(config, make_encoder, marks)
+
+
+def test_a_text_over_which_workers_die_is_found_in_its_batch(source, tmp_path):
+    make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
+    config = config_for(source, tmp_path / "out", skip_failed=True)
+    in_a_process(build_dying_over_a_text, config, make_encoder, tmp_path, (source / BAD).read_bytes())
+    failed = {path for path, row in files_table(tmp_path / "out").items() if row["reason"] == "failed"}
+    assert failed == {BAD}
+
+
+class Refusing(OnceReady):
+    @contextmanager
+    def phase(self, name, total=0, unit="files"):
+        with super().phase(name, total, unit) as step:
+            if name == "prepare":
+                raise ConfigError("enough")
+            yield step
+
+
+def build_that_ends(config, make_encoder, marks):
+    before = leftovers()
+    with pytest.raises(ConfigError, match="enough"):
+        build_without(config, Refusing(marks), (), make_encoder)
+    return is_gone(pid_in(marks)), leftovers() - before
+
+
+def test_a_build_that_fails_leaves_no_server(source, tmp_path):
+    make_encoder = partial(stand_ins.made, stand_ins.CpuEncoder, tmp_path)
+    config = config_for(source, tmp_path / "out")
+    assert in_a_process(build_that_ends, config, make_encoder, tmp_path) == (True, set())
+
+
+def build_and_stay(config, make_encoder, marks, waits_for):
+    class Staying(OnceReady):
+        @contextmanager
+        def phase(self, name, total=0, unit="files"):
+            with super().phase(name, total, unit) as step:
+                if name == "prepare":
+                    (marks / "there").touch()
+                    time.sleep(600)
+                yield step
+
+    build_without(config, Staying(marks, waits_for=waits_for), (), make_encoder)
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "waits_for"),
+    [(partial(stand_ins.made, stand_ins.CpuEncoder), "socket"), (stand_ins.never_ready, "start")],
+)
+def test_a_build_that_is_killed_takes_its_server_along(source, tmp_path, stand_in, waits_for):
+    config = config_for(source, tmp_path / "out")
+    with started(build_and_stay, config, partial(stand_in, tmp_path), tmp_path, waits_for) as process:
+        wait_for(tmp_path / "there")
+        server = pid_in(tmp_path)
+        assert not is_gone(server)
+        os.kill(process.pid, signal.SIGKILL)
+        until(lambda: is_gone(server))
+
+
+# The tokenizer of a worker, without a build around it.
+
+
+@contextmanager
+def served(tokenizer, folder, kind=stand_ins.CpuEncoder):
+    tokenizer.definition.write(folder)
+    run_config = RunConfig(device="cuda")
+    with host.server_for(run_config, tokenizer, folder, partial(stand_ins.made, kind, folder)) as server:
+        until(lambda: is_listening(pid_in(folder)))
+        yield client.served(tokenizer, server.address), server
+
+
+def assert_same(found, wanted):
+    for one, other in zip(found, wanted, strict=True):
+        for column in ("ids", "newline_tokens", "starts"):
+            mine, theirs = getattr(one, column), getattr(other, column)
+            assert mine.dtype == theirs.dtype
+            assert np.array_equal(mine, theirs)
+        assert one.control_id == other.control_id
+
+
+def with_far_ids():
+    tree = tokenizers_made_here.byte_level().replace('"vocab":{', '"vocab":{"far":100000,', 1)
+    return FastTokenizer.load(Definition(name="far", json=tree.encode(), config=b"{}"))
+
+
+@pytest.mark.parametrize(
+    "make_tokenizer", [partial(load_tokenizer, "codebert"), with_far_ids], ids=["uint16", "uint32"]
+)
+def test_empty_documents_and_batches_larger_than_the_memory(tmp_path, make_tokenizer):
+    cpu = make_tokenizer()
+    large = b"def largest(of_them):\n    return max(of_them)\n\n" * 20_000
+    with served(cpu, tmp_path, stand_ins.Pinning) as (tokenizer, server):
+        odd = [b"", b"x = 1\n\n", b"", "größe 😀\r\n".encode(), b""]
+        batches = ([b""], odd, [large, b"", large], [large.swapcase(), b"", large], [])
+        found = [tokenizer.encode_many(texts, with_starts=True) for texts in batches]
+        for texts, encoded in zip(batches, found, strict=True):
+            assert_same(encoded, cpu.encode_many(texts, with_starts=True))
+        assert tokenizer.encodes_in_batches
+        assert server.end().documents == 12
+    grown, small = (int(line) for line in (tmp_path / "memory").read_text().splitlines()[2:0:-1])
+    assert grown > 5 * len(large) > -small > 0
+
+
+@pytest.mark.parametrize("engine", [FastTokenizer.load, huggingface.ReferenceTokenizer])
+def test_many_texts_are_each_encoded_as_by_itself(codebert, engine):
+    tokenizer = engine(codebert.definition)
+    texts = [b"x = 1\n", b"", "größe\n\n".encode()]
+    wanted = [tokenizer.encode(text, with_starts=True) for text in texts]
+    assert_same(tokenizer.encode_many(texts, with_starts=True), wanted)
+
+
+def test_a_text_that_is_not_utf8_is_refused_and_the_card_goes_on(tmp_path, codebert):
+    with served(codebert, tmp_path) as (tokenizer, server):
+        for bad in (b"\xff", "\ud800"):
+            with pytest.raises(TokenizerError, match=r"^document 1: "):
+                tokenizer.encode_many([b"x", bad])
+        assert_same(
+            tokenizer.encode_many(["größe"], with_starts=True), codebert.encode_many(["größe"], with_starts=True)
+        )
+        assert server.end().documents == 1
+
+
+def test_a_batch_that_is_too_large_is_the_cpus(tmp_path, codebert, monkeypatch):
+    monkeypatch.setattr(client, "LARGEST_BYTES", 5)
+    with served(codebert, tmp_path) as (tokenizer, server):
+        assert [len(one.ids) for one in tokenizer.encode_many([b"x = 1\n"])] == [len(codebert.encode(b"x = 1\n").ids)]
+        assert tokenizer.encodes_in_batches
+        assert len(tokenizer.encode_many([b"x"])) == 1
+        assert server.end().documents == 1
+
+
+def test_after_its_end_the_cpu_goes_on(tmp_path, codebert):
+    with served(codebert, tmp_path) as (tokenizer, server):
+        tokenizer.encode_many([b"x = 1\n"])
+        server.end()
+        assert_same(
+            tokenizer.encode_many([b"x = 2\n"], with_starts=True), [codebert.encode(b"x = 2\n", with_starts=True)]
+        )
+        assert not tokenizer.encodes_in_batches
+
+
+def test_nobody_is_asked_where_nobody_listens(codebert):
+    tokenizer = client.ServedTokenizer(codebert, Address.new(1.0))
+    assert not tokenizer.encodes_in_batches
+    assert_same(tokenizer.encode_many([b"x"], with_starts=True), codebert.encode_many([b"x"], with_starts=True))
+    assert (tokenizer.engine, tokenizer.decode(tokenizer.encode(b"x").ids)) == (codebert.engine, b"x")
+
+
+def test_a_tokenizer_that_the_fast_engine_refuses_stays_on_the_cpu(tmp_path):
+    tokenizer = huggingface.ReferenceTokenizer(
+        Definition(name="wp", json=tokenizers_made_here.word_piece().encode(), config=b"{}")
+    )
+    make_encoder = partial(stand_ins.never_ready, tmp_path)
+    with host.server_for(RunConfig(device="cuda"), tokenizer, tmp_path, make_encoder) as server:
+        assert server.end() == GpuFacts(trouble="the tokenizer 'wp' runs on the CPU alone")
+    assert client.served(tokenizer, Address.new(1.0)) is tokenizer
+
+
+# What is said.
+
+
+@pytest.mark.parametrize("begin", [build, plan, partial(prepare_shard, shard=Shard(1, 1))])
+def test_without_the_extra_nothing_begins(tmp_path, monkeypatch, begin):
+    monkeypatch.setattr(availability, "find_spec", lambda _: None)
+    source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
+    with pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[gpu\]'"):
+        begin(config_for(source, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(find_library("cuda") is not None, reason="there may be a GPU")
+def test_without_a_card_nothing_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(availability, "find_spec", lambda name: name)
+    source = write_tree(tmp_path / "repo", {"a.py": "x = 1\n"})
+    with pytest.raises(
+        DeviceError, match=r"^there is no GPU: .*\. Leave out --device cuda: the CPU gives the same ids\.$"
+    ):
+        build(config_for(source, tmp_path / "out"))
+
+
+def test_a_cluster_has_no_one_card(tmp_path):
+    code, line = refusal(run("build", tmp_path, "--out", tmp_path / "out", "--device", "cuda", "--runner", "ray"))
+    assert code == 2
+    assert line.startswith("--device cuda goes with --runner local")
+
+
+@pytest.mark.parametrize(
+    ("busy", "prepare", "shape", "said"),
+    [
+        (0.4, 9, 3, "the card waited for reading and cleaning"),
+        (0.4, 9, 20, "writing took"),
+        (7, 9, 3, "workers waited for the card"),
+    ],
+)
+def test_the_summary_names_the_limit(busy, prepare, shape, said):
+    facts = GpuFacts(documents=1, seconds_busy=busy, seconds_ready=8.0)
+    assert said in _limit(facts, {"prepare": prepare, "shape": shape})

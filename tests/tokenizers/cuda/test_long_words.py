@@ -1,0 +1,140 @@
+"""What may be done with a long word: windows of it merged apart and joined, and many merges at once.
+
+Why joining is exact, in any order of merges. Take a stretch of the word that no merge has left so far. The next merge in
+it is the earliest pair in it, the leftmost of equals, whatever lies outside: so it goes through the same steps as it
+would alone. Hence tokens are the word's encoding exactly when each two neighbours are the encoding of their own bytes,
+and where two windows have a token in common, the first up to it and the second from it on have only such neighbours.
+"""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gristmill.tokenizers.cuda.merge_tables import EMPTY, MergeTables, bpe
+from gristmill.tokenizers.definition import Definition
+from support import tokenizers_made_here as made
+from tokenizers import Tokenizer
+
+TEXT = st.text("abc", min_size=1, max_size=50)
+
+
+class Merging:
+    def __init__(self, definition):
+        self.tables = MergeTables.of(definition)
+        self.byte_ids, self.products = self.tables.byte_ids.tolist(), self.tables.products.tolist()
+        entries = [entry for entry in self.tables.table.tolist() if entry != EMPTY]
+        self.ranks = {entry >> 22: entry & (1 << 22) - 1 for entry in entries}
+        self.bytes_by_id = {index: len(token) for token, index in definition.ids_by_token.items()}
+
+    @classmethod
+    def of(cls, merges):
+        return cls(Definition(name="test", json=made.byte_level_of(merges).encode(), config=b"{}"))
+
+    def one_by_one(self, text):
+        return bpe([self.byte_ids[byte] for byte in text], self.ranks, self.products)
+
+    def all_at_once(self, text):
+        """All occurrences of the earliest pair in one pass from the left, then those of the next."""
+        ids = [self.byte_ids[byte] for byte in text]
+        while found := {self.ranks[key] for key in self.keys(ids) if key in self.ranks}:
+            ids = self.with_rank_merged(ids, min(found))
+        return ids
+
+    def with_rank_merged(self, ids, rank):
+        merged, at, keys = [], 0, [*self.keys(ids), None]
+        while at < len(ids):
+            is_merged = self.ranks.get(keys[at]) == rank
+            merged.append(self.products[rank] if is_merged else ids[at])
+            at += 1 + is_merged
+        return merged
+
+    def keys(self, ids):
+        return [left << 21 | right for left, right in pairwise(ids)]
+
+    def in_windows(self, text, window_bytes, overlap_bytes):
+        """Joined at the first token that two neighbours both have; None where they have none."""
+        joined, start = self.spans(text[:window_bytes], 0), 0
+        while start + window_bytes < len(text):
+            start += window_bytes - overlap_bytes
+            window = self.spans(text[start : start + window_bytes], start)
+            shared = next((token for token in joined if token in window), None)
+            if shared is None:
+                return None
+            joined = joined[: joined.index(shared)] + window[window.index(shared) :]
+        return [index for _, _, index in joined]
+
+    def spans(self, text, start):
+        """(start, end, id) of each token."""
+        ids = self.one_by_one(text)
+        ends = (start + np.cumsum([self.bytes_by_id[index] for index in ids])).tolist()
+        return list(zip([start, *ends[:-1]], ends, ids, strict=True))
+
+
+@st.composite
+def merge_lists(draw, *, is_in_order):
+    """Over a, b and c. A token is not made again once it is used; those that may be out of order are shuffled."""
+    tokens, merges, used = ["a", "b", "c"], [], set()
+    for _ in range(draw(st.integers(1, 12))):
+        left, right = draw(st.sampled_from(tokens)), draw(st.sampled_from(tokens))
+        if (left, right) not in merges and left + right not in used and len(left + right) <= 6:
+            merges.append((left, right))
+            used |= {left, right}
+            tokens.append(left + right)
+    return merges if is_in_order else draw(st.permutations(merges))
+
+
+@pytest.mark.parametrize("is_in_order", [True, False])
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), text=TEXT)
+def test_merging_one_by_one_gives_the_references_ids(is_in_order, data, text):
+    merges = data.draw(merge_lists(is_in_order=is_in_order))
+    merging = Merging.of(merges)
+    assert merging.tables.is_in_order or not is_in_order
+    assert merging.one_by_one(text.encode()) == Tokenizer.from_str(made.byte_level_of(merges)).encode(text).ids
+
+
+@pytest.mark.parametrize("is_in_order", [True, False])
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), text=TEXT, overlap_bytes=st.integers(3, 11))
+def test_windows_that_share_a_token_join_to_the_whole(is_in_order, data, text, overlap_bytes):
+    merging = Merging.of(data.draw(merge_lists(is_in_order=is_in_order)))
+    joined = merging.in_windows(text.encode(), 12, overlap_bytes)
+    assume(joined is not None)
+    assert joined == merging.one_by_one(text.encode())
+
+
+def test_windows_joined_out_of_order_give_the_whole_for_every_short_text():
+    """The violation that merging all at once falls for, planted."""
+    merging = Merging.of([("aa", "a"), ("b", "aaa"), ("a", "a"), ("a", "b")])
+    assert not merging.tables.is_in_order
+    num_joined = 0
+    for number in range(1 << 12):
+        text = f"{number:012b}".replace("0", "a").replace("1", "b").encode()
+        joined = merging.in_windows(text, 7, 4)
+        if joined is not None:
+            num_joined += 1
+            assert joined == merging.one_by_one(text)
+    assert num_joined > 2000
+
+
+@settings(max_examples=300, deadline=None)
+@given(merges=merge_lists(is_in_order=True), text=TEXT)
+def test_in_order_all_occurrences_of_the_earliest_pair_may_merge_at_once(merges, text):
+    merging = Merging.of(merges)
+    assert merging.all_at_once(text.encode()) == merging.one_by_one(text.encode())
+
+
+def test_out_of_order_they_may_not():
+    merging = Merging.of([("aa", "a"), ("a", "a")])
+    assert not merging.tables.is_in_order
+    assert merging.all_at_once(b"aaaa") != merging.one_by_one(b"aaaa")
+
+
+def test_a_long_word_is_joined_from_windows(codebert):
+    merging, generator = Merging(codebert.definition), random.Random(0)
+    word = "".join(generator.choices("etaoinshrdlu", k=1500)).encode()
+    assert merging.in_windows(word, 256, 128) == codebert.encode(word).ids.tolist()

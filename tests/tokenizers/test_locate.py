@@ -1,0 +1,80 @@
+import json
+from importlib import resources
+
+import pytest
+import zstandard
+
+from gristmill import load_tokenizer
+from gristmill.core.errors import TokenizerError
+from gristmill.tokenizers.definition import Template
+from gristmill.tokenizers.locate import BUNDLED_FILE, ROBERTA_TOKENS, locate
+from support import tokenizers_made_here as made
+
+SAMPLE = b"def f(x):\n    return x  # <mask>\n"
+
+
+@pytest.fixture(scope="module")
+def model():
+    packed = resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
+    return json.loads(zstandard.decompress(packed))["model"]
+
+
+def write_pair(folder, vocab, merges):
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps(vocab))
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in merges))
+    return folder
+
+
+def test_a_folder_with_vocab_and_merges_is_codebert_again(tmp_path, model, codebert):
+    folder = write_pair(tmp_path / "roberta", model["vocab"], model["merges"])
+    tokenizer = load_tokenizer(str(folder))
+    assert tokenizer.encode(SAMPLE).ids.tolist() == codebert.encode(SAMPLE).ids.tolist()
+    assert tokenizer.definition.template == Template((0,), (2,))
+    assert tokenizer.definition.pad_id == 1
+    assert locate(str(folder)).name == "roberta"
+
+
+def test_without_robertas_tokens_it_is_a_gpt2(tmp_path, model):
+    vocab = {token: index for token, index in model["vocab"].items() if token not in ROBERTA_TOKENS}
+    merges = [merge for merge in model["merges"] if "".join(merge) in vocab]
+    tokenizer = load_tokenizer(str(write_pair(tmp_path / "gpt2", vocab, merges)))
+    assert tokenizer.definition.template == Template((), ())
+    assert tokenizer.definition.control_ids == {vocab["<|endoftext|>"]}
+
+
+def test_a_file_and_the_folder_around_it(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(made.unigram())
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<pad>", "tokenizer_class": "X"}')
+    by_file, by_folder = locate(str(tmp_path / "tokenizer.json")), locate(str(tmp_path))
+    assert by_file.json == by_folder.json == made.unigram().encode()
+    assert by_file.config == by_folder.config
+
+
+def test_a_file_of_another_name(tmp_path):
+    (tmp_path / "mine.json").write_text(made.byte_level())
+    assert locate(str(tmp_path / "mine.json")).name == "mine.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no tokenizer.json"),
+        ({"tokenizer.json": "{"}, "damaged"),
+        ({"tokenizer.json": made.byte_level(), "tokenizer_config.json": "["}, "tokenizer_config.json"),
+        ({"vocab.json": "[]", "merges.txt": ""}, "vocab.json"),
+        ({"vocab.json": '{"a": 0}', "merges.txt": "a b"}, "makes no token"),
+        ({"vocab.json": '{"a": 0}'}, "holds no tokenizer.json"),
+    ],
+)
+def test_a_damaged_folder_says_so(tmp_path, files, said):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(TokenizerError, match=said):
+        locate(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["./none/tokenizer.json", "a/b/c", "", "../none/x", "~nosuchuser/x", "n" * 5000])
+def test_what_is_nothing_is_refused(name):
+    with pytest.raises(TokenizerError, match="there is no tokenizer"):
+        locate(name)

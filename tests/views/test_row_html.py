@@ -1,0 +1,169 @@
+"""A row as HTML: only text, readable for all, in a notebook too; and still a dict."""
+
+import copy
+import json
+import pickle
+import shutil
+from html.parser import HTMLParser
+
+import orjson
+import pytest
+
+from gristmill import DatasetError, open_dataset
+from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
+from gristmill.views.row_html import row_html
+from gristmill.views.row_theme import DARK, LIGHT, LOOK_STYLE, PAPERS
+from support.browser import file_address, watched
+from support.looked_at import looks_of, make_packed, make_plain
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return make_plain(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    return make_packed(tmp_path_factory.mktemp("packed"), "best-fit")
+
+
+class Page(HTMLParser):
+    """All tags with their attributes, and what is in the <pre>."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.open, self.text, self.classes = [], [], "", []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "pre" in self.open:
+            self.text += data
+
+
+def test_the_text_in_it_is_the_rows(plain, packed):
+    for look in [*looks_of(plain), *looks_of(packed)]:
+        page = Page(row_html(look))
+        assert page.text == "".join(stroke.text for stroke in look.strokes)
+        assert page.open == []
+
+
+def test_it_holds_nothing_but_harmless_tags(plain, packed):
+    for look in [*looks_of(plain), *looks_of(packed)]:
+        tags = Page(row_html(look)).tags
+        assert {tag for tag, _ in tags} == {"section", "p", "b", "pre", "span"}
+        assert {name for _, attributes in tags for name in attributes} <= {"class", "title"}
+
+
+def test_every_token_has_its_id_and_its_marks(plain):
+    for look in looks_of(plain):
+        tokens = {}
+        for _, attributes in Page(row_html(look)).tags:
+            number, colon, index = attributes.get("title", "").partition(": id ")
+            if colon:
+                tokens[int(number)] = int(index), set(attributes.get("class", "").split())
+        drawn = {stroke.token for stroke in look.strokes}
+        assert tokens.keys() == drawn
+        for number, (index, classes) in tokens.items():
+            flags = look.tokens[number][1]
+            marks = {SPECIAL: "special", BEFORE: "before", AFTER: "after"}
+            wanted = {name for flag, name in marks.items() if flags & flag}
+            assert index == look.tokens[number][0]
+            assert classes == wanted | ({"second"} if number % 2 else set())
+
+
+def test_windows_that_share_a_row_are_blocks(packed):
+    look = next(look for look in looks_of(packed) if len(look.windows) > 1)
+    blocks = [attributes for _, attributes in Page(row_html(look)).tags if attributes.get("class") == "window"]
+    assert [one["title"] for one in blocks] == [f"{window.repo}/{window.path}" for window in look.windows]
+
+
+def luminance(colour):
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_ink_is_readable_on_every_paper(palette):
+    for paper in PAPERS:
+        for ink in palette.keys() - PAPERS:
+            low, high = sorted((luminance(palette[paper]), luminance(palette[ink])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (paper, ink)
+
+
+def test_the_style_touches_nothing_else():
+    rules = [line for line in LOOK_STYLE.splitlines() if line]
+    for rule in rules:
+        selectors = rule.removeprefix("@media screen and (prefers-color-scheme:dark){").split("{")[0].split(",")
+        assert all(".gristmill-look" in one for one in selectors), rule
+    assert "url(" not in LOOK_STYLE
+    assert "<" not in LOOK_STYLE
+
+
+def test_no_barriers_in_a_browser_light_or_dark(plain, packed, tmp_path, chromium):
+    rows = "".join(map(row_html, [*looks_of(plain)[:3], *looks_of(packed)[:2]]))
+    path = tmp_path / "rows.html"
+    path.write_text(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Rows</title><style>{LOOK_STYLE}</style>'
+        f"</head><body><main><h1>Rows</h1>{rows}</main></body></html>"
+    )
+    papers = []
+    for dark in (False, True):
+        with watched(chromium, file_address(path), dark=dark) as seen:
+            seen.page.goto(file_address(path))
+            assert seen.violations() == []
+            assert seen.is_quiet()
+            style = "getComputedStyle(document.querySelector('.gristmill-look pre')).backgroundColor"
+            papers.append(seen.page.evaluate(style))
+            seen.page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+            papers.append(seen.page.evaluate(style))
+            wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+            assert seen.page.evaluate(wide)
+    assert papers == ["rgb(255, 255, 255)", "rgb(21, 23, 27)", "rgb(21, 23, 27)", "rgb(21, 23, 27)"]
+
+
+def test_a_row_is_a_dict_wherever_it_goes(plain):
+    rows = open_dataset(plain)["train"]
+    row, plain_row = rows[1], dict(rows[1])
+    assert row == plain_row
+    assert repr(row) == repr(plain_row)
+    assert json.dumps(row) == json.dumps(plain_row)
+    assert orjson.dumps(row) == orjson.dumps(plain_row)
+    for again in (pickle.loads(pickle.dumps(row)), copy.deepcopy(row), copy.copy(row), rows[0:3][1], list(rows)[1]):
+        assert again == plain_row
+        assert again._repr_html_() == row._repr_html_()
+
+
+def test_a_notebook_shows_a_row_with_its_style(plain):
+    rows = open_dataset(plain)["train"]
+    shown = rows[1]._repr_html_()
+    assert shown == f"<style>{LOOK_STYLE}</style>\n{row_html(look_at(open_dataset(plain), 'train', 1))}"
+    assert rows.padded()[1]._repr_html_() == rows[-12]._repr_html_() == shown
+
+
+def test_a_row_whose_dataset_is_gone_or_that_was_changed_is_a_plain_table(plain, tmp_path):
+    folder = shutil.copytree(plain, tmp_path / "moved")
+    row = open_dataset(folder)["train"][0]
+    changed = row | {"input_ids": [0, 2]}
+    shutil.rmtree(folder)
+    other = open_dataset(plain)["train"][0]
+    other["input_ids"] = [0, 2]
+    for one in (row, other, type(row)(changed)):
+        page = Page(one._repr_html_())
+        assert {tag for tag, _ in page.tags} == {"table", "tr", "th", "td"}
+        assert "&lt;img src=x onerror=alert(1)&gt;.py" in one._repr_html_()
+
+
+def test_a_line_that_is_no_object_is_a_damaged_row(plain, tmp_path):
+    folder = shutil.copytree(plain, tmp_path / "damaged")
+    lines = (folder / "train.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "train.jsonl").write_bytes(b"".join([b'["abc"]\n', *lines[1:]]))
+    with pytest.raises(DatasetError, match="damaged"):
+        open_dataset(folder)["train"][0]
