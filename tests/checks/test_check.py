@@ -23,7 +23,7 @@ from gristmill import (
     WindowConfig,
     build,
 )
-from gristmill.checks import data_parts, spans
+from gristmill.checks import data_files, spans
 from gristmill.checks.check import CHECKS, check
 from gristmill.checks.findings import report_text
 from gristmill.checks.secrets import secrets_in
@@ -218,7 +218,7 @@ def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
     """Borders of parts fall into the middle of rows and of files."""
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     whole = check(tmp_path / "out", workers=1)
-    monkeypatch.setattr(data_parts, "PART_BYTES", 5_000)
+    monkeypatch.setattr(data_files, "PART_BYTES", 5_000)
     for workers in (1, 2):
         apart = check(tmp_path / "out", workers=workers)
         assert apart.checks == whole.checks
@@ -227,7 +227,7 @@ def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
 def test_frames_and_parts_change_nothing(source, tmp_path, monkeypatch):
     build(Config(sources=[str(source)], out=str(tmp_path / "out"), output=OutputConfig(compress="zstd")))
     whole = check(tmp_path / "out", workers=1)
-    monkeypatch.setattr(data_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(data_files, "PART_BYTES", 1)
     assert check(tmp_path / "out", workers=1).checks == whole.checks
 
 

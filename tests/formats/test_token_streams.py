@@ -22,7 +22,7 @@ from gristmill import (
     build,
     load_tokenizer,
 )
-from gristmill.checks.streams import STREAMS, stream_fault
+from gristmill.checks.formats import STREAMS, stream_fault
 from gristmill.core.columns import Schema
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split

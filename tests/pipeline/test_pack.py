@@ -31,7 +31,7 @@ from gristmill import (
     open_dataset,
     plan,
 )
-from gristmill.checks import streams
+from gristmill.checks import formats as streams
 from gristmill.checks.check import check
 from gristmill.checks.rebuild import against_clean
 from gristmill.core.manifest import read_manifest

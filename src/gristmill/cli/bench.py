@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parse_intermixed, parser_for, worker_count
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable, shell_word
-from gristmill.core.signals import signals_held
 
 if TYPE_CHECKING:
     from gristmill.cli.parsers import Parser

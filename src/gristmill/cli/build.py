@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, print_summary
+from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
 from gristmill.core.errors import ConfigError
 from gristmill.core.layout import FILES
 from gristmill.core.names import is_address, printable
-from gristmill.core.signals import signals_held
 
 if TYPE_CHECKING:
     from gristmill.config.config import Config

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, worker_count
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
-from gristmill.core.signals import signals_held
 
 ANSWER_IS_NO = 1
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import DatasetError
 from gristmill.core.names import printable
-from gristmill.core.signals import signals_held
 
 
 def clean(arguments: Sequence[str]) -> int:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, whole
+from gristmill.cli.signals import signals_held
 from gristmill.cli.train import add_training_options, config_of, tell_on_stderr
 from gristmill.core.extras import require_training
 from gristmill.core.names import printable, shell_word
-from gristmill.core.signals import signals_held
 
 
 def compare(arguments: Sequence[str]) -> int:

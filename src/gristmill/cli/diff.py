@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for
-from gristmill.core.signals import signals_held
+from gristmill.cli.signals import signals_held
 
 DIFFERS = 1
 

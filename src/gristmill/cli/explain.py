@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, row_number
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
-from gristmill.core.signals import signals_held
 
 
 def explain(arguments: Sequence[str]) -> int:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, words_of, worker_count
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
 from gristmill.core.records import FORMATS
-from gristmill.core.signals import signals_held
 
 
 def export(arguments: Sequence[str]) -> int:

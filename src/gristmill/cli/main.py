@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError, GristmillError, OutputError
 from gristmill.core.names import did_you_mean, printable
-from gristmill.core.signals import signals_held
 from gristmill.core.version import __version__
 
 ADVICE = "Try 'gristmill --help'."

@@ -5,9 +5,9 @@ from typing import Any
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, planned_out, print_notes, whole
+from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
 from gristmill.config.options import build_line
-from gristmill.core.signals import signals_held
 
 
 def plan(arguments: Sequence[str]) -> int:

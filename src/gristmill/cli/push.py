@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, words_of, worker_count
-from gristmill.core.signals import signals_held
+from gristmill.cli.signals import signals_held
 
 ANSWER_IS_NO = 1
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for
+from gristmill.cli.signals import signals_held
 from gristmill.core.names import path_text, printable
-from gristmill.core.signals import signals_held
 
 
 def report(arguments: Sequence[str]) -> int:

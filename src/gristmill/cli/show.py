@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for, row_number
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import Split
-from gristmill.core.signals import signals_held
 
 PLAIN_SIGNS: dict[str, str | int | None] = {"│": "|", "«": "<<", "»": ">>", "↵": "$", "⟨": "{", "⟩": "}"}
 """For a stream that cannot take the others."""

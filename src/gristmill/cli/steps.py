@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, print_summary
+from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import counted_units
-from gristmill.core.signals import signals_held
 
 if TYPE_CHECKING:
     import argparse

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import gristmill
 from gristmill.cli.parsers import parse_settings, parser_for, planned_out, print_notes, whole
+from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
 from gristmill.config.options import Option, build_line
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean
-from gristmill.core.signals import signals_held
 
 if TYPE_CHECKING:
     from gristmill.config.config import Config

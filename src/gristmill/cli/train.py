@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from gristmill.cli.parsers import Parser, add_output_options, parser_for, whole
+from gristmill.cli.signals import signals_held
 from gristmill.core.extras import require_training
 from gristmill.core.names import shell_word
-from gristmill.core.signals import signals_held
 from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 
 

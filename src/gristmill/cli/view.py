@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 
 from gristmill.cli.parsers import add_output_options, parser_for, whole
+from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
-from gristmill.core.signals import signals_held
 
 LARGEST_PORT = 65535
 
