@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -73,3 +74,22 @@ def test_toml_in_pages_is_a_configuration(tmp_path):
     for block in blocks:
         (tmp_path / "gristmill.toml").write_text(block)
         assert load_config({}, tmp_path / "gristmill.toml").out
+
+
+PACKAGE = ROOT / "src/gristmill"
+
+
+def test_the_architecture_page_has_every_package_in_the_order_of_its_layer():
+    page = (ROOT / "docs/architecture.md").read_text()
+    named = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(named) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = (contract["layers"] for contract in contracts if contract["id"] == "layers")
+    rank = {name: number for number, row in enumerate(reversed(layers)) for name in row.split(" | ")}
+    assert [rank[name] for name in named] == sorted(rank[name] for name in named)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_modules_that_pages_name_are_there(page):
+    for name in re.findall(r"`([a-z_]+/[\w/]+\.(?:py|toml))`", page.read_text()):
+        assert (PACKAGE / name).is_file() or (ROOT / name).is_file(), name
