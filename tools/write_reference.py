@@ -20,7 +20,7 @@ from gristmill.config import config
 from gristmill.config import settings as sections
 from gristmill.config.options import all_options
 from gristmill.core import errors, manifest
-from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT
+from gristmill.core.records import DropReason, WhyNoVariant
 from gristmill.formats.jsonl_rows import COLUMNS
 from gristmill.lab.bench import bench_result as bench_results
 from gristmill.lab.bench import speeds as bench_speeds
@@ -146,10 +146,10 @@ def page() -> Iterator[str]:
     yield from training()
     yield from table("Methods of bench", ("name", "what it is"), [(f"`{m.name}`", m.what) for m in METHODS])
     yield from table(
-        "Why a file is dropped", ("reason", "what is wrong"), [(f"`{r}`", t) for r, t in DROP_REASONS.items()]
+        "Why a file is dropped", ("reason", "what is wrong"), [(f"`{one}`", one.meaning) for one in DropReason]
     )
     yield from table(
-        "Why a variant is missing", ("reason", "what it means"), [(f"`{r}`", t) for r, t in WHY_NO_VARIANT.items()]
+        "Why a variant is missing", ("reason", "what it means"), [(f"`{one}`", one.meaning) for one in WhyNoVariant]
     )
     yield from excludes()
     yield from rule_limits()

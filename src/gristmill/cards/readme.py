@@ -13,7 +13,7 @@ from gristmill.config.settings import asked_shares
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import in_code, more, table
 from gristmill.core.names import counted
-from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT, Split
+from gristmill.core.records import Split, WhyNoVariant
 
 # What a dataset does not promise, said in its cards.
 
@@ -126,7 +126,7 @@ def _filters(manifest: Manifest) -> Iterator[str]:
     if manifest.num_files_shown < counts.kept:
         without = counted(counts.kept - manifest.num_files_shown, "kept file")
         yield f"The sample has no row of {without}.\n"
-    rows = [(f"`{reason}`", f"{num:,}", DROP_REASONS[reason]) for reason, num in counts.dropped_by_reason.items()]
+    rows = [(f"`{reason}`", f"{num:,}", reason.meaning) for reason, num in counts.dropped_by_reason.items()]
     yield from table(("reason", "files", "what it means"), rows)
     if near.clusters:
         clusters = f"{counted(near.clusters, 'cluster')} with {counted(near.files, 'file')}"
@@ -207,7 +207,7 @@ def _variants(manifest: Manifest) -> Iterator[str]:
             missing[why] = missing.get(why, 0) + num
     yield from table(
         ("why a chosen file has none", "files", "what it means"),
-        [(f"`{why}`", f"{missing[why]:,}", text) for why, text in WHY_NO_VARIANT.items() if why in missing],
+        [(f"`{why}`", f"{missing[why]:,}", why.meaning) for why in WhyNoVariant if why in missing],
     )
 
 

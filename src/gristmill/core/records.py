@@ -6,7 +6,7 @@ SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windo
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -30,81 +30,82 @@ class Split(StrEnum):
     TEST = "test"
 
 
+class DropStage(StrEnum):
+    """The stages that a file passes; a dropped file does not come to that of its reason."""
+
+    READ = "read as text"
+    CLEAN = "clean"
+    DISTINCT = "distinct"
+    KEPT = "kept"
+
+
 class DropReason(StrEnum):
-    """Why a file is not in the dataset: each states the defect."""
+    """Why a file is not in the dataset, one row each: its name, the stage that the file does not reach, the defect."""
 
-    EXCLUDED = "excluded"
-    TRANSLATION = "translation"
-    EXCLUDED_BY_USER = "excluded_by_user"
-    NOT_INCLUDED = "not_included"
-    LANGUAGE_NOT_WANTED = "language_not_wanted"
-    SYMLINK = "symlink"
-    OUTSIDE_SOURCE = "outside_source"
-    NOT_A_FILE = "not_a_file"
-    TOO_LARGE = "too_large"
-    UNREADABLE = "unreadable"
-    VANISHED = "vanished"
-    CHANGED_WHILE_READ = "changed_while_read"
-    EMPTY = "empty"
-    BINARY = "binary"
-    BAD_ROW = "bad_row"
-    BAD_NOTEBOOK = "bad_notebook"
-    VENDORED = "vendored"
-    LOCK_FILE = "lock_file"
-    GENERATED = "generated"
-    MINIFIED = "minified"
-    ONE_LINE = "one_line"
-    ENCODED_DATA = "encoded_data"
-    TOO_SHORT = "too_short"
-    MEAN_LINE_TOO_LONG = "mean_line_too_long"
-    LINE_TOO_LONG = "line_too_long"
-    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic"
-    HOLDS_SECRET = "holds_secret"
-    LICENSE_NOT_ALLOWED = "license_not_allowed"
-    NO_TOKENS = "no_tokens"
-    CONTROL_TOKEN = "control_token"
-    EXACT_DUPLICATE = "exact_duplicate"
-    NEAR_DUPLICATE = "near_duplicate"
-    CONTAMINATED = "contaminated"
-    FAILED = "failed"
+    stage: DropStage
+    meaning: str
 
+    def __new__(cls, name: str, stage: DropStage, meaning: str) -> Self:
+        self = str.__new__(cls, name)
+        self._value_ = name
+        self.stage = stage
+        self.meaning = meaning
+        return self
 
-DROP_REASONS: dict[DropReason, str] = {
-    DropReason.EXCLUDED: "left out by default: images, lock files, build outputs and the like",
-    DropReason.TRANSLATION: "left out by default: translated messages, as gettext, XLIFF, ARB and Qt keep them",
-    DropReason.EXCLUDED_BY_USER: "matches an --exclude pattern",
-    DropReason.NOT_INCLUDED: "matches no --include pattern",
-    DropReason.LANGUAGE_NOT_WANTED: "another language than --language asks for",
-    DropReason.SYMLINK: "a symbolic link: its target counts where it lies, if that is in the source",
-    DropReason.OUTSIDE_SOURCE: "the repository lists it, but its path leads out of the source",
-    DropReason.NOT_A_FILE: "a FIFO, socket, device or a submodule that is not checked out",
-    DropReason.TOO_LARGE: "larger than --max-file-bytes",
-    DropReason.UNREADABLE: "the system refused to open or read it",
-    DropReason.VANISHED: "listed, but not there when the build came to it",
-    DropReason.CHANGED_WHILE_READ: "changed during each of three attempts to read it",
-    DropReason.EMPTY: "no bytes, or nothing but a byte order mark",
-    DropReason.BINARY: "neither UTF-8, UTF-16 with a mark, nor clearly Latin-1 text",
-    DropReason.BAD_ROW: "a table's row without text in it",
-    DropReason.BAD_NOTEBOOK: "a notebook that cannot be taken apart into cells",
-    DropReason.VENDORED: "other people's code: in a folder named vendor, third_party and the like",
-    DropReason.LOCK_FILE: "pinned dependencies",
-    DropReason.GENERATED: "written by a program: it says so, is named so, or is a source map",
-    DropReason.MINIFIED: "made small for a browser",
-    DropReason.ONE_LINE: "all of it in one long line",
-    DropReason.ENCODED_DATA: "base64, hex or escapes in a long run, or in most of it",
-    DropReason.TOO_SHORT: "nothing but blanks in it, or hardly more",
-    DropReason.MEAN_LINE_TOO_LONG: "its mean line is too long",
-    DropReason.LINE_TOO_LONG: "its longest line is too long",
-    DropReason.TOO_LITTLE_ALPHABETIC: "too few letters in it",
-    DropReason.HOLDS_SECRET: "holds a secret, with --secrets drop; or one that cannot be redacted",
-    DropReason.LICENSE_NOT_ALLOWED: "its licence is not on --license-allow, or unknown",
-    DropReason.NO_TOKENS: "the tokenizer makes nothing of it",
-    DropReason.CONTROL_TOKEN: "the tokenizer would turn its text into a control token",
-    DropReason.EXACT_DUPLICATE: "the same text as a file earlier in path order, which stays",
-    DropReason.NEAR_DUPLICATE: "shares 0.7 or more of its 5-grams with the first of its cluster, which stands for it",
-    DropReason.CONTAMINATED: "nearly all of it is in another split too, or in a benchmark",
-    DropReason.FAILED: "it could not be read, or its worker died on it, in each of three attempts; with --skip-failed",
-}
+    EXCLUDED = "excluded", DropStage.READ, "left out by default: images, lock files, build outputs and the like"
+    TRANSLATION = (
+        "translation",
+        DropStage.READ,
+        "left out by default: translated messages, as gettext, XLIFF, ARB and Qt keep them",
+    )
+    EXCLUDED_BY_USER = "excluded_by_user", DropStage.READ, "matches an --exclude pattern"
+    NOT_INCLUDED = "not_included", DropStage.READ, "matches no --include pattern"
+    LANGUAGE_NOT_WANTED = "language_not_wanted", DropStage.READ, "another language than --language asks for"
+    SYMLINK = "symlink", DropStage.READ, "a symbolic link: its target counts where it lies, if that is in the source"
+    OUTSIDE_SOURCE = "outside_source", DropStage.READ, "the repository lists it, but its path leads out of the source"
+    NOT_A_FILE = "not_a_file", DropStage.READ, "a FIFO, socket, device or a submodule that is not checked out"
+    TOO_LARGE = "too_large", DropStage.READ, "larger than --max-file-bytes"
+    UNREADABLE = "unreadable", DropStage.READ, "the system refused to open or read it"
+    VANISHED = "vanished", DropStage.READ, "listed, but not there when the build came to it"
+    CHANGED_WHILE_READ = "changed_while_read", DropStage.READ, "changed during each of three attempts to read it"
+    EMPTY = "empty", DropStage.READ, "no bytes, or nothing but a byte order mark"
+    BINARY = "binary", DropStage.READ, "neither UTF-8, UTF-16 with a mark, nor clearly Latin-1 text"
+    BAD_ROW = "bad_row", DropStage.READ, "a table's row without text in it"
+    BAD_NOTEBOOK = "bad_notebook", DropStage.READ, "a notebook that cannot be taken apart into cells"
+    VENDORED = "vendored", DropStage.CLEAN, "other people's code: in a folder named vendor, third_party and the like"
+    LOCK_FILE = "lock_file", DropStage.CLEAN, "pinned dependencies"
+    GENERATED = "generated", DropStage.CLEAN, "written by a program: it says so, is named so, or is a source map"
+    MINIFIED = "minified", DropStage.CLEAN, "made small for a browser"
+    ONE_LINE = "one_line", DropStage.CLEAN, "all of it in one long line"
+    ENCODED_DATA = "encoded_data", DropStage.CLEAN, "base64, hex or escapes in a long run, or in most of it"
+    TOO_SHORT = "too_short", DropStage.CLEAN, "nothing but blanks in it, or hardly more"
+    MEAN_LINE_TOO_LONG = "mean_line_too_long", DropStage.CLEAN, "its mean line is too long"
+    LINE_TOO_LONG = "line_too_long", DropStage.CLEAN, "its longest line is too long"
+    TOO_LITTLE_ALPHABETIC = "too_little_alphabetic", DropStage.CLEAN, "too few letters in it"
+    HOLDS_SECRET = (
+        "holds_secret",
+        DropStage.CLEAN,
+        "holds a secret, with --secrets drop; or one that cannot be redacted",
+    )
+    LICENSE_NOT_ALLOWED = "license_not_allowed", DropStage.CLEAN, "its licence is not on --license-allow, or unknown"
+    NO_TOKENS = "no_tokens", DropStage.CLEAN, "the tokenizer makes nothing of it"
+    CONTROL_TOKEN = "control_token", DropStage.CLEAN, "the tokenizer would turn its text into a control token"
+    EXACT_DUPLICATE = (
+        "exact_duplicate",
+        DropStage.DISTINCT,
+        "the same text as a file earlier in path order, which stays",
+    )
+    NEAR_DUPLICATE = (
+        "near_duplicate",
+        DropStage.DISTINCT,
+        "shares 0.7 or more of its 5-grams with the first of its cluster, which stands for it",
+    )
+    CONTAMINATED = "contaminated", DropStage.KEPT, "nearly all of it is in another split too, or in a benchmark"
+    FAILED = (
+        "failed",
+        DropStage.READ,
+        "it could not be read, or its worker died on it, in each of three attempts; with --skip-failed",
+    )
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -195,40 +196,33 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class WhyNoVariant(StrEnum):
-    """Why a file that was chosen for a variant has none."""
+    """Why a file that was chosen for a variant has none, one row each: its name, and what it means."""
 
-    FILE_WAS_CUT = "file_was_cut"
-    LANGUAGE_NOT_KNOWN = "language_not_known"
-    TEXT_NOT_GIVEN_BACK = "text_not_given_back"
-    NOTHING_TO_VARY = "nothing_to_vary"
-    SYNTAX_ERRORS = "syntax_errors"
-    MORE_ERRORS = "more_errors"
-    HOLDS_SECRET = "holds_secret"
-    CONTROL_TOKEN = "control_token"
-    NO_ANSWER = "no_answer"
-    ANSWER_REFUSED = "answer_refused"
-    TEXT_TOO_LONG = "text_too_long"
-    DUPLICATE = "duplicate"
-    SHARES_SPAN = "shares_span"
-    FAILED = "failed"
+    meaning: str
 
+    def __new__(cls, name: str, meaning: str) -> Self:
+        self = str.__new__(cls, name)
+        self._value_ = name
+        self.meaning = meaning
+        return self
 
-WHY_NO_VARIANT: dict[WhyNoVariant, str] = {
-    WhyNoVariant.FILE_WAS_CUT: "spans were cut out of the file itself, and must not come back",
-    WhyNoVariant.LANGUAGE_NOT_KNOWN: "there is no grammar for its language",
-    WhyNoVariant.TEXT_NOT_GIVEN_BACK: "the tokenizer does not give its text back, or parts of it",
-    WhyNoVariant.NOTHING_TO_VARY: "it has no such names, comments or layout that could be another",
-    WhyNoVariant.SYNTAX_ERRORS: "its grammar finds errors in it, or cannot get through it",
-    WhyNoVariant.MORE_ERRORS: "the variant has more syntax errors than the file",
-    WhyNoVariant.HOLDS_SECRET: "the variant holds what looks like a secret",
-    WhyNoVariant.CONTROL_TOKEN: "the tokenizer makes nothing of it, or a control token",
-    WhyNoVariant.NO_ANSWER: "the endpoint did not answer; another build asks again",
-    WhyNoVariant.ANSWER_REFUSED: "the answer is no code, the same code, or has more syntax errors",
-    WhyNoVariant.TEXT_TOO_LONG: "it and an answer of its length do not fit into the model's context; it was not sent",
-    WhyNoVariant.DUPLICATE: "the same text is in the corpus already",
-    WhyNoVariant.SHARES_SPAN: "it shares 50 tokens with a held-out file or a benchmark, and the file does not",
-    WhyNoVariant.FAILED: "a worker died or hung over it in each of three attempts; with --skip-failed",
-}
+    FILE_WAS_CUT = "file_was_cut", "spans were cut out of the file itself, and must not come back"
+    LANGUAGE_NOT_KNOWN = "language_not_known", "there is no grammar for its language"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "the tokenizer does not give its text back, or parts of it"
+    NOTHING_TO_VARY = "nothing_to_vary", "it has no such names, comments or layout that could be another"
+    SYNTAX_ERRORS = "syntax_errors", "its grammar finds errors in it, or cannot get through it"
+    MORE_ERRORS = "more_errors", "the variant has more syntax errors than the file"
+    HOLDS_SECRET = "holds_secret", "the variant holds what looks like a secret"
+    CONTROL_TOKEN = "control_token", "the tokenizer makes nothing of it, or a control token"
+    NO_ANSWER = "no_answer", "the endpoint did not answer; another build asks again"
+    ANSWER_REFUSED = "answer_refused", "the answer is no code, the same code, or has more syntax errors"
+    TEXT_TOO_LONG = (
+        "text_too_long",
+        "it and an answer of its length do not fit into the model's context; it was not sent",
+    )
+    DUPLICATE = "duplicate", "the same text is in the corpus already"
+    SHARES_SPAN = "shares_span", "it shares 50 tokens with a held-out file or a benchmark, and the file does not"
+    FAILED = "failed", "a worker died or hung over it in each of three attempts; with --skip-failed"
 
 
 class NoVariant(msgspec.Struct, frozen=True, gc=False, array_like=True):

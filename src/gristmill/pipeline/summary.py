@@ -18,7 +18,7 @@ from gristmill.core.manifest import (
     VariantFacts,
 )
 from gristmill.core.names import counted, path_text, printable
-from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import Split, VariantKind, WhyNoVariant
 from gristmill.core.text import size_text, table_text
 
 LANGUAGES_SHOWN = 5
@@ -60,7 +60,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         *sampling_lines(manifest.sampling, manifest.settings["sampling"]),
         *variant_lines(manifest.variants),
         f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
-        *(f"{count:>15,} {reason}: {DROP_REASONS[reason]}" for reason, count in counts.dropped_by_reason.items()),
+        *(f"{count:>15,} {reason}: {reason.meaning}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept; {counted(emitted, 'id')} in the rows, special tokens and padding included",
         *language_lines(manifest.tokens_by_language),
         *_epoch_lines(manifest.epochs),
@@ -153,7 +153,7 @@ def variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
 
 def _missing_line(why: WhyNoVariant, counts: Mapping[VariantKind, int]) -> str:
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
-    return f"{sum(counts.values()):>15,} {why}: {WHY_NO_VARIANT[why]} ({kinds})"
+    return f"{sum(counts.values()):>15,} {why}: {why.meaning} ({kinds})"
 
 
 def _epoch_lines(facts: EpochFacts | None) -> list[str]:

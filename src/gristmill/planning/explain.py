@@ -20,7 +20,7 @@ from gristmill.core.files_table import FileRow, VariantRow, file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest, require_record
 from gristmill.core.names import counted, did_you_mean, path_text, printable
-from gristmill.core.records import DROP_REASONS, WHY_NO_VARIANT, Cut, FileKey, Redaction, Split
+from gristmill.core.records import Cut, FileKey, Redaction, Split
 from gristmill.dataset.dataset import Dataset, open_dataset, windows_in
 
 NAMES_LISTED = 10
@@ -245,7 +245,7 @@ def _facts(file: FileRow) -> str:
 def status_text(file: FileRow) -> str:
     """In a sentence, why it is in or out."""
     if file.reason is not None:
-        return f"dropped, {file.reason}: {DROP_REASONS[file.reason]}. Here: {file.detail}"
+        return f"dropped, {file.reason}: {file.reason.meaning}. Here: {file.detail}"
     moved = f", moved there from {file.moved_from}" if file.moved_from else ""
     return f"kept in {file.split}{moved}, group {file.group}"
 
@@ -296,7 +296,7 @@ def _draw_lines(file: FileRow) -> list[str]:
 
 def _variant(row: VariantRow) -> str:
     if row.missing is not None:
-        return f"{row.kind:<8} none, {row.missing}: {WHY_NO_VARIANT[row.missing]}"
+        return f"{row.kind:<8} none, {row.missing}: {row.missing.meaning}"
     return f"{row.kind:<8} {counted(row.windows, 'window')}, {counted(row.tokens, 'token')}, seed {row.seed}"
 
 

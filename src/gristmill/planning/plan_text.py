@@ -6,7 +6,6 @@ import msgspec
 
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.names import counted, printable
-from gristmill.core.records import DROP_REASONS
 from gristmill.core.text import size_text, table_text
 from gristmill.pipeline.summary import previous_lines, sampling_lines, variant_lines
 from gristmill.planning.overlap_choice import FEW_PASSES
@@ -125,7 +124,7 @@ def _file_lines(plan: Plan) -> list[str]:
     lines = [f"files    {plan.found:,} found, {plan.kept:,} kept, {dropped:,} dropped; {small:.0%} fit into one window"]
     for one in plan.removed:
         size = f" ({size_text(one.bytes)})" if one.bytes else ""
-        lines.append(f"{one.files:>15,} {one.reason}{size}: {DROP_REASONS[one.reason]}")
+        lines.append(f"{one.files:>15,} {one.reason}{size}: {one.reason.meaning}")
     cut = f", {plan.cut_tokens:,} cut: also in another split, or in a benchmark" if plan.cut_tokens else ""
     return [*lines, f"tokens   {plan.distinct_tokens:,} kept{cut}"]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text
-from gristmill.core.records import DROP_REASONS
 from gristmill.core.text import size_text
 from gristmill.dataset.dataset import Dataset, Row, open_dataset
 from gristmill.views.report.facts import Reason, Share
@@ -145,7 +144,7 @@ def _bar(share: float) -> str:
 
 def _drops(manifest: Manifest) -> Iterator[str]:
     reasons = [
-        Reason(reason=reason, told=DROP_REASONS[reason], files=count, bytes=0, examples=[])
+        Reason(reason=reason, told=reason.meaning, files=count, bytes=0, examples=[])
         for reason, count in sorted(manifest.counts.dropped_by_reason.items(), key=lambda item: (-item[1], item[0]))
     ]
     if reasons:

@@ -32,9 +32,9 @@ from gristmill.cli.parsers import parse_settings, parser_for
 from gristmill.config.config import load_config
 from gristmill.core.files_table import FileRow, file_rows
 from gristmill.core.manifest import read_manifest
-from gristmill.core.records import DropReason, Split
+from gristmill.core.records import Split
 from gristmill.publish.export import export
-from gristmill.views.report.file_counts import MOST_EXAMPLES, MOST_FOLDERS, STAGES, Folders
+from gristmill.views.report.file_counts import MOST_EXAMPLES, MOST_FOLDERS, Folders
 from gristmill.views.report.gather import gather
 from gristmill.views.report.row_statistics import histogram_of
 from support.codebert_with import MARKERS, codebert_with
@@ -91,14 +91,10 @@ def causal(tmp_path_factory):
     return codebert_with(MARKERS, tmp_path_factory.mktemp("tokenizer") / "causal", is_causal=True)
 
 
-def test_every_drop_reason_is_in_one_stage():
-    assert Counter(reason for reasons in STAGES.values() for reason in reasons) == Counter(DropReason)
-
-
 def test_the_funnel_ends_at_the_files_that_are_kept(dataset, facts):
     counts = read_manifest(dataset).counts
     assert (facts.found, facts.kept, facts.dropped) == (counts.found, counts.kept, counts.dropped)
-    assert [stage.name for stage in facts.funnel] == ["found", *STAGES]
+    assert [stage.name for stage in facts.funnel] == ["found", "read as text", "clean", "distinct", "kept"]
     numbers = [stage.files for stage in facts.funnel]
     assert (numbers[0], numbers[-1]) == (counts.found, counts.kept)
     assert numbers == sorted(numbers, reverse=True)

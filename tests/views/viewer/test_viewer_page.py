@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from gristmill import Config, build, open_dataset
 from gristmill.config.settings import SplitConfig, VariantsConfig, WindowConfig
 from gristmill.core.names import printable
-from gristmill.core.records import DROP_REASONS
+from gristmill.core.records import DropReason
 from gristmill.dataset.dataset import Dataset
 from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
 from support.browser import PHONE, Watched, watched
@@ -481,7 +481,7 @@ def test_dropped_files_are_told_with_their_reasons(chromium, address, dataset):
             expect(row).to_contain_text(file["detail"] or "")
         page.get_by_label("Reason").select_option("exact_duplicate")
         expect(page.locator("h2.told")).to_have_text("1–1 of 1 file")
-        expect(page.locator(".results")).to_contain_text(DROP_REASONS["exact_duplicate"])
+        expect(page.locator(".results")).to_contain_text(DropReason.EXACT_DUPLICATE.meaning)
         page.get_by_role("link", name="repo/src/zcopy.py").click()
         page.wait_for_url("**/file?*")
         expect(page.locator(".verdict")).to_contain_text("Dropped, exact_duplicate")

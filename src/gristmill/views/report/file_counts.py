@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gristmill.core.files_table import FileRow
 from gristmill.core.names import counted
-from gristmill.core.records import DROP_REASONS, DropReason, Split
+from gristmill.core.records import DropReason, DropStage, Split
 from gristmill.views.report.facts import Example, Folder, PerSplit, Reason, Share, Stage, brief
 
 # Kept files by folder, for a treemap: what is small is counted in the folder above it.
@@ -107,46 +107,6 @@ def _others(sizes: list[_Sizes], taken: set[str]) -> Folder:
 
 
 MOST_EXAMPLES = 8
-STAGES: dict[str, tuple[DropReason, ...]] = {
-    "read as text": (
-        DropReason.EXCLUDED,
-        DropReason.TRANSLATION,
-        DropReason.EXCLUDED_BY_USER,
-        DropReason.NOT_INCLUDED,
-        DropReason.LANGUAGE_NOT_WANTED,
-        DropReason.SYMLINK,
-        DropReason.OUTSIDE_SOURCE,
-        DropReason.NOT_A_FILE,
-        DropReason.TOO_LARGE,
-        DropReason.UNREADABLE,
-        DropReason.VANISHED,
-        DropReason.CHANGED_WHILE_READ,
-        DropReason.EMPTY,
-        DropReason.BINARY,
-        DropReason.BAD_ROW,
-        DropReason.BAD_NOTEBOOK,
-        DropReason.FAILED,
-    ),
-    "clean": (
-        DropReason.VENDORED,
-        DropReason.LOCK_FILE,
-        DropReason.GENERATED,
-        DropReason.MINIFIED,
-        DropReason.ONE_LINE,
-        DropReason.ENCODED_DATA,
-        DropReason.TOO_SHORT,
-        DropReason.MEAN_LINE_TOO_LONG,
-        DropReason.LINE_TOO_LONG,
-        DropReason.TOO_LITTLE_ALPHABETIC,
-        DropReason.HOLDS_SECRET,
-        DropReason.LICENSE_NOT_ALLOWED,
-        DropReason.NO_TOKENS,
-        DropReason.CONTROL_TOKEN,
-    ),
-    "distinct": (DropReason.EXACT_DUPLICATE, DropReason.NEAR_DUPLICATE),
-    "kept": (DropReason.CONTAMINATED,),
-}
-"""By stage, the reasons for which a file does not come to it."""
 
 
 class _Dropped:
@@ -195,7 +155,7 @@ class Drops:
         return [
             Reason(
                 reason=reason,
-                told=DROP_REASONS[reason],
+                told=reason.meaning,
                 files=one.num_files,
                 bytes=one.num_bytes,
                 examples=one.examples(),
@@ -206,9 +166,12 @@ class Drops:
     def funnel(self, num_sources: int) -> list[Stage]:
         sources = counted(num_sources, "source")
         stages = [Stage(name="found", files=self.num_found, note=f"in {sources}")]
-        for name, reasons in STAGES.items():
-            gone = Counter({reason: self._dropped[reason].num_files for reason in reasons if reason in self._dropped})
-            stages.append(Stage(name=name, files=stages[-1].files - gone.total(), note=_note(gone.most_common())))
+        for stage in DropStage:
+            reasons = [reason for reason in DropReason if reason.stage is stage and reason in self._dropped]
+            gone = Counter({reason: self._dropped[reason].num_files for reason in reasons})
+            stages.append(
+                Stage(name=stage.value, files=stages[-1].files - gone.total(), note=_note(gone.most_common()))
+            )
         return stages
 
 

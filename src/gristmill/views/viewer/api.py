@@ -8,7 +8,7 @@ import numpy as np
 
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import path_text, printable
-from gristmill.core.records import DROP_REASONS, DropReason, Split
+from gristmill.core.records import DropReason, Split
 from gristmill.dataset.row_windows import Window, read_row
 from gristmill.views.row import look_at
 from gristmill.views.row_facts import has_lines
@@ -42,7 +42,7 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
         "licenses": sorted(counts.licenses, key=lambda name: (-counts.licenses[name], name)),
         "variants": list(manifest.variants),
         "reasons": [
-            {"reason": reason, "told": DROP_REASONS[reason], "files": files}
+            {"reason": reason, "told": reason.meaning, "files": files}
             for reason, files in sorted(counts.dropped_by_reason.items(), key=lambda one: (-one[1], one[0]))
         ],
         "kept": counts.kept,
