@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from gristmill.cleaning.secret_checks import CHECKS, compiled
 from gristmill.cleaning.secret_kinds import SECRET_RULES, SecretRule
-from gristmill.cleaning.secret_values import CHECKS, compiled
 
 LONGEST_SHAPE_BYTES = 1 << 14
 LONG_RUN_BYTES = 512

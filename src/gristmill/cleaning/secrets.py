@@ -1,6 +1,6 @@
 """Finds secrets in a text and puts placeholders in their place, keeping lines and syntax.
 
-One RE2 pattern made of all openings reads the text once (rows: secret_rules.py); what follows an opening is checked
+One RE2 pattern made of all openings reads the text once (rows: secret_kinds.py); what follows an opening is checked
 within a bound, so time is linear in the text whatever it holds. Precision goes first: a password that reads like a word
 stays. 330 MB/s a core on the standard library (benchmarks/find_secrets.py).
 """
@@ -12,8 +12,8 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from gristmill.cleaning.secret_checks import CHECKS, compiled
 from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
-from gristmill.cleaning.secret_values import CHECKS, compiled
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.records import Redaction
 

@@ -16,29 +16,62 @@ from typing import Any
 
 import re2
 
-from gristmill.cleaning.secret_kinds import (
-    BRACKETED,
-    CREDENTIAL_NAME,
-    ESCAPED,
-    EXAMPLE_HOST,
-    EXAMPLE_PASSWORD,
-    EXAMPLE_UUID,
-    INSIDE_HASH,
-    IRISH,
-    LOGIN_SCHEME,
-    NO_CREDENTIAL_NAME,
-    NO_EMAIL,
-    NO_RAW_PASSWORD,
-    NO_SECRET_NAME,
-    NO_SECRET_VALUE,
-    PASSWORD_NAME,
-    PASSWORD_WORD,
-    PLACEHOLDER,
-    RANDOM_UUID,
-    SURE_DOMAIN,
-    TEMPLATE,
-    Check,
+from gristmill.cleaning.secret_kinds import ESCAPED, Check
+
+# Words that no random value holds: 4 letters turn up in one of 30,000 tokens.
+PLACEHOLDER = (
+    r"(?i)example|sample|placeholder|change.?(?:me|it)|your|x{4}|dummy|fake|foobar|test|insert|replace|redact|secret"
+    r"|pass(?:wd|word)?$|^pass|passw|pwd|abcdef|012345|123456|qwerty|oauth|\.\.\.|aaaaa|00000000"
 )
+NO_SECRET_NAME = (
+    r"(?i)hash|digest|sha[0-9]|md5|checksum|integrity|fingerprint|public|regex|pattern|charset|alphabet|^pass[ \t]+$"
+)
+# `sha256=…` in base64: any letters may come together in it.
+INSIDE_HASH = r"(?i)sha[0-9]{1,3}[=:-][A-Za-z0-9_+/-]*\z"
+# A name, a path or a hash, and code: a word behind its punctuation, or what stands between two strings.
+NO_SECRET_VALUE = (
+    r"^(?:\$[A-Za-z0-9_{(]|%[A-Za-z({]|[@#&](?:[A-Za-z_]{2}|[{(])|[/~.]|[A-Za-z]:/)|://|^(?i:sha[0-9]+|md5)[-:]"
+    r"|[(\[{<,;|][A-Za-z][a-z]{4}|^[,+;).:?=&|\]}].*(?:[A-Za-z0-9_]\(|\)[,;.)]|=>|&&)"
+)
+# Words in passwords that people make up for examples. Only short values are held against them.
+PASSWORD_WORD = (
+    r"(?i)p[a@4][s5$]{2}|s[e3]cr[e3]t|adm[i1]n|root|user|login|w[e3]lc[o0]m|l[e3]tm[e3]|hello|world|guest|demo|temp|local"
+    r"|postgres|mysql|mongo|redis|docker|rabbit|django|minio|hunter|dragon|monkey|master|default|value"
+    r"|name|string|null|none|true|false|super|strong|weak|wrong|valid|match|random|token|auth|param|field|input|word|abcd|1234"
+)
+# `{name}`, `[1,2]`
+BRACKETED = r"^[{(<\[].*[})>\]]$"
+# By RFC 7617 and RFC 6749.
+EXAMPLE_PASSWORD = r"(?i)^open ?sesame$|^gX1fBat3bV$|^7Fjfp0ZBr1KtDRbnfVdmIw$"
+PASSWORD_NAME = r"""(?i)passw(?:or)?d|passphrase|pass["']?\]?[ \t]*[=:>]|pwd"""
+# Behind one of these names even plain hex is a credential; elsewhere it is a hash.
+CREDENTIAL_NAME = (
+    r"(?i)api[_.-]?key|secret[_-]?key|(?:client|app)[_-]?secret|(?:access|auth|bot)[_-]?token|authorization"
+)
+# What is known by one of these names is often a UUID too, and no secret.
+NO_CREDENTIAL_NAME = r"(?i)(?:ids?|uuid|guid|name|type|version)[^A-Za-z0-9]*$"
+# Version 1 is a time and a machine, not random; the others are in every text on UUIDs.
+RANDOM_UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[02-9a-f][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+EXAMPLE_UUID = r"(?i)^(?:550e8400-e29b-41d4-a716-446655440000|123e4567-e89b-.*)$"
+# A port before a slash, and a host behind an @: the password has ended there, if it was one.
+NO_RAW_PASSWORD = r"^[0-9]{1,5}(?:[/,]|$)|@(?:[A-Za-z0-9-]+\.[A-Za-z0-9.-]+|localhost)(?:[/,]|$)"
+# Schemes of addresses that hardly ever have a path with an `@` in it.
+LOGIN_SCHEME = (
+    r"(?i)\b(?:postgres(?:ql)?|mysqlx?|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb"
+    r"|neo4j|bolt|couchdb|influxdb|redshift|snowflake|ldaps?|s?ftps?|smtps?|imaps?|nats|mqtts?|socks[45]h?|rtsp)"
+    r"(?:\+[a-z0-9]{1,20})?$"
+)
+# `$PASS`, `a${b}`, `***`, `%s`, and the port of one host before the name of another
+TEMPLATE = r"^\$[A-Za-z_]|\$[{(]|\*\*|%(?:[^0-9A-Fa-f]|\z)|^[0-9]{2,5}[,)]"
+EXAMPLE_HOST = r"(?i)(?:^|\.)(?:example(?:\.[a-z]+)?|test|invalid)$"
+NO_EMAIL = (
+    r"(?:@|%40)(?:.*\.)?example\.|\.(?:example|test|invalid|png|jpg|jpeg|gif|svg|js|ts|py|css|html|json|md|sh|so|utf)$"
+    r"|(?i:^(?:no-?reply|do-?not-?reply|git|user|username|you|your[a-z]*|me|foo|bar|name|email|someone)(?:@|%40))|users\.noreply"
+)
+# `O'Brien`, but not `r'brien`
+IRISH = r"(?:^|[^A-Za-z0-9])[OoDd]'[^']*$"
+# Behind one letter, as in `a@b.T` or `x@w.sum`, only a domain that is no attribute.
+SURE_DOMAIN = r"(?i)\.(?:com|org|net|edu|gov|info|dev)$|\.[a-z]{2}$"
 
 # Random text of 16 characters out of 36 has 3.6 bits each, of 40 out of 64 has 4.9; words and patterns have less.
 MIN_ENTROPY_BITS = 3.0
