@@ -33,7 +33,6 @@ from gristmill.lab.vocabulary import vocabulary_text as vocabulary_table
 from gristmill.planning import diff_result, plan_result
 from gristmill.planning.diff_result import FILE_KINDS
 from gristmill.publish import gates, push_result
-from gristmill.sources.languages import known_languages
 from gristmill.sources.path_filter import DEFAULT_EXCLUDES
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
@@ -155,7 +154,6 @@ def page() -> Iterator[str]:
     yield from rule_limits()
     kinds = ", ".join(f"`{kind}`" for kind in dict.fromkeys(rule.kind for rule in SECRET_RULES))
     yield f"## Secrets\n\nKinds that are looked for: {kinds}. `email` only with `--redact-emails`.\n"
-    yield f"## Languages\n\n{', '.join(f'`{name}`' for name in sorted(known_languages()))}\n"
     yield "## Exit codes\n"
     yield "```text"
     yield inspect.cleandoc(cli.__doc__ or "").partition("\n\n")[2]
@@ -196,21 +194,22 @@ def training() -> Iterator[str]:
 
 
 def rule_limits() -> Iterator[str]:
-    """Of rules.toml: the default, and what differs by kind of language."""
-    kinds = rules.kinds_of_languages()
+    """The limit of each rule, what differs by kind of language, and which languages are of which kind."""
+    kinds = rules.language_kinds()
+    switches = {field.name for field in msgspec.structs.fields(sections.RulesConfig) if field.type is bool}
     rows = []
     for rule in rules.RULES:
-        limits = {kind: table[rule.name] for kind, table in kinds.items() if rule.name in table}
-        default = limits.pop("default")
+        limit = "on" if rule.name in switches else _limit(rule.limit)
+        limits = {kind.name: kind.limits[rule.name] for kind in kinds if rule.name in kind.limits}
         others = ", ".join(f"{kind} {_limit(limit)}" for kind, limit in limits.items())
-        rows.append((f"`{rule.name}`", f"`{rule.reason}`", _limit(default), others))
+        rows.append((f"`{rule.name}`", f"`{rule.reason}`", limit, others))
     yield "## Rules\n"
     yield "What each says is among the settings above (`rules.…`), which also switch it off or give it another limit.\n"
     yield from rows_of(("rule", "reason of the drop", "limit", "other limits"), rows)
-    for kind, table in kinds.items():
-        if kind != "default":
-            yield f"- {kind}: {', '.join(table['languages'])}"
-    yield ""
+    yield "## Kinds of languages\n"
+    yield "Programs are written in those marked so; a rule may ask for it.\n"
+    told = [(one.name, "yes" if one.is_programming else "", ", ".join(one.languages)) for one in kinds]
+    yield from rows_of(("kind", "programs", "languages"), told)
 
 
 def _limit(limit: bool | float) -> str:

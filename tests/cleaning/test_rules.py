@@ -2,15 +2,13 @@ import base64
 import random
 import string
 import time
-import tomllib
-from importlib import resources
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.cleaning.encoded_secrets import PIECE_BYTES
-from gristmill.cleaning.rules import RULES, Finding, Limits, Page, judge
+from gristmill.cleaning.encoded_data import PIECE_BYTES
+from gristmill.cleaning.rules import RULES, Finding, Limits, Page, is_programming, judge, language_kinds
 from gristmill.config.settings import RulesConfig
 from gristmill.core.records import DropReason
 from gristmill.sources.languages import known_languages
@@ -359,17 +357,22 @@ def test_every_rule_of_the_config_exists_once_and_in_its_order():
     assert len({rule.reason for rule in RULES}) == len(RULES)
 
 
-def test_the_table_names_known_rules_and_languages_once():
-    kinds = tomllib.loads(resources.files("gristmill.cleaning").joinpath("rules.toml").read_text())
-    rules = {rule.name for rule in RULES}
-    assert set(kinds["default"]) == rules
-    assert all(value is not False for value in kinds["default"].values())
-    languages = []
-    for name, kind in kinds.items():
-        assert set(kind) - {"languages"} <= rules, name
-        languages += kind.get("languages", [])
-    assert set(languages) <= known_languages()
-    assert len(languages) == len(set(languages))
+def test_every_known_language_is_of_one_kind_with_limits_for_known_rules():
+    languages = [language for kind in language_kinds() for language in kind.languages]
+    assert sorted(languages) == sorted(known_languages()), "each language is once in cleaning/language_kinds.toml"
+    for kind in language_kinds():
+        assert set(kind.limits) <= {rule.name for rule in RULES}, kind.name
+
+
+@pytest.mark.parametrize("language", ["python", "c++", "shell", "sql", "makefile", "tsx", "verilog"])
+def test_languages_in_which_programs_are_written(language):
+    assert is_programming(language)
+    assert Page("a", language, b"").is_program
+
+
+@pytest.mark.parametrize("language", ["markdown", "html", "css", "json", "csv", "gitignore", "text", "never heard of"])
+def test_languages_in_which_no_programs_are_written(language):
+    assert not is_programming(language)
 
 
 HUGE = {

@@ -1,22 +1,24 @@
 """Which texts are no source worth learning from: ten rules, each a pure function that says what it measured.
 
-The code is one's own, so the limits are gentle; they are data (rules.toml), differ by kind of language, and each can be
-set or switched off. All rules together are a few passes over a text, each in C, and a close look for encoded data only
-where a cheap search strikes (benchmarks/trust.md).
+The code is one's own, so the limits are gentle. Each rule is a row of RULES with its limit. language_kinds.toml has the
+limits that differ by kind of language; a setting changes any of them, or switches the rule off. All rules together are
+a few passes over a text, each in C, and a close look for encoded data only where a cheap search strikes
+(benchmarks/trust.md).
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.cleaning.encoded_secrets import encoded_runs
+from gristmill.cleaning.encoded_data import encoded_runs
 from gristmill.config.settings import RulesConfig
 from gristmill.core.records import DropReason
 
@@ -61,6 +63,7 @@ MARKER_BYTES = 2048
 SOURCE_MAP = re.compile(rb'\s*\{\s*"version"\s*:\s*3\s*,')
 MINIFIED_LINES = 50
 
+KINDS_FILE = "language_kinds.toml"
 MEASURE_DIGITS = 3
 ENOUGH_BYTES = 64
 ENOUGH_FOR_HALF_BYTES = 512
@@ -81,6 +84,10 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def name(self) -> str:
         return self.path.rpartition("/")[2].lower()
+
+    @property
+    def is_program(self) -> bool:
+        return is_programming(self.language)
 
     @cached_property
     def octets(self) -> NDArray[np.uint8]:
@@ -142,6 +149,8 @@ class Rule(NamedTuple):
     """As in RulesConfig."""
     reason: DropReason
     judge: Callable[[Page, float], Finding]
+    limit: float = 1.0
+    """Unless the kind of language has another; a rule without a number has any while it is on."""
 
 
 class Judgement(NamedTuple):
@@ -167,7 +176,7 @@ def judge(page: Page, limits: "Limits") -> Judgement:
 
 
 class Limits:
-    """RulesConfig and rules.toml together, resolved once per language."""
+    """RulesConfig, language_kinds.toml and RULES together, resolved once per language."""
 
     def __init__(self, config: RulesConfig) -> None:
         self._config = config
@@ -180,35 +189,49 @@ class Limits:
     def of_language(self, language: str) -> Mapping[str, float | None]:
         limits = self._by_language.get(language)
         if limits is None:
-            limits = self._by_language[language] = {rule.name: self._resolve(rule.name, language) for rule in RULES}
+            limits = self._by_language[language] = {rule.name: self._resolve(rule, language) for rule in RULES}
         return limits
 
-    def _resolve(self, rule: str, language: str) -> float | None:
-        default = _tables()["default"][rule]
-        own = _tables().get(language, {}).get(rule, default)
-        general = getattr(self._config, rule)
-        chosen = self._config.languages.get(language, {}).get(rule)
+    def _resolve(self, rule: Rule, language: str) -> float | None:
+        kind = _kind_by_language().get(language)
+        own = rule.limit if kind is None else kind.limits.get(rule.name, rule.limit)
+        general: bool | float = getattr(self._config, rule.name)
+        chosen = self._config.languages.get(language, {}).get(rule.name)
         if chosen is True:
             # Asked for by name, so it is on even where the table has it off.
-            chosen = own if own is not False else default
+            chosen = own if own is not False else rule.limit
         elif chosen is None:
             chosen = own if general is True else general
         return None if chosen is False else float(chosen)
 
 
-def kinds_of_languages() -> dict[str, dict[str, Any]]:
-    """rules.toml as it is: `default`, and what differs for a kind of language."""
-    return tomllib.loads(resources.files(__package__).joinpath("rules.toml").read_text(encoding="utf-8"))
+class LanguageKind(NamedTuple):
+    name: str
+    languages: tuple[str, ...]
+    is_programming: bool
+    limits: Mapping[str, bool | float]
+    """By rule, where they are not those of RULES; False: off."""
 
 
 @cache
-def _tables() -> dict[str, dict[str, bool | float]]:
-    """By language, and `default`."""
-    kinds = kinds_of_languages()
-    tables = {"default": kinds.pop("default")}
-    for kind in kinds.values():
-        tables |= dict.fromkeys(kind.pop("languages"), kind)
-    return tables
+def language_kinds() -> tuple[LanguageKind, ...]:
+    """The rows of language_kinds.toml: each known language is in one of them."""
+    tables = tomllib.loads(resources.files(__package__).joinpath(KINDS_FILE).read_text(encoding="utf-8"))
+    return tuple(
+        LanguageKind(name, tuple(table.pop("languages")), table.pop("is_programming", False), table)
+        for name, table in tables.items()
+    )
+
+
+@cache
+def _kind_by_language() -> dict[str, LanguageKind]:
+    return {language: kind for kind in language_kinds() for language in kind.languages}
+
+
+def is_programming(language: str) -> bool:
+    """True for a language in which programs are written; False for prose, markup, data, settings and unknown names."""
+    kind = _kind_by_language().get(language)
+    return kind is not None and kind.is_programming
 
 
 def _judge_vendored(page: Page, _on: float) -> Finding:
@@ -239,7 +262,7 @@ def _judge_generated(page: Page, _on: float) -> Finding:
 
 def _judge_minified(page: Page, limit: float) -> Finding:
     finding = _named(MINIFIED_NAME, page)
-    if finding.is_defect or limit == float("inf"):
+    if finding.is_defect or limit == math.inf:
         return finding
     is_defect = page.mean_line > limit and page.num_lines < MINIFIED_LINES
     detail = f"mean line of {_number(page.mean_line)} bytes in {page.num_lines}, limit {_number(limit)}"
@@ -284,15 +307,15 @@ RULES = (
     Rule("vendored", DropReason.VENDORED, _judge_vendored),
     Rule("lock_file", DropReason.LOCK_FILE, _judge_lock_file),
     Rule("generated", DropReason.GENERATED, _judge_generated),
-    Rule("minified", DropReason.MINIFIED, _judge_minified),
-    Rule("one_line", DropReason.ONE_LINE, _judge_one_line),
-    Rule("encoded_data", DropReason.ENCODED_DATA, _judge_encoded_data),
-    Rule("too_short", DropReason.TOO_SHORT, _judge_too_short),
-    Rule("mean_line", DropReason.MEAN_LINE_TOO_LONG, _judge_mean_line),
-    Rule("longest_line", DropReason.LINE_TOO_LONG, _judge_longest_line),
-    Rule("alphabetic", DropReason.TOO_LITTLE_ALPHABETIC, _judge_alphabetic),
+    Rule("minified", DropReason.MINIFIED, _judge_minified, limit=math.inf),  # by name alone; see language_kinds.toml
+    Rule("one_line", DropReason.ONE_LINE, _judge_one_line, limit=2000),
+    Rule("encoded_data", DropReason.ENCODED_DATA, _judge_encoded_data, limit=4096),  # StarCoder2: 1024
+    Rule("too_short", DropReason.TOO_SHORT, _judge_too_short, limit=1),  # nothing but blanks
+    Rule("mean_line", DropReason.MEAN_LINE_TOO_LONG, _judge_mean_line, limit=200),  # StarCoder2: 100
+    Rule("longest_line", DropReason.LINE_TOO_LONG, _judge_longest_line, limit=5000),  # StarCoder2: 1000
+    Rule("alphabetic", DropReason.TOO_LITTLE_ALPHABETIC, _judge_alphabetic, limit=0.25),  # as StarCoder2 published
 )
-"""In the order they are asked: names first, then what takes a pass over the text."""
+"""In the order they are asked: names first, then what takes a pass over the text. RulesConfig has the same names."""
 
 
 def _marked(marker: str, detail: str) -> Finding:
