@@ -20,7 +20,7 @@ from gristmill.config import config
 from gristmill.config import settings as sections
 from gristmill.config.options import all_options
 from gristmill.core import errors, manifest
-from gristmill.core.records import DropReason, WhyNoVariant
+from gristmill.core.records import VARIANTS, DropReason, WhyNoVariant
 from gristmill.formats.jsonl_rows import COLUMNS
 from gristmill.lab.bench import bench_result as bench_results
 from gristmill.lab.bench import speeds as bench_speeds
@@ -34,6 +34,7 @@ from gristmill.planning import diff_result, plan_result
 from gristmill.planning.diff_result import FILE_KINDS
 from gristmill.publish import gates, push_result
 from gristmill.sources.path_filter import DEFAULT_EXCLUDES
+from gristmill.variants.grammars import GRAMMARS
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
 COLUMN_TEXTS = {
@@ -147,6 +148,7 @@ def page() -> Iterator[str]:
     yield from table(
         "Why a file is dropped", ("reason", "what is wrong"), [(f"`{one}`", one.meaning) for one in DropReason]
     )
+    yield from variants()
     yield from table(
         "Why a variant is missing", ("reason", "what it means"), [(f"`{one}`", one.meaning) for one in WhyNoVariant]
     )
@@ -216,6 +218,20 @@ def _limit(limit: bool | float) -> str:
     if isinstance(limit, bool):
         return "on" if limit else "off"
     return "by name" if limit == float("inf") else f"{limit:g}"
+
+
+def variants() -> Iterator[str]:
+    tokens = {"mask": "a mask token", "fim": "tokens for fill in the middle", None: ""}
+    rows = []
+    for kind, one in VARIANTS.items():
+        languages = ", ".join(GRAMMARS) if one.needs_grammar else "any"
+        names = [name for name in config.setting_names() if name.startswith(one.settings)] if one.settings else []
+        needs = "a language model" if one.asks_model else tokens[one.needs_tokens]
+        keeps = ", ".join(one.keeps)
+        rows.append((f"`{kind}`", one.what, keeps, one.makes, languages, needs, ", ".join(f"`{n}`" for n in names)))
+    heads = ("kind", "what becomes of the file", "keeps", "makes", "languages", "needs", "settings")
+    yield from table("Kinds of variants", heads, rows)
+    yield "One that makes `windows` has each window by itself; another `text` is cut into windows as any file.\n"
 
 
 def record_fields(title: str, module: ModuleType, first: type[msgspec.Struct]) -> Iterator[str]:

@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 
 from gristmill import Config, SamplingConfig, VariantsConfig, build
+from gristmill.checks.variants import CHECKS_BY_THEMSELVES
+from gristmill.core.records import BY_THEMSELVES
 from support.codebert_with import FIM, codebert_with
 from support.planted import Planted
 
@@ -275,3 +277,7 @@ def test_variants_that_the_tokenizer_has_no_tokens_for_are_found(planted):
         token["content"] = token["content"].replace("fim_", "fam_")
     (planted.folder / "tokenizer.json").write_text(json.dumps(tree))
     assert "no tokens for fill-in-the-middle" in str(planted.check()["special_tokens"])
+
+
+def test_every_kind_whose_windows_are_by_themselves_has_a_check_of_its_own():
+    assert set(CHECKS_BY_THEMSELVES) == BY_THEMSELVES

@@ -3,7 +3,16 @@ import pickle
 import msgspec
 import pytest
 
-from gristmill.core.records import DropReason, DropStage, WhyNoVariant
+from gristmill.config.config import setting_names
+from gristmill.core.records import (
+    BY_THEMSELVES,
+    VARIANTS,
+    WITH_LABELS,
+    DropReason,
+    DropStage,
+    VariantKind,
+    WhyNoVariant,
+)
 
 
 @pytest.mark.parametrize("reason", [*DropReason, *WhyNoVariant])
@@ -17,3 +26,37 @@ def test_every_reason_has_a_meaning_and_is_its_name_wherever_it_is_written(reaso
 
 def test_every_stage_has_reasons_for_which_files_do_not_come_to_it():
     assert {reason.stage for reason in DropReason} == set(DropStage)
+
+
+# Each kind: makes, keeps, needs a grammar, needs tokens, has labels, asks a model, settings.
+EXPECTED_VARIANTS = {
+    "rename": ("text", ("tree", "meaning"), True, None, False, False, ()),
+    "comments": ("text", ("meaning",), True, None, False, False, ()),
+    "format": ("text", ("meaning",), True, None, False, False, ()),
+    "rewrite": ("text", (), True, None, False, True, ("rewrite.",)),
+    "noise": (
+        *("windows", (), False, "mask", True, False),
+        ("variants.noise_mask", "variants.noise_span", "variants.noise_delete"),
+    ),
+    "fim": ("windows", ("text",), False, "fim", False, False, ()),
+}
+
+
+def test_the_table_of_variants_is_what_datasets_and_checks_go_by():
+    found = {
+        str(kind): (
+            *(one.makes, one.keeps, one.needs_grammar, one.needs_tokens, one.has_labels, one.asks_model),
+            one.settings,
+        )
+        for kind, one in VARIANTS.items()
+    }
+    assert found == EXPECTED_VARIANTS
+    assert list(VARIANTS) == list(VariantKind), "rows stand in this order behind those of their file"
+    assert {"noise", "fim"} == BY_THEMSELVES
+    assert {"noise"} == WITH_LABELS
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_settings_of_a_kind_of_variant_exist(kind):
+    for name in VARIANTS[kind].settings:
+        assert any(known.startswith(name) for known in setting_names()), name

@@ -8,7 +8,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import in_code, literal, more, table
-from gristmill.core.records import VariantKind
+from gristmill.core.records import VARIANTS
 
 SOURCES_LISTED = 50
 ALWAYS_TOLD = (
@@ -66,7 +66,7 @@ def how_to_repeat_it(manifest: Manifest) -> Iterator[str]:
         yield f"An earlier build's splits were kept: name its `files.jsonl` (sha256 {digest}) with `--splits`.\n"
     if manifest.decontamination.against:
         yield "The benchmarks above are named with `--decontaminate-against`.\n"
-    if VariantKind.REWRITE in manifest.variants:
+    if any(VARIANTS[kind].asks_model for kind in manifest.variants):
         yield "What a language model has rewritten comes out the same only if the model answers the same.\n"
     yield "```\ngristmill build SOURCE... --out DIR --config gristmill.toml"
     yield "gristmill check DIR   # what is there is what the manifest says"

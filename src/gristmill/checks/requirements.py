@@ -24,9 +24,9 @@ from gristmill.config.settings import (
 from gristmill.core.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
 from gristmill.core.layout import MANIFEST
 from gristmill.core.manifest import Manifest, TokenizerFacts
-from gristmill.core.records import VariantKind
+from gristmill.core.records import VARIANTS
 from gristmill.tokenizers.definition import Definition
-from gristmill.tokenizers.sentinels import fim_ids, mask_id, repo_ids
+from gristmill.tokenizers.sentinels import repo_ids, variant_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
 
 PACKED = ("input_ids", "segment_ids", "position_ids", "segments")
@@ -142,10 +142,7 @@ def _own_ids(
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     own: list[tuple[str, tuple[int, ...]]] = []
     try:
-        if VariantKind.NOISE in variants.rates:
-            own.append((VariantKind.NOISE, (mask_id(definition),)))
-        if VariantKind.FIM in variants.rates:
-            own.append((VariantKind.FIM, tuple(fim_ids(definition))))
+        own.extend((kind, variant_ids(definition, kind)) for kind in variants.rates if VARIANTS[kind].needs_tokens)
     except ConfigError as error:
         faults.add("special_tokens", str(error), file=MANIFEST)
     return tuple(own)
@@ -184,7 +181,7 @@ def _wanted_columns(sections: _Sections) -> dict[str, bool]:
         "text": output.with_text,
         "repeat": sampling.draws,
         "weight": sampling.weights_only,
-        "labels": VariantKind.NOISE in sections.variants.rates,
+        "labels": sections.variants.have_labels,
         "variant": bool(sections.variants.rates),
         "variant_seed": bool(sections.variants.rates),
     }

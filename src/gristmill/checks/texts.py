@@ -19,7 +19,7 @@ from gristmill.checks.windows_by_file import Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.names import counted
-from gristmill.core.records import VariantKind
+from gristmill.core.records import WITH_LABELS, VariantKind
 from gristmill.runners.local import LocalRunner
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
 
@@ -181,7 +181,7 @@ class Texts(NamedTuple):
     def num_tasks(self) -> int:
         """Files, and their variants, but for noise."""
         variants = (placed for runs in self.rows.variants.values() for placed in runs)
-        return len(self.rows.by_file) + len([one for one in variants if one.run.key.variant != VariantKind.NOISE])
+        return len(self.rows.by_file) + len([one for one in variants if one.run.key.variant not in WITH_LABELS])
 
     def check(self, runner: LocalRunner, faults: Faults, advance: Callable[[int], None]) -> Verdicts:
         secrets = self.settings.secrets
@@ -248,7 +248,7 @@ class Texts(NamedTuple):
                 batch.append(TextTask(run, file, self.table.kept.get(key), location))
                 size += sum(len(stretch.ids) for stretch in run.stretches)
             for run, file, _ in self.rows.variants.get(key, ()):
-                if run.key.variant != VariantKind.NOISE:
+                if run.key.variant not in WITH_LABELS:
                     row = self._variant_row(key, run.key.variant)
                     of_file = runs[0].run if run.key.variant == VariantKind.FIM else None
                     batch.append(TextTask(run, file, None, None, row, of_file))

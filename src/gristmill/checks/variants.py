@@ -4,18 +4,18 @@ Another text is cut into windows as any. Of fill in the middle, each window has 
 parts are the file's text: checking.infilled); of noise, each window's labels are the file's own window there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gristmill.checks.file_rows import FilesTable
 from gristmill.checks.findings import Faults
 from gristmill.checks.requirements import Settings
-from gristmill.checks.runs import KEY, LABEL_KEY, ROW, START, Stretch
+from gristmill.checks.runs import KEY, LABEL_KEY, ROW, START
 from gristmill.checks.windows import Drawn, expected_windows, first_difference, wrong_draw, wrong_fresh
 from gristmill.checks.windows_by_file import PlacedRun, Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.names import counted
-from gristmill.core.records import Split, VariantKind
+from gristmill.core.records import WITH_LABELS, Split, VariantKind
 
 CHECK = "variants"
 Fault = tuple[int, str]
@@ -58,7 +58,7 @@ def _check_clean_labels(rows: Rows, faults: Faults) -> None:
         for placed in runs:
             windows = placed.run.windows
             is_wrong = windows[:, KEY] != windows[:, LABEL_KEY]
-            if placed.run.key.variant != VariantKind.NOISE and is_wrong.any():
+            if placed.run.key.variant not in WITH_LABELS and is_wrong.any():
                 number = int(windows[is_wrong.argmax(), ROW])
                 faults.add(CHECK, "its labels are not its ids", file=placed.file, row=number, path=placed.run.key.name)
 
@@ -74,10 +74,8 @@ def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Sett
         yield 0, f"variant_seed is {run.key.seed}, {FILES} has {row.seed}"
     if row.windows != len(run.windows):
         yield 0, f"{counted(len(run.windows), 'window')}, {FILES} has {row.windows}"
-    if kind == VariantKind.FIM:
-        yield from _wrong_sentinels(run.stretches, dict(settings.rules.own_ids).get(kind, ()))
-    elif kind == VariantKind.NOISE:
-        yield from _wrong_labels(placed, rows)
+    if kind in CHECKS_BY_THEMSELVES:
+        yield from CHECKS_BY_THEMSELVES[VariantKind(kind)](placed, rows, settings)
     else:
         yield from _wrong_windows(placed, row, settings)
         yield from _copies(placed, rows)
@@ -107,19 +105,20 @@ def _copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
             return
 
 
-def _wrong_sentinels(stretches: list[Stretch], sentinels: tuple[int, ...]) -> Iterator[Fault]:
+def _wrong_sentinels(placed: PlacedRun, _rows: Rows, settings: Settings) -> Iterator[Fault]:
     """`prefix … suffix … middle …`, whichever of the parts comes where."""
+    sentinels = dict(settings.rules.own_ids).get(VariantKind.FIM, ())
     if not sentinels:
         return
     prefix, middle, suffix = sentinels
-    for index, stretch in enumerate(stretches):
+    for index, stretch in enumerate(placed.run.stretches):
         found = [one for one in stretch.ids.tolist() if one in sentinels]
         if found != [prefix, suffix, middle] or stretch.ids[0] != prefix:
             yield index, f"sentinels {found}, not {[prefix, suffix, middle]}"
             return
 
 
-def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
+def _wrong_labels(placed: PlacedRun, rows: Rows, _settings: Settings) -> Iterator[Fault]:
     own = {
         start: ids
         for one in rows.by_file.get(placed.run.key.file, ())
@@ -132,3 +131,10 @@ def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
         if ids == labels:
             yield index, "its labels are its ids: there is no noise"
             return
+
+
+CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows, Settings], Iterator[Fault]]] = {
+    VariantKind.NOISE: _wrong_labels,
+    VariantKind.FIM: _wrong_sentinels,
+}
+"""For each kind of variant whose windows are by themselves, what they must show."""

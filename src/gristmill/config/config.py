@@ -33,7 +33,6 @@ from gristmill.config.validation import check_types, is_section, text_list, want
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import is_address, nearest
 from gristmill.core.plain_files import read_plain_text
-from gristmill.core.records import VariantKind
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +66,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
         self._check_packing()
-        is_rewriting = VariantKind.REWRITE in self.variants.rates
+        is_rewriting = self.variants.ask_model
         if is_rewriting and self.rewrite.endpoint is None:
             raise ConfigError(
                 "--variants rewrite needs the model's endpoint. Try --rewrite-endpoint http://localhost:8000/v1."
@@ -79,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         pack, refused = self.window.pack, []
         if pack != "none":
             refused = ["--weights-only"] if self.sampling.weights_only else []
-            refused += ["--variants noise"] if VariantKind.NOISE in self.variants.rates else []
+            refused += ["--variants noise"] if self.variants.have_labels else []
         if pack == "repo":
             refused += ["--variants"] if self.variants.rates else []
             refused += ["--decontaminate drop"] if self.split.decontaminate == "drop" else []

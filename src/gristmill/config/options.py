@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gristmill.config.config import choices_of, default_of
+from gristmill.config.settings import REWRITE_WAYS
 from gristmill.core.names import shell_word
-from gristmill.core.records import FORMATS
+from gristmill.core.records import FORMATS, VARIANTS, VariantKind
 
 
 class Option(NamedTuple):
@@ -23,6 +24,15 @@ class Option(NamedTuple):
     default: str | None = None
     """Told in the help where the setting's own default is None."""
 
+
+def _variant_kinds() -> str:
+    ways = f" (or by its way: {', '.join(way for way in REWRITE_WAYS if '_' not in way)})"
+    *most, last = [f"{kind}{ways if kind is VariantKind.REWRITE else ''}" for kind in VARIANTS]
+    return f"{', '.join(most)} or {last}"
+
+
+VARIANT_KINDS = _variant_kinds()
+WITHOUT_GRAMMAR = " and ".join(kind for kind, one in VARIANTS.items() if not one.needs_grammar)
 
 BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
     "what and where": (
@@ -121,13 +131,12 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--sample-seed", "sampling.seed", "N", "decides which windows are drawn", int),
     ),
-    "real variations of train files, beside them (all but noise and fim need gristmill[variants])": (
+    f"real variations of train files, beside them (all but {WITHOUT_GRAMMAR} need gristmill[variants])": (
         Option(
             "--variants",
             "variants.rates",
             "KIND[=RATE]",
-            "rename, comments, format, rewrite (or by its way: paraphrase, back-translation), noise or fim, several "
-            "with commas; RATE is the share of the files, 0.5 unless it is said",
+            f"{VARIANT_KINDS}, several with commas; RATE is the share of the files, 0.5 unless it is said",
             repeats=True,
         ),
         Option("--variant-seed", "variants.seed", "N", "decides which files, and what becomes of them", int),

@@ -8,7 +8,7 @@ import msgspec
 
 from gristmill.config.validation import at_least, between, check_types, text_list
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import FORMATS, LONGEST_WINDOW, Split, VariantKind
+from gristmill.core.records import FORMATS, LONGEST_WINDOW, VARIANTS, Split, VariantKind
 
 MIB = 1 << 20
 SEEDS = 1 << 63
@@ -341,6 +341,18 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
         between(1, 100, "variants.noise_span", self.noise_span)
         wanted = {VariantKind(kind): rate for kind, rate in self.rates.items() if rate}
         msgspec.structs.force_setattr(self, "rates", {kind: wanted[kind] for kind in VariantKind if kind in wanted})
+
+    @property
+    def need_grammar(self) -> bool:
+        return any(VARIANTS[kind].needs_grammar for kind in self.rates)
+
+    @property
+    def have_labels(self) -> bool:
+        return any(VARIANTS[kind].has_labels for kind in self.rates)
+
+    @property
+    def ask_model(self) -> bool:
+        return any(VARIANTS[kind].asks_model for kind in self.rates)
 
 
 REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {

@@ -6,7 +6,7 @@ SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windo
 """
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -170,8 +170,73 @@ class VariantKind(StrEnum):
     FIM = "fim"
 
 
-BY_THEMSELVES = frozenset({VariantKind.NOISE, VariantKind.FIM})
+class VariantTraits(NamedTuple):
+    """What a kind of variant is. variants/kinds.py has the function that makes it."""
+
+    what: str
+    """What becomes of the file."""
+    makes: Literal["text", "windows"]
+    """Another text, cut into windows as any file; or windows that are each by itself, from places in the file."""
+    keeps: tuple[Literal["tree", "meaning", "text"], ...] = ()
+    """The syntax tree, what the program does, the file's own text: what is the same for certain."""
+    needs_grammar: bool = False
+    """It exists for languages that have a grammar; otherwise for any."""
+    needs_tokens: Literal["mask", "fim"] | None = None
+    """Tokens that it puts into windows, and that the tokenizer must have."""
+    has_labels: bool = False
+    """Its ids do not spell the file: the column `labels` has those that do."""
+    asks_model: bool = False
+    """A language model writes it: another answer, another text."""
+    settings: tuple[str, ...] = ()
+    """Of this kind alone; a name that ends with a point stands for a whole section."""
+
+
+VARIANTS: dict[VariantKind, VariantTraits] = {
+    VariantKind.RENAME: VariantTraits(
+        "other names for local variables, scope by scope; never a public name, an attribute, an import",
+        makes="text",
+        keeps=("tree", "meaning"),
+        needs_grammar=True,
+    ),
+    VariantKind.COMMENTS: VariantTraits(
+        "comments stripped, some of them stripped, or moved",
+        makes="text",
+        keeps=("meaning",),
+        needs_grammar=True,
+    ),
+    VariantKind.FORMAT: VariantTraits(
+        "another indent, other quotes, other blank lines",
+        makes="text",
+        keeps=("meaning",),
+        needs_grammar=True,
+    ),
+    VariantKind.REWRITE: VariantTraits(
+        "the file in other words, by a language model that you run",
+        makes="text",
+        needs_grammar=True,
+        asks_model=True,
+        settings=("rewrite.",),
+    ),
+    VariantKind.NOISE: VariantTraits(
+        "spans masked and tokens deleted in `input_ids`, the clean window in `labels` (other rows have their own ids "
+        "there; padding is -100)",
+        makes="windows",
+        needs_tokens="mask",
+        has_labels=True,
+        settings=("variants.noise_mask", "variants.noise_span", "variants.noise_delete"),
+    ),
+    VariantKind.FIM: VariantTraits(
+        "prefix, suffix, then the middle, cut between characters, in both orders",
+        makes="windows",
+        keeps=("text",),
+        needs_tokens="fim",
+    ),
+}
+
+BY_THEMSELVES = frozenset(kind for kind, one in VARIANTS.items() if one.makes == "windows")
 """Variants whose neighbouring windows are no neighbours in any text."""
+WITH_LABELS = frozenset(kind for kind, one in VARIANTS.items() if one.has_labels)
+"""Variants whose ids spell no text."""
 
 
 class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -192,7 +257,11 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def is_text(self) -> bool:
         """Another text, cut into windows as any; else each window is by itself, from a piece of the file's text."""
-        return self.kind not in {VariantKind.NOISE, VariantKind.FIM}
+        return self.kind not in BY_THEMSELVES
+
+    @property
+    def has_labels(self) -> bool:
+        return self.kind in WITH_LABELS
 
 
 class WhyNoVariant(StrEnum):

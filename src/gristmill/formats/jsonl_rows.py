@@ -20,7 +20,7 @@ from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import Edition, opened, reading
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import Split, Variant, VariantKind
+from gristmill.core.records import Split, Variant
 from gristmill.formats.content_digest import place_of, row_digest
 from gristmill.tokenizers.definition import Definition
 from gristmill.windows.cut import Indices, Windows, lines_of
@@ -120,7 +120,7 @@ class RowFormat(NamedTuple):
             with_repeat=sampling.draws,
             with_weight=sampling.weights_only,
             with_variant=bool(config.variants.rates),
-            with_labels=VariantKind.NOISE in config.variants.rates,
+            with_labels=config.variants.have_labels,
         )
 
     @property

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.core.manifest import EpochFacts, SamplingFacts, VariantFacts, WeightFacts
 from gristmill.core.names import counted
-from gristmill.core.records import FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import VARIANTS, FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.pipeline.decide import Decision
 from gristmill.pipeline.document_rows import natural_windows
 from gristmill.pipeline.draw import NUM_DIGITS, Drawing, Group, num_windows
@@ -154,7 +154,7 @@ def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKin
             windows=sum(one.num_windows for one in made),
             tokens=sum(one.num_shown_tokens for one in made),
             missing=dict(sorted(missing.items())),
-            model=decision.model if kind is VariantKind.REWRITE else None,
+            model=decision.model if VARIANTS[kind].asks_model else None,
         )
     return facts
 

@@ -226,7 +226,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         gristmill=__version__,
         fingerprint=fingerprint(context.config, definition.key, __version__, own_files[FILES].sha256),
         settings=context.config.settings(),
-        versions=versions() | grammar_versions(context.config.variants.rates),
+        versions=versions() | grammar_versions(context.config.variants),
         tokenizer=TokenizerFacts(
             name=located.name,
             sha256=definition.sha256,

@@ -1,7 +1,6 @@
 """What a part or a piece goes by: a digest of all that decides what is in it. Other settings, another name."""
 
 import hashlib
-from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -10,18 +9,15 @@ from typing import Any
 import msgspec
 
 from gristmill.config.config import Config
-from gristmill.core.records import VariantKind
+from gristmill.config.settings import VariantsConfig
 from gristmill.core.version import __version__
+from gristmill.variants.grammars import GRAMMAR_PACKAGES
 
 VERSIONED = (
     *("gigatoken", "google-re2", "identify", "msgspec", "numpy", "orjson", "packaging", "rensa"),
     "zstandard",
 )
 
-GRAMMAR_PACKAGES = (
-    "tree-sitter",
-    *(f"tree-sitter-{name}" for name in ("c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")),
-)
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
 """Rules, queries and words are code too."""
 
@@ -41,7 +37,7 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
         [settings["output"][name] for name in ("pad", "with_text")],
-        [keeps_text, VariantKind.NOISE in config.variants.rates],
+        [keeps_text, config.variants.have_labels],
         [config.duplicates.near != "keep", config.looks_for_spans],
     )
 
@@ -51,11 +47,9 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in VERSIONED}
 
 
-def grammar_versions(kinds: Iterable[VariantKind]) -> dict[str, str]:
+def grammar_versions(config: VariantsConfig) -> dict[str, str]:
     """Of what makes such variants."""
-    if all(kind in {VariantKind.NOISE, VariantKind.FIM} for kind in kinds):
-        return {}
-    return {name: version(name) for name in GRAMMAR_PACKAGES}
+    return {name: version(name) for name in GRAMMAR_PACKAGES} if config.need_grammar else {}
 
 
 @cache

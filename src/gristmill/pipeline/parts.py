@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import DocumentFacts, Drop, NoVariant, PreparedDocument, StoredText, VariantKind
+from gristmill.core.records import DocumentFacts, Drop, NoVariant, PreparedDocument, StoredText
 from gristmill.dedup.signatures import NUM_BANDS, Keys
 from gristmill.formats.jsonl_rows import DocumentText
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
@@ -128,7 +128,7 @@ def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> 
     newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
     at += newline_tokens.nbytes
     variant, clean_ids = document.variant, None
-    if variant is not None and variant.kind is VariantKind.NOISE:
+    if variant is not None and variant.has_labels:
         clean_ids = np.frombuffer(content, ids.dtype, variant.num_file_tokens, at)
         at += clean_ids.nbytes
     if at == len(content):

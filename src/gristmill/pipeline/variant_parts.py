@@ -11,7 +11,16 @@ import numpy.typing as npt
 
 from gristmill.cleaning.secrets import find_secrets
 from gristmill.core.plain_files import read_plain
-from gristmill.core.records import Draw, NoVariant, PreparedDocument, Range, Variant, VariantKind, WhyNoVariant
+from gristmill.core.records import (
+    VARIANTS,
+    Draw,
+    NoVariant,
+    PreparedDocument,
+    Range,
+    Variant,
+    VariantKind,
+    WhyNoVariant,
+)
 from gristmill.core.seeded_random import Dice
 from gristmill.dedup.signatures import band_keys
 from gristmill.formats.jsonl_rows import DocumentText
@@ -113,8 +122,8 @@ def _other_text(kind: VariantKind, parsed: Parsed, seed: int, chosen: Chosen) ->
     if other is None or other == parsed.text:
         has_errors = parsed.tree.root_node.has_error
         return WhyNoVariant.SYNTAX_ERRORS if has_errors else WhyNoVariant.NOTHING_TO_VARY
-    # Names for names leave the tree as it is (tests/test_renaming.py), and to parse once more would double the cost.
-    if kind is not VariantKind.RENAME and parse(other, parsed.language).num_errors > parsed.num_errors:
+    # To parse once more would double the cost; tests/variants/test_rename.py proves that the tree is the same.
+    if "tree" not in VARIANTS[kind].keeps and parse(other, parsed.language).num_errors > parsed.num_errors:
         return WhyNoVariant.MORE_ERRORS
     return other
 
@@ -205,8 +214,8 @@ def _by_themselves(
     ids = np.concatenate([own for own, _ in pieces]).astype(block.ids.dtype)
     edges = np.cumsum([0, *(len(own) for own, _ in pieces)]).tolist()
     variant = Variant(kind, seed, tuple(edges), tuple(place for _, place in pieces), len(block.ids))
-    clean = block.ids if kind is VariantKind.NOISE else None
-    text = block.text if kind is VariantKind.NOISE else _text_of_rows(texts, edges)
+    clean = block.ids if variant.has_labels else None
+    text = block.text if variant.has_labels else _text_of_rows(texts, edges)
     return Made(Block(ids, block.newline_tokens, text, clean), variant, kind.encode() + ids.tobytes())
 
 
@@ -242,8 +251,8 @@ def variants_in(context: Context, part: str) -> tuple[list[PreparedDocument], li
 def _settings(context: Context) -> tuple[object, ...]:
     """All that variants go by, but for the documents; how many there are to be is said for each."""
     variants = msgspec.structs.asdict(context.config.variants)
-    rates = variants.pop("rates")
-    return "variants", context.rows_key, variants, grammar_versions(rates)
+    del variants["rates"]
+    return "variants", context.rows_key, variants, grammar_versions(context.config.variants)
 
 
 def _told(chosen: Chosen) -> tuple[object, ...]:

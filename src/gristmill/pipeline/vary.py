@@ -15,7 +15,7 @@ from gristmill.core.errors import OutputError
 from gristmill.core.layout import write_atomically
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction, Progress, Step
-from gristmill.core.records import FileKey, NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import VARIANTS, FileKey, NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.core.seeded_random import luck, number_of
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import Decision
@@ -27,7 +27,7 @@ from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, span_keys
 from gristmill.tokenizers.definition import Definition
-from gristmill.tokenizers.sentinels import fim_ids, mask_id, require_spelled_fim
+from gristmill.tokenizers.sentinels import require_spelled_fim, variant_ids
 from gristmill.variants.endpoint import Endpoint
 from gristmill.variants.grammars import is_parsable, require_grammars
 from gristmill.variants.rewrite import Rewriter, RewriteTask, Rewritten
@@ -42,7 +42,6 @@ CHOSEN_TOKENS = 1 << 18
 """Of the documents that one task varies."""
 JUDGED_AT_ONCE = 64
 SEED_BITS = 31
-WITHOUT_GRAMMAR = frozenset({VariantKind.NOISE, VariantKind.FIM})
 
 
 def choose(documents: Iterable[PreparedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
@@ -69,7 +68,7 @@ def choose(documents: Iterable[PreparedDocument], config: VariantsConfig) -> tup
 def _why_not(document: PreparedDocument, kind: VariantKind) -> WhyNoVariant | None:
     if document.cuts:
         return WhyNoVariant.FILE_WAS_CUT
-    if kind not in WITHOUT_GRAMMAR and not is_parsable(document.language):
+    if VARIANTS[kind].needs_grammar and not is_parsable(document.language):
         return WhyNoVariant.LANGUAGE_NOT_KNOWN
     return None
 
@@ -174,15 +173,13 @@ def _shared_starts(shared: Shared) -> np.ndarray[tuple[int], np.dtype[np.int64]]
 def require_means(config: Config, definition: Definition) -> None:
     """Before any work is done: the grammars, the tokens and the endpoint that the variants need."""
     kinds = config.variants.rates
-    if not WITHOUT_GRAMMAR.issuperset(kinds):
+    if config.variants.need_grammar:
         require_grammars()
-    if VariantKind.NOISE in kinds:
-        mask_id(definition)
-    if VariantKind.FIM in kinds:
-        fim_ids(definition)
-        if config.output.with_text:
-            require_spelled_fim(definition)
-    if VariantKind.REWRITE in kinds:
+    for kind in kinds:
+        variant_ids(definition, kind)
+    if VariantKind.FIM in kinds and config.output.with_text:
+        require_spelled_fim(definition)
+    if config.variants.ask_model:
         _endpoint(config)
 
 

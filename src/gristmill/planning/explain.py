@@ -20,13 +20,12 @@ from gristmill.core.files_table import FileRow, VariantRow, file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest, require_record
 from gristmill.core.names import counted, did_you_mean, path_text, printable
-from gristmill.core.records import Cut, FileKey, Redaction, Split
+from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Split
 from gristmill.dataset.dataset import Dataset, open_dataset, windows_in
 
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
 WINDOWS_LISTED = 12
-OTHER_TEXTS = frozenset({"rename", "comments", "format", "rewrite"})
 
 
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,8 +312,8 @@ def _not_chosen(explained: Explanation) -> list[str]:
 def _told(place: WindowPlace) -> str:
     told = f"row {place.row:<18} lines {place.lines[0]} to {place.lines[1]}, token {place.start:,} on"
     repeat = f", repeat {place.repeat}" if place.repeat else ""
-    variant = f", {place.variant} (lines and tokens of its own)" if place.variant in OTHER_TEXTS else ""
-    variant = variant or (f", {place.variant}" if place.variant else "")
+    own = "" if place.variant in BY_THEMSELVES else " (lines and tokens of its own)"
+    variant = f", {place.variant}{own}" if place.variant else ""
     return f"{told}, {place.fresh} fresh{repeat}{variant}"
 
 

@@ -20,7 +20,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.errors import ConfigError, InputError, OutputError
 from gristmill.core.progress import Progress
-from gristmill.core.records import DropReason, FileKey, PreparedDocument, Split, VariantKind
+from gristmill.core.records import DropReason, FileKey, PreparedDocument, Split
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import Decision
@@ -95,7 +95,7 @@ def _refuse(config: Config) -> None:
             f"plan counts windows of one file each, and --pack {config.window.pack} fills rows with several. Leave it "
             "out: a packed dataset has about as many rows as the ids at overlap 0 fill."
         )
-    if VariantKind.REWRITE in config.variants.rates:
+    if config.variants.ask_model:
         raise ConfigError(
             "plan asks no language model, so what --variants rewrite adds is known only to a build. Leave it out: it "
             "adds at most as many windows to train as its files have."

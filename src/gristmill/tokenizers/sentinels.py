@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gristmill.core.errors import ConfigError
+from gristmill.core.records import VARIANTS, VariantKind
 from gristmill.tokenizers.control_tokens import FIM_NAMES, MASK_NAMES, REPO_NAMES
 from gristmill.tokenizers.definition import Definition
 
@@ -18,6 +19,17 @@ class FimIds(NamedTuple):
     prefix: int
     middle: int
     suffix: int
+
+
+def variant_ids(definition: Definition, kind: VariantKind) -> tuple[int, ...]:
+    """Ids that this kind of variant puts into windows. Raise ConfigError if the tokenizer has no such tokens."""
+    match VARIANTS[kind].needs_tokens:
+        case "mask":
+            return (mask_id(definition),)
+        case "fim":
+            return tuple(fim_ids(definition))
+        case None:
+            return ()
 
 
 def mask_id(definition: Definition) -> int:

@@ -27,6 +27,8 @@ GRAMMARS = {
 }
 """By language, as files.jsonl names it: the package, and the function in it."""
 
+GRAMMAR_PACKAGES = ("tree-sitter", *sorted({package.replace("_", "-") for package, _ in GRAMMARS.values()}))
+
 
 class Parsed(NamedTuple):
     language: str

@@ -6,13 +6,13 @@ import msgspec
 
 from gristmill.config.validation import at_least, between, check_types
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import VariantKind
+from gristmill.core.records import WITH_LABELS
 
 ObjectiveName = Literal["mlm", "causal"]
 Device = Literal["auto", "cpu", "cuda"]
 
 DEFAULT_EPOCHS = 200
-LEFT_OUT = (VariantKind.NOISE,)
+LEFT_OUT = tuple(sorted(WITH_LABELS))
 """Variants that are not trained on: they are for models that read one text and write another."""
 NO_EARLY_STOP = 0
 MOST_SEEDS = 1 << 32

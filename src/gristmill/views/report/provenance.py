@@ -10,7 +10,6 @@ from gristmill.config.config import Config, default_of
 from gristmill.config.options import all_options, build_line
 from gristmill.core.manifest import Manifest, TokenizerFacts
 from gristmill.core.names import printable
-from gristmill.core.records import VariantKind
 from gristmill.views.report.facts import Origin, Provenance
 from gristmill.views.report.read_back import ELSEWHERE, config_of
 
@@ -56,7 +55,7 @@ def _changed_settings(manifest: Manifest) -> Settings:
         changed["tokenizer.name"] = tokenizer
     if manifest.formats != list(default_of("output.formats")):
         changed["output.formats"] = manifest.formats
-    if VariantKind.REWRITE in config.variants.rates:
+    if config.variants.ask_model:
         changed["rewrite.endpoint"] = ELSEWHERE
     return {name: _public(value) for name, value in changed.items()}
 
