@@ -20,7 +20,7 @@ import gristmill
 from gristmill.core.seeded_random import Dice
 from gristmill.sources.languages import language_of
 from gristmill.variants.code_layout import lay_out_again
-from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import GRAMMARS, Parsed, parse
 from gristmill.variants.infill import Infiller, Sentinel
 from gristmill.variants.noise import Noise

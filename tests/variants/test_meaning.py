@@ -6,7 +6,7 @@ import pytest
 
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.code_layout import lay_out_again
-from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import parse
 from gristmill.variants.rename import rename
 from support.sdists import SDISTS, outcomes

@@ -14,9 +14,8 @@ import pytest
 pytest.importorskip("tree_sitter")
 
 from gristmill.core.seeded_random import Dice
-from gristmill.variants.fresh_names import FreshNames, is_fit, keywords, reserved, word_list, words_of
 from gristmill.variants.grammars import GRAMMARS, parse
-from gristmill.variants.rename import query_of, rename
+from gristmill.variants.rename import FreshNames, is_fit, keywords, query_of, rename, reserved, word_list, words_of
 
 
 def renamed(text: str, language: str, seed: int = 1) -> str:

@@ -44,7 +44,7 @@ from gristmill.tokenizers.sentinels import fim_ids, mask_id
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.variants.answers import why_refused
 from gristmill.variants.code_layout import lay_out_again
-from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import Parsed, is_hard_to_query, parse
 from gristmill.variants.infill import Infiller, Sentinel
 from gristmill.variants.noise import Noise

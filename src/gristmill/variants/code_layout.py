@@ -1,7 +1,8 @@
-"""Indents by another unit: the levels are kept, and so is what a line stands in beyond them.
+"""`format`: the same program with another indent, other quotes and other blank lines.
 
-Python's blocks are their indents, so every line of a block has to come out at the same column: those at which blocks
-begin are known from the tree and are always levels. All else is only looks.
+Levels of indent are kept, and so is what a line stands in beyond them. Python's blocks are their indents, so every line
+of a block has to come out at the same column: those at which blocks begin are known from the tree and are always
+levels. All else is only looks.
 """
 
 import re
@@ -13,8 +14,15 @@ from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple, TypeVar
 
 from gristmill.core.seeded_random import Dice
-from gristmill.variants.comments import HAS_CONTINUATIONS, HAS_PREPROCESSOR
-from gristmill.variants.edits import COMMENTS, STRINGS, Span, long_tokens, may_be_rewritten
+from gristmill.variants.edits import (
+    COMMENTS,
+    HAS_CONTINUATIONS,
+    HAS_PREPROCESSOR,
+    STRINGS,
+    Span,
+    long_tokens,
+    may_be_rewritten,
+)
 from gristmill.variants.grammars import Parsed, captures
 
 # The lines of a text, and which of them begin inside a token.

@@ -51,6 +51,11 @@ ELEMENTS = dict.fromkeys(("javascript", "jsx", "tsx"), "(jsx_element) @token (js
 """Of JSX: what stands between them is text, // included."""
 
 
+HAS_CONTINUATIONS = {"python", "c", "c++"}
+"""A backslash ends a line that goes on in the next one."""
+HAS_PREPROCESSOR = {"c", "c++"}
+
+
 def long_tokens(parsed: Parsed, query: str) -> list[Span]:
     """In the order of the text; of those within each other the outermost.
 

@@ -1,6 +1,6 @@
 """Scopes and what is bound in them: which binding does a name mean at a place in the text?
 
-All of it from ranges that a query captured; renaming.py says what the captures mean.
+All of it from ranges that a query captured; rename.py says what the captures mean.
 """
 
 import re

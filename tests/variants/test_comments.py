@@ -6,7 +6,7 @@ import random
 import pytest
 
 from gristmill.core.seeded_random import Dice
-from gristmill.variants.comment_changes import vary_comments
+from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import GRAMMARS, parse
 
 NUM_SEEDS = 12
