@@ -20,10 +20,12 @@ from gristmill.core.records import PreparedDocument, SourceFile, Split
 from gristmill.dedup.signatures import NUM_BANDS
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.flow import Intake, in_order, judge, piece_tasks, pieces_of, prepare_all, shape_all, take_in
-from gristmill.pipeline.license import read_license_files
+from gristmill.pipeline.decide import decide
+from gristmill.pipeline.intake import Intake, read_license_files, take_in
 from gristmill.pipeline.parts import SUFFIX, FileKeys, Part, PartReader, ids_bytes, write_part
-from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.pieces import piece_tasks, pieces_of
+from gristmill.pipeline.prepare import batches, in_order, prepare_all
+from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner
 from gristmill.sources.trees import Scan
@@ -98,7 +100,7 @@ def measure(folder: str) -> Sample:
         tasks = list(batches(intake.found.files, config.run))
         with TimedRunner() as runner:
             parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress))
-            judged = judge(context, intake, parts, runner, progress)
+            judged = decide(context, intake, parts, runner, progress)
             scratch_bytes = size_of(context.scratch)
             pieces = pieces_of(context, judged.decision)
             shape_all(context, judged, work, runner, progress)
@@ -175,7 +177,7 @@ def decide_peak(num: int) -> int:
         intake = Intake([], Scan([], [], {}, [], {}), {}, [])
         tracemalloc.start()
         with LocalRunner(1) as runner:
-            judged = judge(context, intake, parts, runner, Progress(quiet=True))
+            judged = decide(context, intake, parts, runner, Progress(quiet=True))
             tasks = piece_tasks(context, pieces_of(context, judged.decision), work)
         assert tasks
         return stop_tracing()

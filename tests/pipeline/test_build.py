@@ -473,7 +473,7 @@ def test_a_disk_that_fills_up_leaves_the_earlier_dataset(corpus, tmp_path):
 
 
 def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_path, monkeypatch):
-    from gristmill.pipeline import flow
+    from gristmill.pipeline import intake
 
     source = shutil.copytree(corpus / "json", tmp_path / "json")
 
@@ -482,8 +482,8 @@ def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_pat
         (source / "tool.py").unlink()
         return found
 
-    plain_scan = flow.scan
-    monkeypatch.setattr(flow, "scan", scan_then_remove)
+    plain_scan = intake.scan
+    monkeypatch.setattr(intake, "scan", scan_then_remove)
     manifest = make(source, tmp_path / "out")
     assert manifest.counts.dropped_by_reason == {DropReason.VANISHED: 1}
 

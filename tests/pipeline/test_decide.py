@@ -9,7 +9,9 @@ from gristmill.core.errors import InputError
 from gristmill.core.records import Split
 from gristmill.formats.jsonl import PIECE_BYTES
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import decide, lay_out, read_previous_splits
+from gristmill.pipeline.decide import place
+from gristmill.pipeline.pieces import lay_out
+from gristmill.splits.previous import read_previous_splits
 from support.documents import document
 
 
@@ -20,7 +22,7 @@ def config(tmp_path, **split):
 
 def decided(documents, config):
     nowhere = Path(config.out)
-    return decide(
+    return place(
         Context(config=config, folder=nowhere, tokenizer_key="", prepare_key="", keeps_text=False), documents, map
     )
 

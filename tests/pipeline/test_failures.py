@@ -15,7 +15,7 @@ import pytest
 
 from gristmill import Config, InputError, OutputError, RunConfig, ScanConfig, SplitConfig, build
 from gristmill.core.layout import CARDS
-from gristmill.pipeline import flow, prepare
+from gristmill.pipeline import context, prepare
 from gristmill.sources import documents
 from support.builds import everything, files_table, in_a_process, make, parts, refusal, run
 from support.source_trees import write_tree
@@ -135,16 +135,19 @@ def test_a_worker_that_fails_once_leaves_no_trace(source, expected, tmp_path, tr
     assert everything(tmp_path / "out") == everything(expected / "all")
 
 
+plain_prepare = prepare.prepare
+
+
 def prepare_at_the_second_try(folder, context, batch):
     mark = folder / str(batch.index)
     if not mark.exists():
         mark.touch()
         die()
-    return prepare.prepare(context, batch)
+    return plain_prepare(context, batch)
 
 
 def build_at_the_second_try(config, folder):
-    flow.prepare = partial(prepare_at_the_second_try, folder)
+    prepare.prepare = partial(prepare_at_the_second_try, folder)
     return build(config)
 
 
@@ -232,14 +235,14 @@ def test_a_read_that_works_at_last_leaves_no_trace(source, expected, tmp_path, c
 
 def build_and_rename(config, place, to, at_batch):
     """When it comes to that batch."""
-    plain = flow.prepare
+    plain = prepare.prepare
 
     def prepare_after_renaming(context, batch):
         if batch.index == at_batch:
             os.rename(place, to)
         return plain(context, batch)
 
-    flow.prepare = prepare_after_renaming
+    prepare.prepare = prepare_after_renaming
     return build(config)
 
 
@@ -300,7 +303,7 @@ def test_a_whole_folder_of_a_source_that_is_gone_is_as_many_drops(source, tmp_pa
 
 
 def build_with_small_large_files(config, large_bytes, notes):
-    flow.LARGE_BYTES = large_bytes
+    context.LARGE_BYTES = large_bytes
     plain = prepare.document_of
 
     def document_of(file, *rest):

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from gristmill import Config, OutputConfig, RunConfig, ScanConfig, build
-from gristmill.pipeline import flow
+from gristmill.pipeline import prepare
 from gristmill.pipeline.by_hand import Shard, prepare_shard
 from support.builds import (
     KILLED,
@@ -235,13 +235,13 @@ def build_to(config, place, calls, is_after):
 @pytest.mark.parametrize(
     ("compress", "point"),
     [
-        ("none", ("pipeline.flow:prepare", 1, True)),
-        ("none", ("pipeline.flow:prepare", 7, False)),
-        ("none", ("pipeline.flow:decide", 1, True)),
-        ("none", ("pipeline.flow:shape", 1, True)),
-        ("zstd", ("pipeline.flow:shape", 1, True)),
-        ("none", ("pipeline.flow:shape", 5, False)),
-        ("zstd", ("pipeline.flow:shape", 5, False)),
+        ("none", ("pipeline.prepare:prepare", 1, True)),
+        ("none", ("pipeline.prepare:prepare", 7, False)),
+        ("none", ("pipeline.decide:place", 1, True)),
+        ("none", ("pipeline.shape:shape", 1, True)),
+        ("zstd", ("pipeline.shape:shape", 1, True)),
+        ("none", ("pipeline.shape:shape", 5, False)),
+        ("zstd", ("pipeline.shape:shape", 5, False)),
         ("none", ("pipeline.data_files:DataFiles.add", 4, True)),
         ("zstd", ("pipeline.data_files:DataFiles.add", 4, True)),
         ("none", ("pipeline.data_files:DataFiles.add", 9, False)),
@@ -370,12 +370,12 @@ def wait_for_ever(mark, *_):
 
 def build_that_waits(config, mark):
     """In the middle."""
-    flow.prepare = partial(wait_for_ever, mark)
+    prepare.prepare = partial(wait_for_ever, mark)
     build(config)
 
 
 def shard_that_waits(config, mark):
-    flow.prepare = partial(wait_for_ever, mark)
+    prepare.prepare = partial(wait_for_ever, mark)
     prepare_shard(config, Shard(1, 2))
 
 

@@ -16,7 +16,7 @@ import pytest
 import gristmill
 from gristmill import Config, OutputConfig, RunConfig, build
 from gristmill.core.errors import ConfigError, InputError, MissingExtraError, OutputError
-from gristmill.pipeline import flow
+from gristmill.pipeline import prepare as prepare_module
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.pipeline.prepare import prepare
 from gristmill.runners import probe
@@ -297,7 +297,7 @@ def test_a_build_lives_through_the_end_of_a_worker_and_of_a_node(cluster, runner
 
     removing = threading.Thread(target=remove)
     removing.start()
-    monkeypatch.setattr(flow, "prepare", prepare_with_trouble)
+    monkeypatch.setattr(prepare_module, "prepare", prepare_with_trouble)
     build(ray_config(source, cluster, tmp_path / "out"))
     removing.join()
     assert not (tmp_path / "die").exists()

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from gristmill.config.settings import SplitConfig
 from gristmill.core.records import Split
-from gristmill.splits.assign import Group, PreviousSplit, assign_splits, make_groups
+from gristmill.splits.assign import Group, assign_splits, make_groups
+from gristmill.splits.previous import PreviousSplit
 from support.documents import document
 
 DEFAULT = SplitConfig().fractions()

@@ -8,6 +8,7 @@ there, and the next one does again only what has changed.
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,34 +24,33 @@ from gristmill.core.layout import FILES
 from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
 from gristmill.core.names import is_address
 from gristmill.core.progress import Progress
-from gristmill.core.records import PreparedDocument
+from gristmill.core.records import PreparedDocument, SourceFile
 from gristmill.pipeline.cache import remember, write_index
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import previous_file
+from gristmill.pipeline.data_files import MadeFiles
+from gristmill.pipeline.decide import decide
+from gristmill.pipeline.decision import Judged
 from gristmill.pipeline.failures import as_ours
-from gristmill.pipeline.finish import Judged, MadeFiles, Outcome, describe, machine, write_files_table
-from gristmill.pipeline.flow import (
-    benchmarks_of,
-    in_order,
-    judge,
-    local_sources,
-    prepare_all,
-    runner_for,
-    shape_all,
-    take_in,
-)
-from gristmill.pipeline.pieces import clear_old
-from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.finish import Outcome, clear_old, describe, machine, write_files_table
+from gristmill.pipeline.intake import check_settings, local_sources, take_in
+from gristmill.pipeline.prepare import batches, in_order, prepare_all
+from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
+from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.runners.probe import probe_of
+from gristmill.runners.runner import Runner
 from gristmill.sources.addresses import last_part
+from gristmill.sources.benchmark_files import read_benchmarks
 from gristmill.sources.remote import refuse_taken, upload_dataset
 from gristmill.sources.trees import Scan
+from gristmill.splits.previous import previous_file
 from gristmill.tokenizers.cuda.host import server_for
 from gristmill.tokenizers.cuda.server import MakeEncoder
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 
 BUILT = "built"
+SOURCES_PROBED = 100
 
 
 class Built(NamedTuple):
@@ -92,7 +92,8 @@ def build_without(
     progress = progress or Progress()
     progress.seconds.clear()
     clock = Clock()
-    benchmarks = benchmarks_of(config)
+    check_settings(config)
+    benchmarks = read_benchmarks(config.split.against)
     with as_ours(config), opened(config) as work:
         with progress.phase("load"):
             job = Job(*load(config, work.folder), work, progress)
@@ -104,7 +105,7 @@ def build_without(
                 tasks = batches(intake.found.files, config.run)
                 parts = in_order(prepare_all(job.context, intake.sources, tasks, runner, progress, server=server))
                 intake.found.files.clear()  # of no more use, and there may be many
-                judged = judge(job.context, intake, parts, runner, progress)
+                judged = decide(job.context, intake, parts, runner, progress)
                 work.keep_previous(previous_file(config))
                 made = shape_all(job.context, judged, work, runner, progress)
                 clock.workers, clock.gpu = runner.workers, server.end()
@@ -118,6 +119,19 @@ def load(config: Config, folder: Path) -> tuple[Definition, Context]:
 
         require_means(config, definition)
     return definition, Context.of(config, definition, folder)
+
+
+def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) -> Runner:
+    run = context.config.run
+    if run.runner == "local":
+        return LocalRunner(num_workers(run.workers, num_bytes))
+    from gristmill.runners.ray import RayRunner  # noqa: PLC0415 - an extra
+
+    mark = context.scratch / "probe"
+    mark.write_text(secrets.token_hex())
+    firsts = {file.repo: file for file in reversed(files)}
+    probes = [probe_of(mark), *(probe_of(file.location) for _, file in sorted(firsts.items())[:SOURCES_PROBED])]
+    return RayRunner(run.ray_address, probes, run.workers)
 
 
 def opened(config: Config) -> Workspace:

@@ -22,33 +22,23 @@ from gristmill.core.layout import UNFINISHED
 from gristmill.core.manifest import Decontamination, Manifest, SamplingFacts
 from gristmill.core.progress import Progress
 from gristmill.core.records import Drop
-from gristmill.pipeline.build import Clock, Job, load, opened, seal
+from gristmill.pipeline.build import Clock, Job, load, opened, runner_for, seal
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.data_files import DataFiles
-from gristmill.pipeline.decide import Decision, previous_file
+from gristmill.pipeline.decide import decide
+from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.failures import as_ours
-from gristmill.pipeline.finish import Judged
-from gristmill.pipeline.flow import (
-    Intake,
-    benchmarks_of,
-    in_order,
-    judge,
-    pack_all,
-    piece_tasks,
-    pieces_of,
-    prepare_all,
-    runner_for,
-    shape_tasks,
-    take_in,
-    with_other_formats,
-)
+from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.keys import key_of
+from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.parts import is_whole
-from gristmill.pipeline.pieces import KnownPiece, Task, piece_key
-from gristmill.pipeline.prepare import Batch, batches
-from gristmill.pipeline.shape import ShapedPiece
+from gristmill.pipeline.pieces import KnownPiece, ShapedPiece, Task, piece_key, piece_tasks, pieces_of
+from gristmill.pipeline.prepare import Batch, batches, in_order, prepare_all
+from gristmill.pipeline.shape import shape_tasks, with_other_formats
 from gristmill.runners.runner import Runner
+from gristmill.sources.benchmark_files import read_benchmarks
 from gristmill.sources.trees import Scan
+from gristmill.splits.previous import previous_file
 from gristmill.tokenizers.cuda.host import NoServer, Server, server_for
 
 Kept = TypeVar("Kept")
@@ -155,7 +145,9 @@ def _server(desk: Desk) -> AbstractContextManager[Server | NoServer]:
 def _take_in(desk: Desk) -> Intake:
     config, work = desk.context.config, desk.work
     with desk.progress.phase("scan") as step, work.alone_at("fetched"):
-        intake = take_in(config, benchmarks_of(config), work.fetched, leave_out=(work.target, work.folder))
+        check_settings(config)
+        benchmarks = read_benchmarks(config.split.against)
+        intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder))
         step.advance(len(intake.found.files))
     return intake
 
@@ -188,7 +180,7 @@ def decide_all(config: Config, progress: Progress | None = None) -> int:
         parts = in_order({index: part for shard in shards for index, part in shard.items()})
         with runner_for(desk.context, intake.found.files, intake.found.num_bytes) as runner:
             desk.refuse_damaged(parts, runner)
-            judged = judge(desk.context, intake, parts, runner, desk.progress)
+            judged = decide(desk.context, intake, parts, runner, desk.progress)
         tasks = piece_tasks(desk.context, pieces_of(desk.context, judged.decision), desk.work)
         decided = Decided(
             parts=parts,

@@ -16,6 +16,13 @@ from gristmill.tokenizers.sentinels import repo_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
 from gristmill.windows.cut import WindowShape
 
+LARGE_BYTES = 64 << 20
+"""A file, or the rows of one, from which on it gets a process of its own, whose memory goes back afterwards."""
+
+
+def is_large(num_bytes: int) -> bool:
+    return num_bytes > LARGE_BYTES
+
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     config: Config

@@ -2,22 +2,34 @@
 
 import hashlib
 import os
+import shutil
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 from gristmill.core.errors import OutputError
-from gristmill.core.manifest import FileFacts
-from gristmill.core.plain_files import open_plain
-from gristmill.formats.shares import AllFiles
+from gristmill.core.manifest import FileFacts, PackingFacts
+from gristmill.core.plain_files import open_plain, read_plain
+from gristmill.core.progress import Step
+from gristmill.core.records import Split
+from gristmill.formats.format import folder_of
+from gristmill.formats.shares import AllFiles, ShareTask, WrittenFiles
 from gristmill.formats.zstd import Frame, table_of
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Piece
-from gristmill.pipeline.pieces import KnownPiece, PieceLog, Task
-from gristmill.pipeline.shape import ShapedPiece, compressed_content, forget_compressed
+from gristmill.pipeline.pieces import KnownPiece, Piece, PieceLog, ShapedPiece, Task
+from gristmill.runners.runner import Runner
 
 BYTES_AT_ONCE = 1 << 22
+
+
+class MadeFiles(NamedTuple):
+    """Step 3: rows, in every format."""
+
+    files: AllFiles
+    shards: dict[Split, list[int]]
+    packing: dict[Split, PackingFacts] | None = None
 
 
 class DataFiles:
@@ -130,3 +142,37 @@ class _DataFile:
     def _count(self, content: bytes) -> None:
         self._digest.update(content)
         self._num_bytes += len(content)
+
+
+def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
+    """From where it lies."""
+    if shaped.is_taken_over:
+        assert task.known is not None, "or it would not have been taken over"
+        return task.known.read_unchecked()
+    return read_plain(compressed_file(context, task))
+
+
+def forget_compressed(context: Context, task: Task) -> None:
+    """Once it has been copied to its place, by a build that does not go on from there if it is killed."""
+    compressed_file(context, task).unlink(missing_ok=True)
+
+
+def compressed_file(context: Context, task: Task) -> Path:
+    return context.scratch / f"{task.key}.zst"
+
+
+def clear_formats(context: Context) -> None:
+    """Their folders are new: an earlier attempt may have left something."""
+    for name in context.other_formats:
+        folder = folder_of(context.dataset, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+
+
+def write_all(
+    write: Callable[[Any], WrittenFiles], tasks: Sequence[ShareTask], files: AllFiles, runner: Runner, step: Step
+) -> None:
+    """Each task's share of a format, in order."""
+    for task, written in zip(tasks, runner.map(write, tasks), strict=True):
+        files.add(task.share, written)
+        step.advance(task.share.num_rows)

@@ -1,87 +1,112 @@
 """Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · places."""
 
-import hashlib
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from gristmill.cleaning.clean import without_secret, without_secrets
+from gristmill.cleaning.folder_licenses import HEADER, TABLE, FolderLicenses, LicenseFiles, license_of
+from gristmill.cleaning.licenses import NOASSERTION, AllowList
 from gristmill.config.config import Config
-from gristmill.config.settings import OutputConfig
-from gristmill.core.errors import InputError
-from gristmill.core.layout import FILES, data_file_name
 from gristmill.core.manifest import NearDuplicates, PreviousSplits
-from gristmill.core.partition import neighbours, steady_neighbours
-from gristmill.core.plain_files import read_plain
-from gristmill.core.progress import MapFunction
-from gristmill.core.records import Drop, DropReason, FileKey, NoVariant, PreparedDocument, Split
+from gristmill.core.names import counted
+from gristmill.core.progress import MapFunction, Progress
+from gristmill.core.records import Drop, DropReason, FileKey, PreparedDocument, Split
 from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
 from gristmill.dedup.signatures import NUM_BANDS
-from gristmill.formats.jsonl import piece_bytes
 from gristmill.pipeline.context import Context
+from gristmill.pipeline.decision import Decision, Judged
+from gristmill.pipeline.decontaminate import decontaminate
+from gristmill.pipeline.draw import draw
+from gristmill.pipeline.draw_facts import sampling_facts
+from gristmill.pipeline.failures import nothing_to_build
+from gristmill.pipeline.intake import Intake
 from gristmill.pipeline.parts import PartReader
 from gristmill.pipeline.similarity import clusters_of
-from gristmill.splits.assign import NOTHING_BEFORE, PreviousSplit, assign_splits, make_groups
+from gristmill.runners.runner import Runner
+from gristmill.sources.benchmark_files import Benchmark
+from gristmill.splits.assign import assign_splits, make_groups
+from gristmill.splits.previous import PreviousSplit, read_previous_splits
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of one split's documents, in path order, and its place in the output."""
-
-    split: Split
-    file: str
-    offset: int
-    num_bytes: int
-    """Of rows; compressed they take less, and then the offset counts for nothing."""
-    documents: list[PreparedDocument]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
-        return _unpacked, (msgspec.msgpack.encode(self),)
+def decide(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
+    """Step 2: who is in, where, with what cut out; and who is not, and why."""
+    judged = settle(context, intake, parts, runner, progress)
+    return show(context, judged, intake.benchmarks, runner, progress)
 
 
-def _unpacked(packed: bytes) -> Piece:
-    return msgspec.msgpack.decode(packed, type=Piece)
+def settle(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
+    """The first half of step 2: files, splits and cuts, with every window shown once."""
+    config = context.config
+    with progress.phase("decide"):
+        documents, renamed = _load(context, parts)
+        documents, not_allowed, contradictions = license_documents(documents, intake.licenses, config)
+        intake.found.warnings.extend(contradictions)
+        _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
+        decision = place(context, documents, runner.map)
+    with progress.phase("compare", unit="tasks") as step:
+        decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
+    drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
+    decision = msgspec.structs.replace(decision, drops=drops)
+    _require(decision.kept, context, parts, [*intake.found.drops, *renamed, *drops])
+    scan_drops = [without_secrets(drop, config.secrets) for drop in intake.found.drops]
+    return Judged(parts, decision, decontamination, scan_drops, renamed, None)
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    kept: list[PreparedDocument]
-    """In path order, each with its group and split."""
-    drops: list[Drop]
-    """Documents that were prepared and are not kept."""
-    previous: PreviousSplits | None
-    near_duplicates: NearDuplicates
-    cut_away: Sequence[PreparedDocument] = ()
-    """Dropped because no window of them is left; with another overlap one might be."""
-    variants: Sequence[PreparedDocument] = ()
-    """In the order of their files."""
-    no_variants: Sequence[NoVariant] = ()
-    """Of files that were chosen for one."""
-    variant_parts: Sequence[str] = ()
-    model: str | None = None
-    """That has rewritten files, by the name it goes by at its endpoint."""
+def show(
+    context: Context, judged: Judged, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
+) -> Judged:
+    """The second half of step 2: how often each window is shown, and the variants beside the files."""
+    config, decision = context.config, judged.decision
+    with progress.phase("compare", unit="tasks") as step:
+        drawing = draw(context, decision.kept, step.counting(runner.map))
+    if drawing is not None:
+        decision = msgspec.structs.replace(decision, kept=drawing.documents)
+    if config.variants.rates:
+        from gristmill.pipeline.vary import with_variants  # noqa: PLC0415 - many builds do without, and it has much to load
 
-    def shown(self) -> Iterator[PreparedDocument]:
-        """Files, each with its variants behind it."""
-        behind: dict[FileKey, list[PreparedDocument]] = {}
-        for one in self.variants:
-            behind.setdefault(one.key, []).append(one)
-        for document in self.kept:
-            yield document
-            yield from behind.get(document.key, ())
+        decision = with_variants(context, decision, benchmarks, runner, progress)
+    return judged._replace(decision=decision, sampling=sampling_facts(drawing, decision, config.sampling))
 
 
-class _PreviousRow(msgspec.Struct, frozen=True):
-    repo: str
-    path: str
-    split: Split | None = None
-    text_sha256: str | None = None
+def _load(context: Context, parts: Iterable[str]) -> tuple[list[PreparedDocument], list[Drop]]:
+    documents: list[PreparedDocument] = []
+    renamed: list[Drop] = []
+    num_more_bytes = context.row_format.num_more_bytes
+    for part in parts:
+        reader = PartReader(context.prepared, part)
+        documents += _sized(reader.documents(), num_more_bytes)
+        renamed += reader.renamed()
+    return documents, renamed
 
 
-def decide(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> Decision:
+def _sized(documents: list[PreparedDocument], num_more_bytes: int) -> list[PreparedDocument]:
+    """With the columns that step 1 knows nothing of."""
+    for document in documents if num_more_bytes else ():
+        num_bytes = document.num_row_bytes + document.num_windows * num_more_bytes
+        msgspec.structs.force_setattr(document, "num_row_bytes", num_bytes)
+    return documents
+
+
+def part_drops(context: Context, parts: Iterable[str]) -> Iterator[Drop]:
+    """Files that were dropped in step 1."""
+    for part in parts:
+        yield from PartReader(context.prepared, part).drops()
+
+
+def _require(
+    documents: Sequence[PreparedDocument], context: Context, parts: Sequence[str], drops: Sequence[Drop]
+) -> None:
+    if not documents:
+        raise nothing_to_build(context.config, [*drops, *part_drops(context, parts)])
+
+
+def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> Decision:
     """Duplicates, groups and splits; `documents` in path order."""
     config = context.config
     distinct, copies = exact_duplicates(documents)
@@ -163,56 +188,55 @@ def _band_offsets(documents: Sequence[PreparedDocument]) -> range:
     return range(0, NUM_BANDS * num_bytes, num_bytes)
 
 
-def read_previous_splits(config: Config) -> tuple[PreviousSplit, str | None]:
-    """The earlier build's files.jsonl as an input, and its digest; nothing where there is none or it is not wanted."""
-    path = previous_file(config)
-    if path is None:
-        return NOTHING_BEFORE, None
-    try:
-        content = read_plain(path)
-    except OSError as error:
-        raise InputError(f"cannot read the earlier splits {str(path)!r}: {error.strerror}.") from None
-    decoder = msgspec.json.Decoder(_PreviousRow)
-    try:
-        rows = [row for row in decoder.decode_lines(content) if row.split is not None]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(
-            f"{str(path)!r} is no files.jsonl of an earlier build: {error}. Use --fresh-splits to do without."
-        ) from None
-    by_key = {(row.repo, row.path): row.split for row in rows if row.split}
-    by_text = {row.text_sha256: row.split for row in rows if row.text_sha256 and row.split}
-    return PreviousSplit(by_key, by_text), hashlib.sha256(content).hexdigest()
+class Licensed(NamedTuple):
+    kept: list[PreparedDocument]
+    drops: list[Drop]
+    warnings: list[str]
 
 
-def previous_file(config: Config) -> Path | None:
-    if config.split.fresh:
-        return None
-    if config.split.previous is not None:
-        named = Path(os.path.expanduser(config.split.previous))
-        return named / FILES if named.is_dir() else named
-    path = Path(config.out) / FILES
-    return path if path.is_file() else None
-
-
-def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iterator[Piece]:
-    """Pieces depend on the documents alone, not on batches or workers, and so do the bytes written."""
-    by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+def license_documents(
+    documents: Sequence[PreparedDocument], license_files: Mapping[str, LicenseFiles], config: Config
+) -> Licensed:
+    folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
+    nothing = FolderLicenses(LicenseFiles({}))
+    allowed = AllowList.of(config.licenses.allow) if config.licenses.allow else None
+    places: dict[str | None, str | None] = {None: None}
+    contradictions: Counter[str] = Counter()
+    kept: list[PreparedDocument] = []
+    drops: list[Drop] = []
     for document in documents:
-        if document.num_windows:
-            by_split[document.in_split].append(document)
-    for split, members in by_split.items():
-        runs = steady_neighbours(
-            members, lambda one: one.path, lambda one: one.num_row_bytes, piece_bytes(config.shard_bytes)
+        folder = folders.get(document.repo, nothing)
+        found = license_of(
+            document.path, document.header_license, document.named_license, folder, document.declared_license
         )
-        files = list(neighbours(runs, _num_bytes, config.shard_bytes))
-        for index, file_runs in enumerate(files):
-            name = data_file_name(split, index, len(files), compressed=config.compress == "zstd")
-            offset = 0
-            for run in file_runs:
-                num_bytes = _num_bytes(run)
-                yield Piece(split=split, file=name, offset=offset, num_bytes=num_bytes, documents=run)
-                offset += num_bytes
+        if found.found_in not in places:
+            places[found.found_in] = without_secret(found.found_in or "", config.secrets)
+        licensed = msgspec.structs.replace(document, license=found.spdx, license_from=places[found.found_in])
+        if found.is_contradiction:
+            contradictions[f"{document.repo}: {licensed.license_from}"] += 1
+        if allowed is None or allowed.allows(found.spdx):
+            kept.append(licensed)
+        else:
+            detail = f"{found.spdx}, {_place(found.spdx, licensed.license_from)}"
+            drops.append(Drop.of(licensed, DropReason.LICENSE_NOT_ALLOWED, detail))
+    return Licensed(kept, drops, list(_warnings(contradictions)))
 
 
-def _num_bytes(documents: Sequence[PreparedDocument]) -> int:
-    return sum(document.num_row_bytes for document in documents)
+def _warnings(contradictions: Counter[str]) -> Iterator[str]:
+    if contradictions:
+        [first, *others] = contradictions
+        more = f", and {len(others):,} more such in files.jsonl" if others else ""
+        yield (
+            f"the licence of {counted(contradictions.total(), 'file')} is unknown, as a manifest contradicts another "
+            f"one or a licence text. In {first}{more}."
+        )
+
+
+def _place(spdx: str, found_in: str | None) -> str:
+    if found_in == HEADER:
+        return "by what its first lines say"
+    if found_in == TABLE:
+        return "by what its table says"
+    if found_in is None:
+        return "no licence file in its folder or above"
+    return f"left open by {found_in}" if spdx == NOASSERTION else f"by {found_in}"

@@ -12,7 +12,7 @@ from gristmill.core.progress import MapFunction
 from gristmill.core.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
 from gristmill.dedup.signatures import Ids, band_keys
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import measure_again
 from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
 from gristmill.pipeline.span_cache import Documents, compare_again

@@ -5,16 +5,16 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import msgspec
-
-from gristmill.cleaning.clean import without_secret, without_secrets
+from gristmill.cleaning.clean import without_secrets
 from gristmill.config.config import Config
 from gristmill.core.errors import InputError, NothingToBuildError, OutputError
 from gristmill.core.names import counted, printable
+from gristmill.core.plain_files import read_plain
 from gristmill.core.records import Drop
-from gristmill.pipeline.context import Context
-from gristmill.pipeline.prepare import Batch, Whereabouts
 from gristmill.sources.addresses import Source, without_credentials
 
 GO_ON = "What is done is kept: the same command goes on from there"
@@ -61,22 +61,7 @@ def nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildErr
     )
 
 
-def without_failed(context: Context, batch: Batch, reason: str) -> Batch:
-    """The batch without the file over which its worker died; where that is not wanted, an error that names it."""
-    number = Whereabouts(context.scratch, batch).last()
-    if number is None or number in batch.given_up or number >= len(batch.files):
-        raise OutputError(f"batch {batch.index} could not be prepared: {reason}. {GO_ON}; try fewer --workers.")
-    file = batch.files[number]
-    if not context.config.run.skip_failed:
-        name = without_secret(f"{file.repo}/{file.path}", context.config.secrets)
-        raise OutputError(
-            f"{name} (batch {batch.index}) could not be prepared: {reason}. {GO_ON}; try fewer --workers, or "
-            "--skip-failed to leave the file out."
-        )
-    return msgspec.structs.replace(batch, given_up={**batch.given_up, number: reason})
-
-
-class Anchors:
+class SourceRoots:
     """The sources as they were when the build began: one that is unmounted later must not look like an empty one."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -94,3 +79,38 @@ def _identity(root: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+class Whereabouts:
+    """Which file of its batch a worker is at, written down where it is found if the worker dies over it."""
+
+    def __init__(self, scratch: Path, batch_index: int) -> None:
+        self._path = scratch / f"{batch_index:08d}.at"
+        self._descriptor: int | None = None
+
+        self.is_tried_again = False
+        """A worker died at this batch: files are now to be taken one by one, so that it is clear over which."""
+
+    def __enter__(self) -> Self:
+        self.is_tried_again = self.last() is not None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        if error is None:
+            self._path.unlink(missing_ok=True)
+
+    def __call__(self, number: int) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
+        return number
+
+    def last(self) -> int | None:
+        try:
+            return int.from_bytes(read_plain(self._path), "little")
+        except OSError:
+            return None

@@ -1,8 +1,9 @@
 """Step 4, once: files.jsonl, the digests, and, last, the manifest."""
 
 import platform
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,6 @@ from gristmill.core.manifest import (
     Manifest,
     PackingFacts,
     Run,
-    SamplingFacts,
     SourceFacts,
     SplitFacts,
     TokenizerFacts,
@@ -30,9 +30,9 @@ from gristmill.core.manifest import (
 from gristmill.core.names import counted
 from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
 from gristmill.core.version import __version__
-from gristmill.formats.shares import AllFiles
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.data_files import MadeFiles
+from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.draw_facts import epoch_facts, sampling_warnings, variant_facts, variant_warnings
 from gristmill.pipeline.keys import grammar_versions, versions
 from gristmill.pipeline.parts import PartReader
@@ -43,19 +43,6 @@ from gristmill.tokenizers.locate import stand_in_notes
 WORTH_A_WARNING = 0.01
 MUCH_CUT = 1 / 3
 FILES_NAMED = 5
-
-
-class Judged(NamedTuple):
-    """Steps 1 and 2: who is in, where, with what cut out; and who is not, and why."""
-
-    parts: Sequence[str]
-    """In path order; those dropped in step 1 are told there."""
-    decision: Decision
-    decontamination: Decontamination
-    scan_drops: Sequence[Drop]
-    renamed: Sequence[Drop]
-    """Dropped in step 1, with a secret in their name."""
-    sampling: SamplingFacts | None
 
 
 class Tally(NamedTuple):
@@ -191,14 +178,6 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
 
 def _measures(json: bytes | None) -> dict[str, float | str | None] | None:
     return None if json is None else msgspec.json.decode(json)
-
-
-class MadeFiles(NamedTuple):
-    """Step 3: rows, in every format."""
-
-    files: AllFiles
-    shards: dict[Split, list[int]]
-    packing: dict[Split, PackingFacts] | None = None
 
 
 class Outcome(NamedTuple):
@@ -378,3 +357,13 @@ def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
             f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
             f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
         )
+
+
+def clear_old(context: Context, names: Collection[str]) -> None:
+    """Data files of another layout, and formats that are not wanted any more."""
+    wanted = {name.partition("/")[0] for name in names}
+    for path in context.dataset.iterdir():
+        if path.is_dir() and path.name not in wanted:
+            shutil.rmtree(path)
+        elif path.name not in wanted and not path.name.startswith("."):
+            path.unlink()

@@ -6,6 +6,7 @@ repo       a repository's files one after the other, markers between them, cut e
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -13,16 +14,20 @@ import msgspec
 import numpy as np
 
 from gristmill.core.manifest import PackingFacts
+from gristmill.core.progress import Progress
 from gristmill.core.records import PreparedDocument, Split
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.jsonl_rows import DocumentRows
 from gristmill.formats.packed_rows import Placed, packed
-from gristmill.formats.shares import Share, WrittenFiles, shares_of, write_share
+from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.pipeline.context import Context
+from gristmill.pipeline.data_files import MadeFiles, clear_formats, write_all
+from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of, shown_windows
 from gristmill.pipeline.parts import read_blocks
+from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
 from gristmill.windows.cut import Windows, stretches_of
 from gristmill.windows.packing import best_fit
@@ -57,6 +62,20 @@ Row = list[Place]
 class SplitRows(msgspec.Struct, frozen=True):
     documents: list[PreparedDocument]
     rows: list[Row]
+
+
+def pack_all(context: Context, decision: Decision, runner: Runner, progress: Progress) -> MadeFiles:
+    """Step 3 with --pack: rows of several files, in every format alike."""
+    with progress.phase("pack"):
+        packs = pack_rows(context, decision.shown())
+        clear_formats(context)
+        tasks = list(packed_tasks(context, packs))
+    files = AllFiles()
+    with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
+        write_all(partial(write_packed, context), tasks, files, runner, step)
+    files.finish(context.other_formats, context.dataset, context.schema)
+    facts = {split: packing_facts(own, context.config.window.length) for split, own in packs.items()}
+    return MadeFiles(files, {split: rows_by_file(own, context) for split, own in packs.items()}, facts)
 
 
 def pack_rows(context: Context, documents: Iterable[PreparedDocument]) -> dict[Split, SplitRows]:

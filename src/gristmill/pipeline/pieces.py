@@ -7,27 +7,87 @@ a log says, a piece is taken over only if its bytes have that digest.
 import hashlib
 import os
 import secrets
-import shutil
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from gristmill.core.layout import write_atomically
+from gristmill.config.settings import OutputConfig
+from gristmill.core.layout import data_file_name, write_atomically
+from gristmill.core.partition import neighbours, steady_neighbours
 from gristmill.core.plain_files import read_plain
+from gristmill.core.records import PreparedDocument, Split
+from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.zstd import Frame
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Piece
+from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import read_at
 from gristmill.pipeline.work_folder import Workspace
 
 HEAD = struct.Struct("<II")
 """Length and checksum of a line of the log: the last one may be cut short."""
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of one split's documents, in path order, and its place in the output."""
+
+    split: Split
+    file: str
+    offset: int
+    num_bytes: int
+    """Of rows; compressed they take less, and then the offset counts for nothing."""
+    documents: list[PreparedDocument]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
+        return _unpacked, (msgspec.msgpack.encode(self),)
+
+
+def _unpacked(packed: bytes) -> Piece:
+    return msgspec.msgpack.decode(packed, type=Piece)
+
+
+def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iterator[Piece]:
+    """Pieces depend on the documents alone, not on batches or workers, and so do the bytes written."""
+    by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+    for document in documents:
+        if document.num_windows:
+            by_split[document.in_split].append(document)
+    for split, members in by_split.items():
+        runs = steady_neighbours(
+            members, lambda one: one.path, lambda one: one.num_row_bytes, piece_bytes(config.shard_bytes)
+        )
+        files = list(neighbours(runs, _num_bytes, config.shard_bytes))
+        for index, file_runs in enumerate(files):
+            name = data_file_name(split, index, len(files), compressed=config.compress == "zstd")
+            offset = 0
+            for run in file_runs:
+                num_bytes = _num_bytes(run)
+                yield Piece(split=split, file=name, offset=offset, num_bytes=num_bytes, documents=run)
+                offset += num_bytes
+
+
+def _num_bytes(documents: Sequence[PreparedDocument]) -> int:
+    return sum(document.num_row_bytes for document in documents)
+
+
+class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
+    num_rows: int
+    num_bytes: int
+    sha256: bytes
+    crc32: int
+    """Of the same bytes, quick to take again when they are read back."""
+    content: bytes
+    """The digest of each row: what is in it, however it is written."""
+    frames: list[Frame] | None = None
+    """Of a compressed piece: where it goes is known only once those before it are, so it is copied there later."""
+    is_taken_over: bool = False
+    """It lies where an earlier build has written it."""
 
 
 class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -69,6 +129,19 @@ class Task(NamedTuple):
         return f"the rows of {first.name} to {last.name} in {self.piece.file}"
 
 
+def pieces_of(context: Context, decision: Decision) -> list[Piece]:
+    return list(lay_out(decision.shown(), context.config.output))
+
+
+def piece_tasks(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
+    """Of JSONL rows; none where they are not wanted, or written in another way."""
+    if not context.writes_pieces:
+        return []
+    if context.config.output.compress == "none":  # compressed they take less, nobody knows how much
+        work.require_space(sum(piece.num_bytes for piece in pieces))
+    return tasks_of(context, pieces, work)
+
+
 def tasks_of(context: Context, pieces: Sequence[Piece], work: Workspace) -> list[Task]:
     """With what is known of them."""
     known = _placed(work.target, work.pieces) | _placed(context.dataset, _go_on(context, work))
@@ -104,16 +177,6 @@ def _go_on(context: Context, work: Workspace) -> Path:
     lines = [_line(msgspec.structs.replace(one, file=moved.get(one.file, one.file))) for one in known.values()]
     write_atomically(work.half_pieces, lines, is_synced=False)
     return work.half_pieces
-
-
-def clear_old(context: Context, names: Collection[str]) -> None:
-    """Data files of another layout, and formats that are not wanted any more."""
-    wanted = {name.partition("/")[0] for name in names}
-    for path in context.dataset.iterdir():
-        if path.is_dir() and path.name not in wanted:
-            shutil.rmtree(path)
-        elif path.name not in wanted and not path.name.startswith("."):
-            path.unlink()
 
 
 def piece_key(context: Context, piece: Piece) -> str:
@@ -175,6 +238,3 @@ def _read_log(path: Path) -> Iterator[KnownPiece]:
         except msgspec.MsgspecError:  # another version's
             return
         at += HEAD.size + length
-
-
-# Between step 3 and step 4: pieces arrive in order -> each data file's size, rows and sha256.

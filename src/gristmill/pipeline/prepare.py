@@ -1,35 +1,42 @@
 """Step 1, over batches of files: read · decode · clean · tokenize · sign -> a part: ids, and facts per document."""
 
 import hashlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from gristmill.cleaning.clean import clean, without_secrets
+from gristmill.cleaning.clean import clean, without_secret, without_secrets
 from gristmill.cleaning.licenses import header_license, named_license
 from gristmill.cleaning.rules import Limits
 from gristmill.config.settings import RunConfig
-from gristmill.core.errors import InputError
+from gristmill.core.errors import InputError, OutputError
+from gristmill.core.names import printable
 from gristmill.core.partition import steady_neighbours
-from gristmill.core.plain_files import read_plain
+from gristmill.core.progress import Progress
 from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
 from gristmill.dedup.signatures import NUM_BANDS, band_keys
-from gristmill.pipeline.cache import NOT_READ, Ready, earlier_files, known_stamps, stamp_leads
-from gristmill.pipeline.context import Context
+from gristmill.pipeline.cache import NOT_READ, Ready, StampLog, earlier_files, known_stamps, stamp_leads
+from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.document_rows import measured
+from gristmill.pipeline.failures import GO_ON, SourceRoots, Whereabouts
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, is_whole, to_bytes, write_part
+from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.sources.addresses import Source
 from gristmill.sources.documents import ReadError, document_of, read_bytes
 from gristmill.splits.shared_spans import Anchors, anchors_of
+from gristmill.tokenizers.cuda.host import NO_SERVER, NoServer, Server
 from gristmill.tokenizers.tokenizer import Encoded
 
 EVERYWHERE = (1 << 64) - 1
 """In place of a file's number: all texts of the batch are being encoded at once."""
+
+
+SLOW_BYTES_PER_SECOND = 1 << 16
+"""Far below what any tokenizer here takes: a larger batch may take longer before it counts as hung."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,12 +78,82 @@ def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
     return (Batch(index=index, files=batch) for index, batch in enumerate(gathered))
 
 
+def prepare_all(
+    context: Context,
+    sources: Sequence[Source],
+    tasks: Iterable[Batch],
+    runner: Runner,
+    progress: Progress,
+    *,
+    server: Server | NoServer = NO_SERVER,
+) -> dict[int, str]:
+    """Step 1: the part of each batch, by its index. The server is of no use afterwards, and ends here."""
+    parts = _prepare_all(context.served_by(server.address), sources, tasks, runner, progress)
+    gpu = server.end()
+    if gpu is not None and gpu.trouble is not None:
+        progress.note(printable(f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."))
+    return parts
+
+
+def _prepare_all(
+    context: Context, sources: Sequence[Source], tasks: Iterable[Batch], runner: Runner, progress: Progress
+) -> dict[int, str]:
+    waiting = list(tasks)
+    roots = SourceRoots(sources)
+    stamps = StampLog()
+    parts: dict[int, str] = {}
+    with progress.phase("prepare", total=sum(len(batch.files) for batch in waiting)) as step:
+        while waiting:
+            failed: list[Batch] = []
+            for number, answer in runner.as_done(
+                partial(prepare, context), waiting, seconds_for=partial(_seconds_for, context), is_alone=_is_large
+            ):
+                if isinstance(answer, TaskFailed):
+                    failed.append(_without_failed(context, waiting[number], answer.reason))
+                    continue
+                if answer.has_vanished:
+                    roots.refuse_vanished()
+                parts[waiting[number].index] = answer.part
+                stamps.add(answer.stamps, answer.keys)
+                step.advance(answer.num_files)
+            waiting = failed
+    stamps.write(context)
+    return parts
+
+
+def _seconds_for(context: Context, batch: Batch) -> float:
+    return context.config.run.task_seconds + batch.num_bytes / SLOW_BYTES_PER_SECOND
+
+
+def _is_large(batch: Batch) -> bool:
+    return is_large(batch.num_bytes)
+
+
+def in_order(parts: Mapping[int, str]) -> list[str]:
+    return [part for _, part in sorted(parts.items())]
+
+
+def _without_failed(context: Context, batch: Batch, reason: str) -> Batch:
+    """The batch without the file over which its worker died; where that is not wanted, an error that names it."""
+    number = Whereabouts(context.scratch, batch.index).last()
+    if number is None or number in batch.given_up or number >= len(batch.files):
+        raise OutputError(f"batch {batch.index} could not be prepared: {reason}. {GO_ON}; try fewer --workers.")
+    file = batch.files[number]
+    if not context.config.run.skip_failed:
+        name = without_secret(f"{file.repo}/{file.path}", context.config.secrets)
+        raise OutputError(
+            f"{name} (batch {batch.index}) could not be prepared: {reason}. {GO_ON}; try fewer --workers, or "
+            "--skip-failed to leave the file out."
+        )
+    return msgspec.structs.replace(batch, given_up={**batch.given_up, number: reason})
+
+
 def prepare(context: Context, batch: Batch) -> Prepared:
     """Leaves the part in the work folder, or finds it there: it goes by what is in the files.
 
     Files that have not been touched since the last build are not read, unless one of them turns out to be needed.
     """
-    with Whereabouts(context.scratch, batch) as at:
+    with Whereabouts(context.scratch, batch.index) as at:
         stamps = stamp_leads(batch.files)
         known = known_stamps(context).keys_of(stamps)
         for number in batch.given_up:
@@ -105,41 +182,6 @@ def _prepare(
     has_vanished = any(isinstance(one, Drop) and one.reason is DropReason.VANISHED for one in read)
     contents = (NOT_READ if isinstance(one, Drop) else key for key, one in zip(keys, read, strict=True))
     return Prepared(name, len(batch.files), has_vanished, stamps, b"".join(contents))
-
-
-class Whereabouts:
-    """Which file of its batch a worker is at, written down where it is found if the worker dies over it."""
-
-    def __init__(self, scratch: Path, batch: Batch) -> None:
-        self._path = scratch / f"{batch.index:08d}.at"
-        self._descriptor: int | None = None
-
-        self.is_tried_again = False
-        """A worker died at this batch: files are now to be taken one by one, so that it is clear over which."""
-
-    def __enter__(self) -> Self:
-        self.is_tried_again = self.last() is not None
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        if error is None:
-            self._path.unlink(missing_ok=True)
-
-    def __call__(self, number: int) -> int:
-        if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
-        return number
-
-    def last(self) -> int | None:
-        try:
-            return int.from_bytes(read_plain(self._path), "little")
-        except OSError:
-            return None
 
 
 def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Read | Drop:

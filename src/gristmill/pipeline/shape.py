@@ -3,33 +3,74 @@
 import hashlib
 import os
 import zlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import compress, groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gristmill.core.errors import GristmillError
 from gristmill.core.layout import write_atomically
 from gristmill.core.names import counted
-from gristmill.core.plain_files import read_plain
+from gristmill.core.progress import Progress
+from gristmill.core.records import PreparedDocument, Split
+from gristmill.formats.document_batches import batches_of
+from gristmill.formats.format import format_named
+from gristmill.formats.shares import Share, WrittenFiles, shares_of, write_share
 from gristmill.formats.zstd import Frame, compress_rows
-from gristmill.pipeline.context import Context
+from gristmill.pipeline.context import Context, is_large
+from gristmill.pipeline.data_files import DataFiles, MadeFiles, clear_formats, compressed_file, write_all
+from gristmill.pipeline.decision import Judged
 from gristmill.pipeline.document_rows import rows_of
+from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.parts import read_blocks
-from gristmill.pipeline.pieces import KnownPiece, Task
+from gristmill.pipeline.pieces import KnownPiece, Piece, ShapedPiece, Task, piece_tasks, pieces_of
+from gristmill.pipeline.work_folder import Workspace
+from gristmill.runners.runner import Runner
 
 
-class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
-    num_rows: int
-    num_bytes: int
-    sha256: bytes
-    crc32: int
-    """Of the same bytes, quick to take again when they are read back."""
-    content: bytes
-    """The digest of each row: what is in it, however it is written."""
-    frames: list[Frame] | None = None
-    """Of a compressed piece: where it goes is known only once those before it are, so it is copied there later."""
-    is_taken_over: bool = False
-    """It lies where an earlier build has written it."""
+def shape_all(context: Context, judged: Judged, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
+    """Step 3."""
+    if context.is_packed:
+        return pack_all(context, judged.decision, runner, progress)
+    pieces = pieces_of(context, judged.decision)
+    with DataFiles(context, work.log) as files:
+        for task, shaped in shape_tasks(context, piece_tasks(context, pieces, work), runner, progress):
+            files.add(task, shaped)
+    return with_other_formats(context, pieces, files, runner, progress)
+
+
+def shape_tasks(
+    context: Context, tasks: Sequence[Task], runner: Runner, progress: Progress
+) -> Iterator[tuple[Task, ShapedPiece]]:
+    """In order. What is known and compressed is small: to ask a worker about it costs more than to look."""
+    total = sum(document.num_windows for task in tasks for document in task.piece.documents)
+    is_for_worker = [task.known is None or task.known.frames is None for task in tasks]
+    with progress.phase("shape", total=total, unit="windows") as step:
+        made = runner.map(partial(shape, context), compress(tasks, is_for_worker), is_alone=_has_large_rows)
+        for task, from_worker in zip(tasks, is_for_worker, strict=True):
+            shaped = next(made) if from_worker else shape(context, task)
+            yield task, shaped
+            step.advance(shaped.num_rows)
+
+
+def with_other_formats(
+    context: Context, pieces: Sequence[Piece], jsonl: DataFiles, runner: Runner, progress: Progress
+) -> MadeFiles:
+    """What is there of JSONL, and the same rows in all other formats."""
+    files = jsonl.all
+    if context.other_formats:
+        tasks = format_tasks(context, pieces)
+        with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
+            write_all(partial(write_format, context), tasks, files, runner, step)
+        files.finish(context.other_formats, context.dataset, context.schema)
+    return MadeFiles(files, num_rows_by_file(pieces))
+
+
+def _has_large_rows(task: Task) -> bool:
+    return is_large(task.piece.num_bytes)
 
 
 def shape(context: Context, task: Task) -> ShapedPiece:
@@ -39,7 +80,7 @@ def shape(context: Context, task: Task) -> ShapedPiece:
     content, shaped = taken_over or _shaped(context, task)
     if shaped.frames is not None:
         if taken_over is None:
-            write_atomically(_compressed_file(context, task), content, is_synced=False)
+            write_atomically(compressed_file(context, task), content, is_synced=False)
         return shaped
     if len(content) != piece.num_bytes:
         raise GristmillError(
@@ -68,23 +109,6 @@ def _take_over(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
         is_taken_over=True,
     )
     return content, shaped
-
-
-def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:
-    """From where it lies."""
-    if shaped.is_taken_over:
-        assert task.known is not None, "or it would not have been taken over"
-        return task.known.read_unchecked()
-    return read_plain(_compressed_file(context, task))
-
-
-def forget_compressed(context: Context, task: Task) -> None:
-    """Once it has been copied to its place, by a build that does not go on from there if it is killed."""
-    _compressed_file(context, task).unlink(missing_ok=True)
-
-
-def _compressed_file(context: Context, task: Task) -> Path:
-    return context.scratch / f"{task.key}.zst"
 
 
 def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
@@ -121,3 +145,54 @@ def _write_at(path: os.PathLike[str], content: bytes, offset: int) -> None:
             view, offset = view[written:], offset + written
     finally:
         os.close(descriptor)
+
+
+# Every format but JSONL. Its rows come from the documents: no format is written by way of another.
+
+
+class FormatTask(msgspec.Struct, frozen=True):
+    share: Share
+    documents: list[PreparedDocument]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
+        return _unpacked, (msgspec.msgpack.encode(self),)
+
+
+def _unpacked(packed: bytes) -> FormatTask:
+    return msgspec.msgpack.decode(packed, type=FormatTask)
+
+
+def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
+    clear_formats(context)
+    tasks: list[FormatTask] = []
+    for name in context.other_formats:
+        for split, own in groupby(pieces, key=lambda piece: piece.split):
+            files = [_documents(some) for _, some in groupby(own, key=lambda piece: piece.file)]
+            shares = shares_of(name, split, [_num_rows(documents) for documents in files])
+            if not format_named(name).is_sharded:
+                files = [[document for documents in files for document in documents]]
+            tasks += map(FormatTask, shares, files)
+    return tasks
+
+
+def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:
+    """Of each split, whose several files all formats that have such cut alike."""
+    rows: dict[Split, list[int]] = {split: [] for split in Split}
+    for (split, _), own in groupby(pieces, key=lambda piece: (piece.split, piece.file)):
+        rows[split].append(_num_rows(_documents(own)))
+    return rows
+
+
+def _documents(pieces: Any) -> list[PreparedDocument]:
+    return [document for piece in pieces for document in piece.documents]
+
+
+def _num_rows(documents: Sequence[PreparedDocument]) -> int:
+    return sum(document.num_windows for document in documents)
+
+
+def write_format(context: Context, task: FormatTask) -> WrittenFiles:
+    blocks = read_blocks(context.prepared, task.documents, context.tokenizer.vocab_size)
+    rows = (rows_of(document, block, context.window_shape) for document, block in blocks)
+    return write_share(task.share, context.dataset, context.schema, batches_of(rows, context.schema))

@@ -18,7 +18,7 @@ from gristmill.core.progress import MapFunction, Progress, Step
 from gristmill.core.records import VARIANTS, FileKey, NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.core.seeded_random import luck, number_of
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.decontaminate import sides_of, tokenized
 from gristmill.pipeline.parts import IdReader, read_blocks
 from gristmill.pipeline.span_join import Shared, compare

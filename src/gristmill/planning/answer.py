@@ -17,9 +17,9 @@ from gristmill.core.manifest import PreviousSplits, SamplingFacts, SplitFacts, V
 from gristmill.core.names import path_text
 from gristmill.core.records import Drop, DropReason, PreparedDocument, Split, VariantKind
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.draw_facts import sampling_warnings, variant_facts, variant_warnings
-from gristmill.pipeline.finish import Judged, split_facts, warnings_of
+from gristmill.pipeline.finish import split_facts, warnings_of
 from gristmill.planning.overlap_choice import FEW_PASSES, MANY_PASSES, Wanted, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, TAIL, WINDOWS, Natural, RowsTried
 from gristmill.planning.plan_result import Budget, OverlapPlan, Passes, Plan, Portion, Removed, Sample, SplitPlan

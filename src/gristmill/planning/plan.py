@@ -23,22 +23,12 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import DropReason, FileKey, PreparedDocument, Split
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decide import part_drops, settle, show
+from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.decontaminate import without_cut_away
-from gristmill.pipeline.finish import Judged
-from gristmill.pipeline.flow import (
-    Intake,
-    benchmarks_of,
-    in_order,
-    local_sources,
-    part_drops,
-    prepare_all,
-    settle,
-    show,
-    take_in,
-)
+from gristmill.pipeline.intake import Intake, check_settings, local_sources, take_in
 from gristmill.pipeline.keys import prepare_key
-from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.prepare import batches, in_order, prepare_all
 from gristmill.pipeline.work_folder import Workspace, temporary_folder
 from gristmill.planning.answer import Build, Counted, Gathered, answer, build_at
 from gristmill.planning.overlap_choice import Wanted
@@ -47,7 +37,7 @@ from gristmill.planning.plan_result import Plan
 from gristmill.planning.sample import Drawn, draw, evened
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
-from gristmill.sources.benchmark_files import Benchmark
+from gristmill.sources.benchmark_files import Benchmark, read_benchmarks
 from gristmill.tokenizers.cuda.host import NoServer, Server, server_for
 from gristmill.tokenizers.locate import stand_in_notes
 
@@ -61,7 +51,8 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
     wanted, progress = wanted or Wanted(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
-    benchmarks = benchmarks_of(config)
+    check_settings(config)
+    benchmarks = read_benchmarks(config.split.against)
     work = Workspace(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     try:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gristmill.core.records import FileKey, PreparedDocument, Split
 from gristmill.dedup.clusters import UnionFind
+from gristmill.splits.previous import NOTHING_BEFORE, PreviousSplit
 
 
 class Group(NamedTuple):
@@ -24,20 +25,6 @@ class Group(NamedTuple):
     @property
     def num_tokens(self) -> int:
         return sum(document.num_tokens for document in self.documents)
-
-
-class PreviousSplit(NamedTuple):
-    """Where an earlier build put its files: by content, so that none crosses over by being moved; else by name."""
-
-    by_key: Mapping[FileKey, Split]
-    by_text: Mapping[str, Split]
-    """By text_sha256."""
-
-    def of(self, document: PreparedDocument) -> Split | None:
-        return self.by_text.get(document.text_sha256) or self.by_key.get(document.key)
-
-
-NOTHING_BEFORE = PreviousSplit({}, {})
 
 
 NO_COPIES: Mapping[FileKey, Sequence[PreparedDocument]] = {}

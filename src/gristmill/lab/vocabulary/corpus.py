@@ -26,14 +26,16 @@ from gristmill.core.records import FileKey, PreparedDocument, Range, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.shown_windows import Ids, ShownWindow, whole, windows_of
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import Decision
+from gristmill.pipeline.decide import decide
+from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.document_rows import natural_windows
-from gristmill.pipeline.finish import Judged, warnings_of, write_files_table
-from gristmill.pipeline.flow import Intake, benchmarks_of, in_order, judge, prepare_all, take_in
+from gristmill.pipeline.finish import warnings_of, write_files_table
+from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.parts import Block, read_blocks
-from gristmill.pipeline.prepare import batches
+from gristmill.pipeline.prepare import batches, in_order, prepare_all
 from gristmill.pipeline.work_folder import temporary_folder
 from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.sources.benchmark_files import read_benchmarks
 from gristmill.tokenizers.cuda.host import server_for
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
@@ -72,15 +74,15 @@ class Corpus(Protocol):
 
 
 class SourceCorpus:
-    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, judged: Judged) -> None:
-        self.tokenizer, self._context, self._judged = tokenizer, context, judged
+    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, decided: Judged) -> None:
+        self.tokenizer, self._context, self._decided = tokenizer, context, decided
         self.settings: dict[str, Any] | None = context.config.settings()
-        decision = judged.decision
+        decision = decided.decision
         self._documents = {split: [one for one in decision.kept if one.split is split] for split in Split}
         self.num_files = {split: len(members) for split, members in self._documents.items()}
         self.num_bytes = {split: sum(one.size for one in members) for split, members in self._documents.items()}
         self.previous = decision.previous
-        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, judged)]
+        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, decided)]
 
     def texts(self, split: Split) -> Iterator[Text]:
         context = self._context
@@ -90,7 +92,7 @@ class SourceCorpus:
             yield Text(document.name, document.language, stretches, sum(end - start for start, end in ranges))
 
     def write_files_table(self, path: Path) -> None:
-        write_files_table(path, self._context, self._judged)
+        write_files_table(path, self._context, self._decided)
 
     def _stretch(self, block: Block, shown: Range, num_tokens: int) -> bytes:
         start, end = shown
@@ -120,7 +122,8 @@ def _shown(document: PreparedDocument, context: Context) -> Iterator[Range]:
 def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
     """While it is open, the ids lie in a folder for what is of the moment. `leave_out`: folders and files."""
     config = _natural(config)
-    benchmarks = benchmarks_of(config)
+    check_settings(config)
+    benchmarks = read_benchmarks(config.split.against)
     with errors_as_ours(), temporary_folder("gristmill-tokenizer-") as folder:
         with progress.phase("load"):
             definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
@@ -132,8 +135,8 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
             with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
                 tasks = batches(intake.found.files, config.run)
                 parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
-                judged = judge(context, intake, parts, runner, progress)
-        yield SourceCorpus(context, definition, intake, judged)
+                decided = decide(context, intake, parts, runner, progress)
+        yield SourceCorpus(context, definition, intake, decided)
 
 
 def _natural(config: Config) -> Config:
@@ -150,8 +153,8 @@ def _context(config: Config, definition: Definition, folder: Path) -> Context:
     return Context.of(msgspec.structs.replace(config, output=output), definition, folder)
 
 
-def _split_warnings(config: Config, decision: Decision, judged: Judged) -> Iterator[str]:
-    return warnings_of(config.split, decision, judged.decontamination)
+def _split_warnings(config: Config, decision: Decision, decided: Judged) -> Iterator[str]:
+    return warnings_of(config.split, decision, decided.decontamination)
 
 
 @contextmanager

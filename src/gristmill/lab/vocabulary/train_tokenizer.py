@@ -39,7 +39,7 @@ from gristmill.lab.vocabulary.tokenizer_files import (
     definition_of,
 )
 from gristmill.lab.vocabulary.vocabulary import Decider, Vocabulary
-from gristmill.pipeline.flow import local_sources
+from gristmill.pipeline.intake import local_sources
 from gristmill.tokenizers.locate import locate
 
 DEFAULT_SIZE = 32_000
