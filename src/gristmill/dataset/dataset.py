@@ -53,7 +53,9 @@ class Row(dict[str, Any]):
         return shown
 
 
-class _RowFile(Protocol):
+class RowFile(Protocol):
+    """A file of rows, or all rows of a split in a format that is not by lines: each row as a line of JSON."""
+
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[bytes]: ...
     def __getitem__(self, row: int, /) -> bytes: ...
@@ -86,7 +88,7 @@ class Dataset(Mapping[str, "Rows"]):
         if split not in list(Split):
             raise KeyError(f"no split {split!r}: there are {', '.join(Split)}")
         if split not in self._rows:
-            self._rows[split] = self._open(split)
+            self._rows[split] = Rows(self._files_of(Split(split)), self.manifest, self._source(split))
         return self._rows[split]
 
     @overload
@@ -139,21 +141,27 @@ class Dataset(Mapping[str, "Rows"]):
         num_rows = self.manifest.splits[Split(split)].windows
         return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows, edition=self.edition)
 
-    def _open(self, split: str) -> "Rows":
+    def _files_of(self, split: Split) -> list[RowFile]:
         if "jsonl" not in self.manifest.formats:
-            return Rows([self.stored(self.manifest.formats[0], split)], self.manifest, self._source(split))
-        files = {name: facts for name, facts in self.manifest.files.items() if facts.split == split}
-        opened: list[_RowFile] = []
-        for name, facts in files.items():
-            if facts.format != "jsonl":
-                continue
-            path = self.folder / name
-            if not path.is_file():
-                self.edition.require()
-                raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
-            reader = ZstdJsonlFile if name.endswith(".zst") else JsonlFile
-            opened.append(reader(path, facts.rows or 0, self.edition))
-        return Rows(opened, self.manifest, self._source(split))
+            return [self.stored(self.manifest.formats[0], split)]
+        files: list[RowFile] = []
+        for name, facts in self.manifest.files.items():
+            if facts.split == split and facts.format == "jsonl":
+                files.append(self._row_file(split, name, facts.rows or 0, sum(map(len, files))))
+        return files
+
+    def _row_file(self, split: Split, name: str, num_rows: int, first: int) -> RowFile:
+        """`first`: the number of its first row in the split."""
+        path = self.folder / name
+        if not path.is_file():
+            self.edition.require()
+            raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
+        if name.endswith(".zst"):
+            return ZstdJsonlFile(path, num_rows, self.edition)
+        return self._plain_file(split, path, num_rows, first)
+
+    def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:  # noqa: ARG002 - for viewers
+        return JsonlFile(path, num_rows, self.edition)
 
     def _source(self, split: str) -> RowSource:
         return RowSource(os.path.abspath(self.folder), split)
@@ -191,7 +199,7 @@ def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
 class Rows:
     """One split's rows, as dicts. `rows.padded()` gives the same rows padded to the window length."""
 
-    def __init__(self, files: list[_RowFile], manifest: Manifest, source: RowSource, *, pad: bool = False) -> None:
+    def __init__(self, files: Sequence[RowFile], manifest: Manifest, source: RowSource, *, pad: bool = False) -> None:
         self._files, self._manifest, self._source, self._pad = files, manifest, source, pad
         self._first_rows = [0, *accumulate(map(len, files))]
 
@@ -229,6 +237,11 @@ class Rows:
         """The rows as they are stored, one JSON object each."""
         return (line for file in self._files for line in file)
 
+    def line(self, row: int) -> bytes:
+        """One of them, by its number."""
+        file = bisect_right(self._first_rows, row) - 1
+        return self._files[file][row - self._first_rows[file]]
+
     @overload
     def __getitem__(self, index: int) -> Row: ...
     @overload
@@ -239,8 +252,7 @@ class Rows:
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")
-        file = bisect_right(self._first_rows, row) - 1
-        return self._parse(self._files[file][row - self._first_rows[file]], row)
+        return self._parse(self.line(row), row)
 
     def of_file(self, repo: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """A file's windows, with the numbers of their rows."""

@@ -3,6 +3,7 @@
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,7 +28,10 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 
 class StoredSplit:
-    """By number, some rows around one that is asked for are read too and kept: the next is often beside it."""
+    """By number, some rows around one that is asked for are read too and kept: the next is often beside it.
+
+    Several threads may read at the same time.
+    """
 
     def __init__(
         self, dataset: Path, name: str, split: Split, schema: Schema, num_rows: int, *, edition: Edition | None = None
@@ -38,6 +42,7 @@ class StoredSplit:
         self.path = folder_of(dataset, name) / split
         self._step = schema.num_rows_at_once(ROWS_AT_ONCE)
         self._reader: SplitReader | None = None
+        self._reading = threading.Lock()
         self._kept: tuple[int, list[bytes]] = (-1, [])
 
     def __len__(self) -> int:
@@ -48,17 +53,17 @@ class StoredSplit:
             yield from self.lines(start, min(start + self._step, len(self)))
 
     def __getitem__(self, row: int) -> bytes:
-        number = row // self._step
-        if self._kept[0] != number:
+        number, kept = row // self._step, self._kept
+        if kept[0] != number:
             start = number * self._step
-            self._kept = (number, self.lines(start, min(start + self._step, len(self))))
-        return self._kept[1][row % self._step]
+            self._kept = kept = (number, self.lines(start, min(start + self._step, len(self))))
+        return kept[1][row % self._step]
 
     def lines(self, start: int, stop: int) -> list[bytes]:
         return lines_of(self.read(start, stop), self.schema)
 
     def read(self, start: int, stop: int) -> WindowBatch:
-        with reading(self._edition):
+        with self._reading, reading(self._edition):
             if self._reader is None:
                 self._reader = self._opened()
             return self._reader.read(start, stop)

@@ -94,7 +94,7 @@ def read_table(path: Path) -> list[Frame]:
 
 
 class ZstdJsonlFile:
-    """Reads rows of one .jsonl.zst, in order or by number; the frame last used is kept."""
+    """Reads rows of one .jsonl.zst, in order or by number; the frame last used is kept. Threads may share it."""
 
     def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
         """`edition`: the build it is of; no row of another in the same place is given."""
@@ -129,12 +129,13 @@ class ZstdJsonlFile:
         return self._frames
 
     def _rows_of(self, index: int) -> list[bytes]:
-        if self._kept[0] != index:
+        kept = self._kept
+        if kept[0] != index:
             with reading(self._edition), open_plain(self.path) as stream:
                 stream.seek(self._offsets[index])
                 compressed = stream.read(self._table()[index].num_compressed)
-            self._kept = (index, self._rows_in(compressed, index))
-        return self._kept[1]
+            self._kept = kept = (index, self._rows_in(compressed, index))
+        return kept[1]
 
     def _rows_in(self, compressed: bytes, index: int) -> list[bytes]:
         frame = self._table()[index]

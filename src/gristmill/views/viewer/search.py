@@ -156,7 +156,7 @@ def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:
 def _hits(scope: Scope, wanted: Search, split: Split, row: int) -> Iterator[Hit]:
     dataset, tokenizer = scope.dataset, scope.dataset.tokenizer
     if _has_plain_ids(dataset.manifest):
-        ids = _plain_ids(dataset.line(split, row), dataset.manifest)
+        ids = _plain_ids(dataset[split].line(row), dataset.manifest)
         if not any(wanted.matches(text_of(ids, tokenizer))):
             return
     read = read_row(dataset, split, row)

@@ -8,11 +8,10 @@ import os
 import threading
 import weakref
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +21,7 @@ from gristmill.core.manifest import Edition, Manifest, opened
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_descriptor
 from gristmill.core.records import Split
-from gristmill.dataset.dataset import Dataset, Rows
-from gristmill.formats.stored_split import StoredSplit
-from gristmill.formats.zstd import ZstdJsonlFile
+from gristmill.dataset.dataset import Dataset, RowFile, Rows
 from gristmill.tokenizers.tokenizer import Tokenizer
 
 FRONT_BYTES = 16 << 20
@@ -65,7 +62,6 @@ class ViewedDataset(Dataset):
         self.numbering = Numbering(self.manifest)
         self.offsets: Offsets | None = None
         """Of every row in its file: the index has them, of plain JSONL."""
-        self._opened: dict[str, _OpenedSplit] = {}
         self._opening = threading.Lock()
 
     @property
@@ -75,55 +71,25 @@ class ViewedDataset(Dataset):
         return "jsonl" in self.manifest.formats and not any(name.endswith(".zst") for name in names)
 
     def __getitem__(self, split: str) -> Rows:
-        return self._split(split).rows
-
-    def line(self, split: str, row: int) -> bytes:
-        """As it is stored."""
-        files, firsts, _ = self._split(split)
-        number = bisect_right(firsts, row) - 1
-        return files[number][row - firsts[number]]
-
-    def _split(self, split: str) -> "_OpenedSplit":
         with self._opening:
-            if split not in self._opened:
-                with self.edition.reading():
-                    files = list(self._files_of(Split(split)))
-                *firsts, num_rows = accumulate([0, *map(len, files)])
-                if num_rows != len(self.numbering.range_of(Split(split))):
-                    raise DatasetError(
-                        f"the manifest is damaged: {counted(num_rows, 'row')} of {split}. Build the dataset again."
-                    )
-                self._opened[split] = _OpenedSplit(files, firsts, Rows([*files], self.manifest, self._source(split)))
-            return self._opened[split]
+            return super().__getitem__(split)
 
-    def _files_of(self, split: Split) -> "Iterator[PlainJsonl | OneAtATime]":
-        if "jsonl" not in self.manifest.formats:
-            yield OneAtATime(self.stored(self.manifest.formats[0], split))
-            return
-        first = self.numbering.range_of(split).start
-        for name, facts in self.manifest.files.items():
-            if facts.format != "jsonl" or facts.split != split:
-                continue
-            path, num_rows = self.folder / name, facts.rows or 0
-            if not path.is_file():
-                self.edition.require()
-                raise DatasetError(f"{str(self.folder)!r} is damaged: {name} is missing. Build the dataset again.")
-            plain = not name.endswith(".zst")
-            if plain:
-                yield PlainJsonl(path, num_rows, self._part(first), self.edition)
-            else:
-                yield OneAtATime(ZstdJsonlFile(path, num_rows, self.edition))
-            first += num_rows
+    def _files_of(self, split: Split) -> list[RowFile]:
+        with self.edition.reading():
+            files = super()._files_of(split)
+        num_rows = sum(map(len, files))
+        if num_rows != len(self.numbering.range_of(split)):
+            raise DatasetError(
+                f"the manifest is damaged: {counted(num_rows, 'row')} of {split}. Build the dataset again."
+            )
+        return files
 
-    def _part(self, first: int) -> "Callable[[], Offsets | None]":
-        return lambda: None if self.offsets is None else self.offsets[first:]
+    def _plain_file(self, split: Split, path: Path, num_rows: int, first: int) -> RowFile:
+        number = self.numbering.number(split, first)
+        return PlainJsonl(path, num_rows, lambda: self._offsets_from(number), self.edition)
 
-
-class _OpenedSplit(NamedTuple):
-    files: "list[PlainJsonl | OneAtATime]"
-    firsts: list[int]
-    """The first row of each."""
-    rows: Rows
+    def _offsets_from(self, number: int) -> Offsets | None:
+        return None if self.offsets is None else self.offsets[number:]
 
 
 class PlainJsonl:
@@ -175,26 +141,6 @@ class PlainJsonl:
                 raise NotIndexedError
             raise DatasetError(f"{str(self._path)!r} is damaged: it has no row {row}. Build the dataset again.")
         return self._front[row], self._front[row + 1]
-
-
-class OneAtATime:
-    """Readers that keep what they have read last are not made for several threads."""
-
-    def __init__(self, file: ZstdJsonlFile | StoredSplit) -> None:
-        self._file, self._lock = file, threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._file)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (self[row] for row in range(len(self)))
-
-    def __getitem__(self, row: int) -> bytes:
-        with self._lock:
-            try:
-                return self._file[row]
-            except OSError as error:
-                raise DatasetError(f"cannot read {str(self._file.path)!r}: {error.strerror}.") from None
 
 
 def text_of(ids: Sequence[int] | npt.NDArray[Any], tokenizer: Tokenizer) -> str:
