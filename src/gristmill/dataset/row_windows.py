@@ -1,30 +1,65 @@
-"""The windows of one row: what it tells of each, and where their tokens are among its ids."""
+"""A row -> its windows: what it says of each, and where their tokens are among its ids.
 
-from typing import Annotated, Any, NamedTuple
+read_row(dataset, "test", 12)          one row, by its number
+read_rows(dataset, Split.TRAIN)        all of a split, in order
+read_windows(dataset, Split.TRAIN)     the same without ids, which are only counted
+
+In order, ids are parsed as digits, many rows at once, where rows are written the way gristmill writes them; other
+spellings of the same JSON are taken row by row.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Annotated, NamedTuple
 
 import msgspec
+import numpy as np
 
+from gristmill.core.columns import IGNORED_LABEL
+from gristmill.core.digits import numbers_in
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import Count
-from gristmill.core.manifest import Manifest
+from gristmill.core.manifest import BUILD
 from gristmill.core.names import counted
-from gristmill.core.records import LARGEST_VOCABULARY
+from gristmill.core.records import LARGEST_VOCABULARY, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
+from gristmill.dataset.stretches import Ids, Stretch
+
+HEAD = b'{"input_ids":['
+ROWS_AT_ONCE = 64
+"""As `gristmill check` has measured: their ids stay in a core's cache."""
 
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_VOCABULARY)]
+_Label = Annotated[int, msgspec.Meta(ge=IGNORED_LABEL, lt=LARGEST_VOCABULARY)]
+
+
+class TextKey(NamedTuple):
+    """A file, or a variant of it: a text of its own."""
+
+    repo: str
+    path: str
+    variant: str = ""
+    seed: int = 0
+
+    @property
+    def file(self) -> FileKey:
+        return self.repo, self.path
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that no build has made may tell less of it."""
+    """Rows that no build has made may say less of it."""
 
     repo: str = ""
     path: str = ""
     language: str = ""
     lines: tuple[Count, Count] = (0, 0)
     start: Count = 0
+    """Its first token, among the text's."""
     fresh: Count = 0
+    """So many of its tokens, at its end, are not in the window before it."""
     repeat: Count = 0
     variant: str = ""
+    variant_seed: int = 0
     at: Count = 0
     """Where its tokens begin among the row's ids."""
     length: Count = 0
@@ -32,47 +67,202 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """Among the file's tokens, of a window that is a stretch of them."""
+        """Among the text's tokens, of a window that is a stretch of them."""
         return self.start + self.length
 
+    @property
+    def file(self) -> FileKey:
+        return self.repo, self.path
 
-class ReadRow(NamedTuple):
-    ids: list[int]
+    @property
+    def text(self) -> TextKey:
+        return TextKey(self.repo, self.path, self.variant, self.variant_seed if self.variant else 0)
+
+
+class RowWindows(NamedTuple):
+    num_ids: int
     """With special tokens, without padding."""
     windows: list[Window]
     """One, or those that share the row."""
 
-    def content(self, window: Window) -> list[int]:
+
+class ReadRow(NamedTuple):
+    ids: Ids
+    """With special tokens, without padding."""
+    windows: list[Window]
+    """One, or those that share the row."""
+    clean: Ids | None
+    """What a window with noise shows without it; None where there is none."""
+
+    def content(self, window: Window) -> Ids:
         return self.ids[window.at : window.at + window.length]
 
+    def stretch(self, window: Window) -> Stretch:
+        return Stretch(window.start, self.content(window))
 
-class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    input_ids: list[_Id]
-    attention_mask: list[int] | None = None
-    segments: list[Window] | None = None
+
+# What is stored, by who wrote it: a build says all of a window.
+
+
+class _BuiltWindow(Window, frozen=True, kw_only=True):
+    repo: str
+    path: str
+    lines: tuple[Count, Count]
+    start: Count
+    fresh: Count
+
+
+class _Segment(_BuiltWindow, frozen=True, kw_only=True):
+    at: Count
+    length: Count
+
+
+class _PackedRow(msgspec.Struct, frozen=True, kw_only=True):
+    input_ids: list[_Id] = []
+    attention_mask: msgspec.Raw = msgspec.Raw(b"")
+    labels: list[_Label] | None = None
+    segments: list[_Segment]
+
+
+class _BuiltRow(_BuiltWindow, frozen=True, kw_only=True):
+    input_ids: list[_Id] = []
+    attention_mask: msgspec.Raw = msgspec.Raw(b"")
+    labels: list[_Label] | None = None
+    segments: None = None
+
+
+class _ForeignRow(Window, frozen=True, kw_only=True):
+    input_ids: list[_Id] = []
+    attention_mask: msgspec.Raw = msgspec.Raw(b"")
+    labels: list[_Label] | None = None
+    segments: None = None
+
+
+_Row = _PackedRow | _BuiltRow | _ForeignRow
 
 
 def read_row(dataset: Dataset, split: str, row: int) -> ReadRow:
-    try:
-        return _understood(dataset.manifest, dataset[split][row])
-    except (ValueError, DatasetError) as error:  # msgspec's are ValueErrors
-        raise DatasetError(f"row {split}:{row} is damaged: {error}. `gristmill check` tells more.") from None
+    return next(_Decoder(dataset, split).rows([dataset[split].line(row)], row))
 
 
-def _understood(manifest: Manifest, told: dict[str, Any]) -> ReadRow:
-    facts, found = manifest.tokenizer, msgspec.convert(told, _Stored)
-    if len(found.input_ids) > manifest.window_length:
-        raise ValueError(
-            f"it has {counted(len(found.input_ids), 'id')}, and windows have at most {manifest.window_length}"
-        )
-    ids = found.input_ids if found.attention_mask is None else found.input_ids[: sum(found.attention_mask)]
-    windows = found.segments
-    if windows is None:
-        length = len(ids) - len(facts.prefix) - len(facts.suffix)
-        windows = [msgspec.structs.replace(msgspec.convert(told, Window), at=len(facts.prefix), length=length)]
-    end = 0
-    for one in windows:
-        if one.at < end or one.length < 0 or one.at + one.length > len(ids):
-            raise ValueError(f"it has {counted(len(ids), 'id')}, and a window of {one.length} at {one.at}")
-        end = one.at + one.length
-    return ReadRow(ids, windows)
+def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[ReadRow]:
+    """In order; `advance` hears of every few rows that are done."""
+    decoder, lines, first = _Decoder(dataset, split), dataset[split].lines(), 0
+    while batch := list(islice(lines, ROWS_AT_ONCE)):
+        yield from decoder.rows(batch, first)
+        first += len(batch)
+        advance(len(batch))
+
+
+def read_windows(dataset: Dataset, split: str, lines: Iterable[bytes] | None = None) -> Iterator[RowWindows]:
+    """In order; `lines`: all rows of the split as they are stored, for who looks at these too."""
+    decoder = _Decoder(dataset, split)
+    return map(decoder.windows, dataset[split].lines() if lines is None else lines, range(len(dataset[split])))
+
+
+class _Decoder:
+    """Stored rows of one split -> what is in them."""
+
+    def __init__(self, dataset: Dataset, split: str) -> None:
+        self._dataset, self._split = dataset, split
+        manifest = dataset.manifest
+        kind: type[_Row] = _BuiltRow if manifest.made_by == BUILD else _ForeignRow
+        self._json: msgspec.json.Decoder[_Row] = msgspec.json.Decoder(_PackedRow if manifest.packing else kind)
+        self._length, self._vocab_size = manifest.window_length, manifest.tokenizer.vocab_size
+        self._num_before, self._num_behind = len(manifest.tokenizer.prefix), len(manifest.tokenizer.suffix)
+
+    def windows(self, line: bytes, number: int) -> RowWindows:
+        rest = _without_ids(line)
+        try:
+            row = self._json.decode(rest or line)
+            num_ids = _num_ids(line[len(HEAD) : line.index(b"]")]) if rest else len(row.input_ids)
+            num_ids = _num_unpadded(row, num_ids)
+            return RowWindows(num_ids, self._windows(row, num_ids))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # not UTF-8 is a ValueError
+            raise self._damage(number, error) from None
+
+    def rows(self, lines: Sequence[bytes], first: int) -> Iterator[ReadRow]:
+        """`first`: the number of the first of these."""
+        parsed = _parsed_ids(lines) if len(lines) > 1 else None
+        for number, line in enumerate(lines):
+            try:
+                row = self._json.decode(line if parsed is None else _without_ids(line) or b"")
+                ids = np.array(row.input_ids, np.uint32) if parsed is None else parsed[number]
+                read = self._read(row, ids)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise self._damage(first + number, error) from None
+            yield read
+
+    def _read(self, row: _Row, stored: Ids) -> ReadRow:
+        if len(stored) > self._length:
+            raise ValueError(f"it has {counted(len(stored), 'id')}, and windows have at most {self._length}")
+        ids = stored[: _num_unpadded(row, len(stored))]
+        if len(ids) and int(ids.max()) >= self._vocab_size:
+            raise ValueError(f"it has the id {ids.max()}, and the tokenizer has {self._vocab_size:,}")
+        windows = self._windows(row, len(ids))
+        return ReadRow(ids, windows, self._clean(row.labels, windows))
+
+    def _clean(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
+        if labels is None or not any(window.variant == VariantKind.NOISE for window in windows):
+            return None
+        own = [label for label in labels if label != IGNORED_LABEL]
+        return np.array(own[self._num_before : len(own) - self._num_behind], np.uint32)
+
+    def _windows(self, row: _Row, num_ids: int) -> list[Window]:
+        if not isinstance(row, _PackedRow):
+            length = num_ids - self._num_before - self._num_behind
+            if length < 0:
+                raise ValueError(f"it has {counted(num_ids, 'id')}, fewer than are special in a row")
+            return [_window(row, self._num_before, length)]
+        end = 0
+        for one in row.segments:
+            if one.at < end or one.at + one.length > num_ids:
+                raise ValueError(f"it has {counted(num_ids, 'id')}, and a window of {one.length} at {one.at}")
+            end = one.at + one.length
+        return list(row.segments)
+
+    def _damage(self, number: int, error: Exception) -> DatasetError:
+        place = f"row {self._split}:{number} is damaged, in {str(self._dataset.folder)!r}"
+        return DatasetError(f"{place}: {error}. `gristmill check` tells more.")
+
+
+def _window(row: _BuiltRow | _ForeignRow, at: int, length: int) -> Window:
+    return Window(
+        repo=row.repo,
+        path=row.path,
+        language=row.language,
+        lines=row.lines,
+        start=row.start,
+        fresh=row.fresh,
+        repeat=row.repeat,
+        variant=row.variant,
+        variant_seed=row.variant_seed,
+        at=at,
+        length=length,
+    )
+
+
+def _num_unpadded(row: _Row, num_ids: int) -> int:
+    mask = bytes(row.attention_mask)
+    return min(num_ids, mask.count(b"1")) if mask else num_ids
+
+
+def _num_ids(digits: bytes) -> int:
+    return digits.count(b",") + 1 if digits else 0
+
+
+def _without_ids(line: bytes) -> bytes | None:
+    """`{"input_ids":[1,2],"path":…}` -> `{"path":…}`, if it is written just so."""
+    end = line.find(b"],")
+    return b"{" + line[end + 2 :] if line.startswith(HEAD) and end > 0 else None
+
+
+def _parsed_ids(lines: Sequence[bytes]) -> list[Ids] | None:
+    """None where one of them is written otherwise."""
+    if not all(line.startswith(HEAD) and line.find(b"],") > 0 for line in lines):
+        return None
+    parsed = numbers_in([line[len(HEAD) : line.index(b"]")] for line in lines])
+    if parsed is None:
+        return None
+    ids = parsed[0].astype(np.uint32)
+    return [ids[first:end] for first, end in pairwise(parsed[1].tolist())]

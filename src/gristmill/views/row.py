@@ -73,7 +73,7 @@ def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None 
 
 def _look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None) -> RowLook:
     rows = _rows(dataset, split, row)
-    ids, windows = read_row(dataset, split, row)
+    ids, windows, _ = read_row(dataset, split, row)
     tokenizer = tokenizer or dataset.tokenizer
     pieces = pieces_of(ids, tokenizer)
     looks = [_window_look(window, _shared(dataset, split, row, window)) for window in windows]

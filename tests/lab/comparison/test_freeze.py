@@ -5,7 +5,6 @@ import json
 import random
 import re
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +23,10 @@ from gristmill import (
     WindowConfig,
     open_dataset,
 )
-from gristmill.core.records import Split
-from gristmill.dataset.shown_windows import TextKey, stretches_of, whole, windows_of
+from gristmill.dataset.row_windows import TextKey
 from gristmill.lab.comparison.freeze import freeze
 from gristmill.lab.comparison.frozen import Frozen
-from gristmill.lab.comparison.train_side import FrozenSpans
+from gristmill.lab.comparison.train_side import FrozenSpans, TrainText
 from support.builds import files_table, make
 from support.source_trees import write_tree
 from support.tokenizers_made_here import byte_level
@@ -63,7 +61,7 @@ def as_shuffled_rows(folder: Path, to: Path) -> Path:
     for path in to.glob("*.jsonl"):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         random.Random(1).shuffle(rows)
-        path.write_text("".join(json.dumps({**row, "fresh": None}) + "\n" for row in rows))
+        path.write_text("".join(json.dumps(row | {"fresh": 0}) + "\n" for row in rows))
     manifest = json.loads((to / "manifest.json").read_text())
     (to / "manifest.json").write_text(json.dumps({**manifest, "made_by": "the method 'x' of gristmill bench"}))
     return to
@@ -123,22 +121,6 @@ def test_shared_spans_are_those_of_a_set_of_50_grams(sides):
     spans = FrozenSpans([np.array(text, np.uint32) for text in frozen])
     found = spans.shared_with(np.array(text, np.uint32) for text in train)
     assert [flags.tolist() for flags in found] == [slow_shared(text, train) for text in frozen]
-
-
-@given(st.integers(1, 300), st.lists(st.tuples(st.integers(0, 280), st.integers(1, 60)), max_size=12), st.randoms())
-def test_windows_in_any_order_make_the_text_again(size, places, chance):
-    ids = np.arange(size, dtype=np.uint32)
-    windows = [(start, ids[start : start + length]) for start, length in places if start < size]
-    chance.shuffle(windows)
-    stretches = whole(windows)
-    shown = sorted({place for start, part in windows for place in range(start, start + len(part))})
-    assert [one for start, part in stretches for one in (start + np.arange(len(part))).tolist()] == shown
-    assert all((part == ids[start : start + len(part)]).all() for start, part in stretches)
-    assert all(left[0] + len(left[1]) < right[0] for left, right in pairwise(stretches))
-
-
-def test_windows_that_contradict_are_of_another_text():
-    assert whole([(0, np.array([1, 2, 3], np.uint32)), (2, np.array([9], np.uint32))]) is None
 
 
 def test_no_span_of_50_is_in_any_train(frozen, seeds, source, codebert):
@@ -275,28 +257,36 @@ def test_how_rows_are_stored_changes_nothing(tmp_path, source, seeds):
     assert padded.against[0].ids == plain.against[0].ids
 
 
+def windows_of(folder):
+    return list(TrainText(open_dataset(folder), lambda _: None)._windows())
+
+
 def test_labels_of_noise_are_text_that_train_shows(tmp_path, corpus):
     variants = VariantsConfig(rates={"noise": 1.0})
     make(corpus / "json", tmp_path / "noisy", split=ALL_TRAIN, variants=variants)
-    windows = list(windows_of(open_dataset(tmp_path / "noisy"), Split.TRAIN))
-    noisy = [number for number, window in enumerate(windows) if window.text.variant == "noise"]
+    windows = windows_of(tmp_path / "noisy")
+    noisy = [number for number, (text, _) in enumerate(windows) if text.variant == "noise"]
     assert noisy
+    clean = {number + 1 for number in noisy}
     own = {
-        (window.text.file, window.start): window.ids for window in windows if window.num_ids and not window.text.variant
+        (text, window.start): window.ids
+        for number, (text, window) in enumerate(windows)
+        if not text.variant and number not in clean
     }
+    assert own
     for number in noisy:
-        clean = windows[number + 1]
-        assert clean.text == TextKey(*windows[number].text.file)
-        assert clean.ids.tolist() == own[clean.text.file, clean.start].tolist()
-        assert clean.ids.tolist() != windows[number].ids.tolist()
+        text, window = windows[number + 1]
+        assert text == TextKey(*windows[number][0].file)
+        assert window.ids.tolist() == own[text, window.start].tolist()
+        assert window.ids.tolist() != windows[number][1].ids.tolist()
 
 
 def test_stretches_are_the_files_tokens(built, corpus, codebert):
     out, _ = built
-    stretches = list(stretches_of(windows_of(open_dataset(out), Split.TRAIN)))
-    for stretch in stretches:
-        assert stretch.ids.tolist() == codebert.encode((corpus / stretch.text.path).read_bytes()).ids.tolist()
-    assert len(stretches) == len({stretch.text for stretch in stretches})
+    shown = list(TrainText(open_dataset(out), lambda _: None)._stretches())
+    for text, stretch in shown:
+        assert stretch.ids.tolist() == codebert.encode((corpus / text.path).read_bytes()).ids.tolist()
+    assert len(shown) == len({text for text, _ in shown})
 
 
 def test_another_tokenizer_is_refused_in_one_line(tmp_path):
@@ -338,7 +328,7 @@ def test_damaged_rows_are_said(seeds, tmp_path, found, planted):
     path = tmp_path / "damaged" / "train.jsonl"
     *others, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(others) + last.replace(found, planted, 1))
-    with pytest.raises(DatasetError, match=r"damaged' is damaged in train: .* Build the dataset again"):
+    with pytest.raises(DatasetError, match=r"row train:\d+ is damaged, in '.*damaged': .*"):
         frozen_of(tmp_path / "damaged")
 
 

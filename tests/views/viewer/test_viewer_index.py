@@ -61,7 +61,7 @@ def test_it_is_made_once(folder):
 
 def test_the_first_page_needs_none(folder, monkeypatch):
     may_go_on = threading.Event()
-    monkeypatch.setattr(window_index, "_write_block", lambda *_: may_go_on.wait(20))
+    monkeypatch.setattr(window_index, "_write_block", lambda *_, **__: may_go_on.wait(20))
     with viewer(folder) as asking:
         try:
             assert asking.found("/api/windows")["rows"][0]["text"]
@@ -87,7 +87,9 @@ def test_rows_far_from_the_front_wait_for_it(folder, monkeypatch):
     monkeypatch.setattr(viewed_rows, "FRONT_BYTES", 4000)
     may_go_on = threading.Event()
     original = window_index._write_block
-    monkeypatch.setattr(window_index, "_write_block", lambda *some: may_go_on.wait(20) and original(*some))
+    monkeypatch.setattr(
+        window_index, "_write_block", lambda *some, **more: may_go_on.wait(20) and original(*some, **more)
+    )
     with viewer(folder) as asking:
         assert asking.found("/api/row", split="train", row=0)["look"]["row"] == 0
         assert asking.get("/api/row", split="train", row=90)[0] == 202
@@ -180,7 +182,7 @@ def test_what_a_killed_one_leaves_is_not_trusted(folder):
 def test_one_that_is_stopped_half_way_leaves_nothing(folder, monkeypatch):
     monkeypatch.setattr(window_index, "ROWS_AT_ONCE", 1)
     original = window_index._write_block
-    monkeypatch.setattr(window_index, "_write_block", lambda *some: (time.sleep(0.01), original(*some)))
+    monkeypatch.setattr(window_index, "_write_block", lambda *some, **more: (time.sleep(0.01), original(*some, **more)))
     keeping = Keeping(folder)
     opened = Opened(folder, keeping)
     opened.start()

@@ -17,7 +17,8 @@ from gristmill.core.manifest import BUILD
 from gristmill.core.names import path_text
 from gristmill.core.records import FileKey, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.shown_windows import Ids, files_in, whole, windows_of
+from gristmill.dataset.row_windows import read_rows, read_windows
+from gristmill.dataset.stretches import Stretch, join
 
 # What the datasets of a comparison are called in tables: their folders' names, with as much before as it takes.
 
@@ -40,12 +41,11 @@ HELD_OUT = (Split.VALIDATION, Split.TEST)
 
 class HeldOutFile(NamedTuple):
     key: FileKey
-    stretches: list[tuple[int, Ids]]
-    """Where each begins among the file's tokens, and its ids."""
+    stretches: list[Stretch]
 
     @property
     def num_tokens(self) -> int:
-        return sum(len(ids) for _, ids in self.stretches)
+        return sum(len(stretch.ids) for stretch in self.stretches)
 
 
 def held_out_in_all(datasets: Sequence[Dataset]) -> list[HeldOutFile]:
@@ -56,7 +56,7 @@ def held_out_in_all(datasets: Sequence[Dataset]) -> list[HeldOutFile]:
 
 def files_of_test(test: Dataset) -> list[HeldOutFile]:
     """All files of its `test` split."""
-    return _texts([(test, Split.TEST)], files_in(test, Split.TEST))
+    return _texts([(test, Split.TEST)], _files_in(test, Split.TEST))
 
 
 def _same_in_all(held_out: Sequence[Mapping[FileKey, str | None]]) -> set[FileKey]:
@@ -68,17 +68,23 @@ def _same_in_all(held_out: Sequence[Mapping[FileKey, str | None]]) -> set[FileKe
 def _held_out_in(dataset: Dataset) -> dict[FileKey, str | None]:
     """By file, its text's digest where one is on record."""
     if dataset.manifest.made_by != BUILD:
-        shown = set.union(*(files_in(dataset, split) for split in HELD_OUT))
-        return dict.fromkeys(shown - files_in(dataset, Split.TRAIN))
+        shown = set.union(*(_files_in(dataset, split) for split in HELD_OUT))
+        return dict.fromkeys(shown - _files_in(dataset, Split.TRAIN))
     rows = file_rows(dataset.folder / FILES)
     return {row.key: row.text_sha256 for row in rows if row.status == "kept" and row.split in HELD_OUT}
 
 
 def _texts(splits: Iterable[tuple[Dataset, Split]], wanted: set[FileKey]) -> list[HeldOutFile]:
-    windows: defaultdict[FileKey, list[tuple[int, Ids]]] = defaultdict(list)
+    windows: defaultdict[FileKey, list[Stretch]] = defaultdict(list)
     for dataset, split in splits:
-        for window in windows_of(dataset, split):
-            if window.text.file in wanted and not window.text.variant:
-                windows[window.text.file].append((window.start, window.ids))
-    put_together = ((key, whole(shown)) for key, shown in sorted(windows.items()))
-    return [HeldOutFile(key, stretches) for key, stretches in put_together if stretches is not None]
+        for row in read_rows(dataset, split):
+            for window in row.windows:
+                if window.file in wanted and not window.variant:
+                    windows[window.file].append(row.stretch(window))
+    joined = ((key, join(shown)) for key, shown in sorted(windows.items()))
+    return [HeldOutFile(key, stretches) for key, stretches in joined if stretches is not None]
+
+
+def _files_in(dataset: Dataset, split: Split) -> set[FileKey]:
+    """Of which it has rows."""
+    return {window.file for row in read_windows(dataset, split) for window in row.windows}

@@ -7,16 +7,19 @@ missed. Two different spans have the same key by chance only: of 3 million froze
 one run in sixty thousand, and it would cost 50 clean tokens of the frozen set, the same ones for every dataset.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
 from gristmill.core.manifest import BUILD
 from gristmill.core.records import BY_THEMSELVES, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.shown_windows import REACH, Ids, ShownWindow, Stretch, stretches_of, windows_of, with_seams
+from gristmill.dataset.row_windows import TextKey, read_rows
+from gristmill.dataset.stretches import Ids, Stretch, join
 from gristmill.dedup.clusters import MIN_JACCARD
 from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, grams_of
 from gristmill.lab.training.train_config import LEFT_OUT
@@ -35,6 +38,10 @@ BATCH_TOKENS = 1 << 16
 """Arrays of half a megabyte stay in a core's cache."""
 NO_TEXT = np.zeros(1, np.uint32)
 """Stands between two frozen stretches, so that spans of both never touch."""
+
+
+Shown = tuple[TextKey, Stretch]
+"""A stretch of a text that train shows."""
 
 
 class FrozenSpans:
@@ -100,13 +107,13 @@ class Twins:
             for place in enumerate(keys):
                 self._by_key[place].append(number)
 
-    def watching(self, stretches: Iterable[Stretch], found: set[int]) -> Iterator[Stretch]:
+    def watching(self, shown: Iterable[Shown], found: set[int]) -> Iterator[Shown]:
         """The same stretches; behind the last of them `found` has the numbers of texts with a near-duplicate there."""
         documents: list[Ids] = []
-        for text, parts in groupby(stretches, lambda stretch: stretch.text):
+        for text, parts in groupby(shown, itemgetter(0)):
             ids = []
             for part in parts:
-                ids.append(part.ids)
+                ids.append(part[1].ids)
                 yield part
             if text.variant not in BY_THEMSELVES:
                 documents.append(np.concatenate(ids))
@@ -131,6 +138,8 @@ def _jaccard(text: Ids, grams: Keys) -> float:
 
 # A dataset's train split as it streams past, once: the frozen side looks at it, and its ids are counted.
 
+REACH = SPAN_TOKENS - 1
+
 
 class TrainText:
     def __init__(self, dataset: Dataset, advance: Callable[[int], None]) -> None:
@@ -144,16 +153,60 @@ class TrainText:
         Where a file's rows do not stand together there is no document to compare: only spans are looked for.
         """
         found: set[int] = set()
-        stretches: Iterable[Stretch] = stretches_of(self._counted())
-        if self._is_by_file:
-            stretches = twins.watching(stretches, found)
-        if self._dataset.manifest.settings["window"]["overlap"] < REACH:
-            stretches = with_seams(stretches, is_by_file=self._is_by_file)
-        return spans.shared_with(stretch.ids for stretch in stretches), found
+        shown = self._stretches()
+        shown = twins.watching(shown, found) if self._is_by_file else _with_seams(shown)
+        return spans.shared_with(stretch.ids for _, stretch in shown), found
 
-    def _counted(self) -> Iterator[ShownWindow]:
-        for window in windows_of(self._dataset, Split.TRAIN, self._advance):
-            if window.text.variant not in LEFT_OUT:  # nor are they trained on
-                self.num_windows += window.num_ids > 0
-                self.num_ids += window.num_ids
-            yield window
+    def _stretches(self) -> Iterator[Shown]:
+        """Rows of a file that follow each other, joined."""
+        for _, windows in groupby(self._windows(), lambda shown: shown[0].file):
+            by_text: defaultdict[TextKey, list[Stretch]] = defaultdict(list)
+            for text, window in windows:
+                if text.variant in BY_THEMSELVES or not text.path:
+                    yield text, window
+                else:
+                    by_text[text].append(window)
+            for text, some in by_text.items():
+                joined = join(some)
+                yield from ((text, stretch) for stretch in (some if joined is None else joined))
+
+    def _windows(self) -> Iterator[Shown]:
+        """What labels show, where there is noise in the ids, is a window of the file itself."""
+        for row in read_rows(self._dataset, Split.TRAIN, self._advance):
+            if any(window.variant not in LEFT_OUT for window in row.windows):  # nor are they trained on
+                self.num_windows += 1
+                self.num_ids += len(row.ids)
+            for window in row.windows:
+                yield window.text, row.stretch(window)
+                if row.clean is not None:
+                    yield TextKey(*window.file), Stretch(window.start, row.clean)
+
+
+class Seams:
+    """What stretches of the same text show together and neither shows alone."""
+
+    def __init__(self) -> None:
+        self._heads: dict[TextKey, dict[int, Ids]] = {}
+        self._tails: dict[TextKey, dict[int, Ids]] = {}
+
+    def add(self, text: TextKey, stretch: Stretch) -> None:
+        if text.variant not in BY_THEMSELVES and text.path:
+            self._heads.setdefault(text, {})[stretch.start] = stretch.ids[:REACH].copy()
+            self._tails.setdefault(text, {})[stretch.end] = stretch.ids[-REACH:].copy()
+
+    def __iter__(self) -> Iterator[Shown]:
+        for text, tails in self._tails.items():
+            heads = self._heads[text]
+            starts = sorted(heads)
+            for end, tail in tails.items():
+                for start in starts[bisect_left(starts, end - REACH + 1) : bisect_right(starts, end)]:
+                    yield text, Stretch(end - len(tail), np.concatenate((tail, heads[start][end - start :])))
+
+
+def _with_seams(shown: Iterable[Shown]) -> Iterator[Shown]:
+    """The same, and the seams between them, for rows of a file that do not stand together."""
+    seams = Seams()
+    for text, stretch in shown:
+        seams.add(text, stretch)
+        yield text, stretch
+    yield from seams

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +25,8 @@ from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PreparedDocument, Range, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.shown_windows import Ids, ShownWindow, whole, windows_of
+from gristmill.dataset.row_windows import read_rows
+from gristmill.dataset.stretches import Stretch, join
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
@@ -209,22 +211,23 @@ class DatasetCorpus:
 
     def texts(self, split: Split) -> Iterator[Text]:
         """Variants are no text of the corpus, and a window that is drawn twice is one."""
-        own = (window for window in windows_of(self._dataset, split) if not window.text.variant and window.num_ids)
-        for (repo, path), windows in groupby(own, key=lambda window: window.text.file):
-            stretches = self._stretches(windows)
-            texts = [whole_characters(self._engine.decode(ids)) for ids in stretches]
-            num_tokens = sum(map(len, stretches))
-            yield Text(f"{repo}/{path}", self._languages.get((repo, path), ""), texts, num_tokens)
+        rows = read_rows(self._dataset, split)
+        own = ((window.file, row.stretch(window)) for row in rows for window in row.windows if not window.variant)
+        for key, windows in groupby(own, key=itemgetter(0)):
+            stretches = self._stretches(window for _, window in windows)
+            texts = [whole_characters(self._engine.decode(stretch.ids)) for stretch in stretches]
+            num_tokens = sum(len(stretch.ids) for stretch in stretches)
+            yield Text("/".join(key), self._languages.get(key, ""), texts, num_tokens)
 
     def write_files_table(self, path: Path) -> None:
         with self._dataset.edition.reading():
             shutil.copyfile(self._dataset.folder / FILES, path)
 
-    def _stretches(self, windows: Iterable[ShownWindow]) -> list[Ids]:
-        found = whole((window.start, window.ids) for window in windows)
+    def _stretches(self, windows: Iterable[Stretch]) -> list[Stretch]:
+        found = join(windows)
         if found is None:
             raise self._damaged("two windows of a file contradict each other")
-        return [ids for _, ids in found]
+        return found
 
     def _file_rows(self) -> Iterator[_FileRow]:
         decoder = msgspec.json.Decoder(_FileRow)

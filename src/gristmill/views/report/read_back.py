@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from gristmill.checks.source_texts import folders_by_repo, location_of
 from gristmill.cleaning.clean import clean
@@ -24,6 +23,7 @@ from gristmill.core.names import is_address
 from gristmill.core.records import Drop, FileKey, SourceFile, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import read_row
+from gristmill.dataset.stretches import Stretch, join
 from gristmill.pipeline.build import BUILT, Built
 from gristmill.pipeline.cache import recall
 from gristmill.pipeline.work_folder import Workspace
@@ -124,20 +124,15 @@ class ShownTexts:
         numbers = self._rows_of.get(row.key)
         if row.split is None or not numbers or not self._tokenizer.gives_text_back:
             return None
-        ids: list[int] = []
-        for start, content in sorted(self._windows(row, row.split, numbers), key=lambda window: window[0]):
-            if start > len(ids):
-                return None
-            ids += content[len(ids) - start :]
-        if not ids or not 0 <= min(ids) <= max(ids) < self._tokenizer.vocab_size:
-            return None
-        text = self._tokenizer.decode(np.array(ids, np.uint32))
-        return text if _is_text_of(row, text) else None
+        match join(self._windows(row, row.split, numbers)):
+            case [Stretch(start=0, ids=ids)]:
+                text = self._tokenizer.decode(ids)
+                return text if _is_text_of(row, text) else None
+        return None
 
-    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-        """Of each where it begins and its tokens."""
+    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[Stretch]:
         for number in numbers:
             read = read_row(self._dataset, split, number)
             for window in read.windows:
-                if (window.repo, window.path) == row.key and not window.variant:
-                    yield window.start, read.content(window)
+                if window.file == row.key and not window.variant:
+                    yield read.stretch(window)

@@ -10,8 +10,8 @@ import msgspec
 from gristmill.core.files_table import FileRow
 from gristmill.core.records import FileKey, Split
 from gristmill.dataset.dataset import Dataset
+from gristmill.dataset.row_windows import Window, read_windows
 from gristmill.views.report.facts import Histogram, Redundancy
-from gristmill.views.row_places import Place, places_in
 
 # How long files are, and how full rows: counts by value -> bars for each split.
 
@@ -104,8 +104,6 @@ def read_rows(dataset: Dataset, wanted: Collection[FileKey], advance: Callable[[
 class _SplitTally:
     def __init__(self, dataset: Dataset, split: Split, wanted: Collection[FileKey]) -> None:
         self._dataset, self._split, self._wanted = dataset, split, wanted
-        facts = dataset.manifest.tokenizer
-        self._num_around = len(facts.prefix) + len(facts.suffix)
         self.num_ids: Counter[int] = Counter()
         self.num_windows: Counter[str] = Counter()
         self.rows_of: dict[FileKey, list[int]] = {}
@@ -113,30 +111,26 @@ class _SplitTally:
 
     def read(self, advance: Callable[[int], None]) -> None:
         number = -1
-        for number, (num_ids, places) in enumerate(places_in(self._dataset, self._split)):
+        for number, (num_ids, windows) in enumerate(read_windows(self._dataset, self._split)):
             self.num_ids[num_ids] += 1
-            num_special = num_ids
-            for place in places:
-                num_special -= self._take(place, num_ids)
-                if not (place.variant or place.repeat) and (place.repo, place.path) in self._wanted:
-                    self._note((place.repo, place.path), number)
-            self._special += num_special
+            self._special += num_ids - sum(window.length for window in windows)
+            for window in windows:
+                self._take(window)
+                if not (window.variant or window.repeat) and window.file in self._wanted:
+                    self._note(window.file, number)
             if number % ROWS_AT_ONCE == ROWS_AT_ONCE - 1:
                 advance(ROWS_AT_ONCE)
         advance((number + 1) % ROWS_AT_ONCE)
 
-    def _take(self, place: Place, num_ids: int) -> int:
-        """-> its tokens in the row."""
-        length = num_ids - self._num_around if place.length is None else place.length
-        self.num_windows["variants" if place.variant else "repeats" if place.repeat else "fresh"] += 1
-        if place.variant:
-            self._variants += length
-        elif place.repeat:
-            self._repeats += length
+    def _take(self, window: Window) -> None:
+        self.num_windows["variants" if window.variant else "repeats" if window.repeat else "fresh"] += 1
+        if window.variant:
+            self._variants += window.length
+        elif window.repeat:
+            self._repeats += window.length
         else:
-            self._fresh += place.fresh
-            self._overlap += length - place.fresh
-        return length
+            self._fresh += window.fresh
+            self._overlap += window.length - window.fresh
 
     def _note(self, key: FileKey, number: int) -> None:
         rows = self.rows_of.setdefault(key, [])

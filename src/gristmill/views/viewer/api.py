@@ -67,7 +67,7 @@ def windows(viewed: Viewed, query: Query) -> Answer:
 def _listed(viewed: Viewed, number: int) -> dict[str, Any]:
     split, row = viewed.dataset.numbering.place(number)
     read = read_row(viewed.dataset, split, row)
-    first = read.content(read.windows[0])[:TEXT_IDS] if read.windows else []
+    first = read.content(read.windows[0])[:TEXT_IDS] if read.windows else read.ids[:0]
     return {
         "split": split,
         "row": row,

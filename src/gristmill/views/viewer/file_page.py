@@ -7,7 +7,9 @@ import numpy as np
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import FileRow
 from gristmill.core.names import counted
+from gristmill.core.records import Split
 from gristmill.dataset.row_windows import read_row
+from gristmill.dataset.stretches import Stretch, join
 from gristmill.planning.explain import status_text
 from gristmill.views.row import look_at_tokens
 from gristmill.views.viewer.filters import tables_of
@@ -60,28 +62,43 @@ def _window(viewed: Viewed, windows: WindowTable, number: int) -> dict[str, Any]
 def _stitched(viewed: Viewed, file: FileRow, windows: WindowTable, own: np.ndarray[Any, Any]) -> Stitched:
     """From windows of the file itself, where each is shown first."""
     firsts = own[(windows.variant[own] == 0) & (windows.repeat[own] == 0)]
-    stitched, end = Stitched([], [], []), 0
+    shown: list[tuple[Stretch, int]] = []
+    end = num_tokens = 0
     for number in firsts[np.argsort(windows.start[firsts], kind="stable")].tolist():
-        if len(stitched.ids) >= MOST_TOKENS:
+        if num_tokens >= MOST_TOKENS:
             break
-        start, number_of_row = int(windows.start[number]), int(windows.row[number])
-        ids = _content(viewed, file, number_of_row, start)
-        if start > end:
-            stitched.gaps.append((len(stitched.ids), start - end))
-            end = start
-        stitched.edges.append((len(stitched.ids) - (end - start), viewed.dataset.numbering.place(number_of_row)[1]))
-        stitched.ids.extend(ids[end - start :])
-        end = max(end, start + len(ids))
+        split, row = viewed.dataset.numbering.place(int(windows.row[number]))
+        window = _window_of(viewed, file, split, row, int(windows.start[number]))
+        shown.append((window, row))
+        num_tokens += max(0, window.end - max(end, window.start))
+        end = max(end, window.end)
+    return _joined(shown, file)
+
+
+def _joined(shown: list[tuple[Stretch, int]], file: FileRow) -> Stitched:
+    """`shown`: windows by where they begin, each with its row."""
+    stretches = join(window for window, _ in shown)
+    if stretches is None:
+        raise DatasetError(f"two windows of {file.name} contradict each other. `gristmill check` tells more.")
+    stitched, end = Stitched([], [], []), 0
+    for stretch in stretches:
+        if stretch.start > end:
+            stitched.gaps.append((len(stitched.ids), stretch.start - end))
+        end = stretch.end
+        stitched.edges.extend(
+            (len(stitched.ids) + window.start - stretch.start, row)
+            for window, row in shown
+            if stretch.start <= window.start < stretch.end
+        )
+        stitched.ids.extend(stretch.ids.tolist())
     return stitched
 
 
-def _content(viewed: Viewed, file: FileRow, number: int, start: int) -> list[int]:
-    split, row = viewed.dataset.numbering.place(number)
+def _window_of(viewed: Viewed, file: FileRow, split: Split, row: int, start: int) -> Stretch:
     read = read_row(viewed.dataset, split, row)
-    wanted = (file.repo, file.path, start, "", 0)
     for window in read.windows:
-        if (window.repo, window.path, window.start, window.variant, window.repeat) == wanted:
-            return read.content(window)
+        if (window.file, window.start, window.variant, window.repeat) == (file.key, start, "", 0):
+            return read.stretch(window)
     raise DatasetError(f"row {split}:{row} is not what it was when the index was made. Start the viewer again.")
 
 

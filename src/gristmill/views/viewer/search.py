@@ -12,11 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from gristmill.core.columns import MASK
-from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import BUILD, Manifest
 from gristmill.core.names import printable
 from gristmill.core.records import Split
 from gristmill.dataset.row_windows import Window, read_row
@@ -31,7 +27,6 @@ MAX_HITS = 50
 AROUND = 80
 """Characters of the line before a match, and behind it."""
 MAX_MATCH = 200
-ID_BYTES = b"0123456789,"
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,30 +150,11 @@ def _start(scope: Scope, after: Cursor | None) -> tuple[int, int]:
 
 def _hits(scope: Scope, wanted: Search, split: Split, row: int) -> Iterator[Hit]:
     dataset, tokenizer = scope.dataset, scope.dataset.tokenizer
-    if _has_plain_ids(dataset.manifest):
-        ids = _plain_ids(dataset[split].line(row), dataset.manifest)
-        if not any(wanted.matches(text_of(ids, tokenizer))):
-            return
     read = read_row(dataset, split, row)
     for window in _passing_windows(scope, read.windows, dataset.numbering.number(split, row)):
         text = text_of(read.content(window), tokenizer)
         for match in wanted.matches(text):
             yield _hit(split, row, window, match, counts_lines=tokenizer.gives_text_back and has_lines(window))
-
-
-def _has_plain_ids(manifest: Manifest) -> bool:
-    """Its rows have one window each and no padding."""
-    return manifest.packing is None and manifest.made_by == BUILD and MASK not in manifest.columns
-
-
-def _plain_ids(line: bytes, manifest: Manifest) -> npt.NDArray[np.uint32]:
-    """Without parsing all that the row tells: most rows have no hit."""
-    start = line.find(b"[") + 1
-    digits = line[start : line.find(b"]", start)]
-    if digits.translate(None, ID_BYTES):
-        raise DatasetError("a row is damaged: its ids are no numbers. Build the dataset again.")
-    ids = np.fromstring(digits.decode(), np.uint32, sep=",") if digits else np.zeros(0, np.uint32)
-    return ids[len(manifest.tokenizer.prefix) : len(ids) - len(manifest.tokenizer.suffix)]
 
 
 def _passing_windows(scope: Scope, windows: list[Window], row: int) -> list[Window]:

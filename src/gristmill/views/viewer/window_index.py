@@ -14,8 +14,8 @@ import numpy.typing as npt
 from gristmill.core.errors import DatasetError
 from gristmill.core.layout import FILES
 from gristmill.core.records import Split, VariantKind
+from gristmill.dataset.row_windows import RowWindows, Window, read_windows
 from gristmill.formats.arrays import ArrayFile, map_array
-from gristmill.views.row_places import Place, RowPlaces, places_of
 from gristmill.views.viewer.file_index import FileTable, key_of
 from gristmill.views.viewer.viewed_rows import Offsets, ViewedDataset
 
@@ -47,18 +47,19 @@ def write_windows(dataset: ViewedDataset, files: FileTable | None, folder: Path,
     with ExitStack() as stack:
         columns = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in COLUMNS.items()}
         offsets = stack.enter_context(ArrayFile(folder / "offset.npy", OFFSET))
+        is_packed = dataset.manifest.packing is not None
         for split in Split:
             sizes: list[int] = []
             starts = _Starts(dataset, split)
             lines = _noting(dataset[split].lines(), sizes)
-            rows = places_of(lines, dataset.manifest, split) if files else (RowPlaces(0, ()) for _ in lines)
+            rows = read_windows(dataset, split, lines) if files else (RowWindows(0, []) for _ in lines)
             first = dataset.numbering.range_of(split).start
             for block in _blocks(rows):
                 if dataset.is_plain:
                     offsets.append(starts.of(sizes).tobytes())
                 sizes.clear()
                 if files:
-                    _write_block(block, first, files, columns, split)
+                    _write_block(block, first, files, columns, split, is_packed=is_packed)
                 first += len(block)
                 tick(len(block))
 
@@ -69,8 +70,8 @@ def _noting(lines: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
         yield line
 
 
-def _blocks(rows: Iterable[RowPlaces]) -> Iterator[list[RowPlaces]]:
-    block: list[RowPlaces] = []
+def _blocks(rows: Iterable[RowWindows]) -> Iterator[list[RowWindows]]:
+    block: list[RowWindows] = []
     for row in rows:
         block.append(row)
         if len(block) == ROWS_AT_ONCE:
@@ -102,19 +103,34 @@ class _Starts:
 
 
 def _write_block(
-    block: list[RowPlaces], first: int, files: FileTable, columns: dict[str, ArrayFile], split: Split
+    block: list[RowWindows],
+    first: int,
+    files: FileTable,
+    columns: dict[str, ArrayFile],
+    split: Split,
+    *,
+    is_packed: bool,
 ) -> None:
     entries = [
-        (first + number, place, row.num_ids if place.length is None else place.length)
+        (first + number, window, window.length if is_packed else row.num_ids)
         for number, row in enumerate(block)
-        for place in row.places
+        for window in row.windows
     ]
     if not entries:
         return
-    numbers = files.numbers_of(_keys(place for _, place, _ in entries))
+    numbers = files.numbers_of(_keys(window for _, window, _ in entries))
     values = [
-        (row, _file(number, place, split), place.start, place.fresh, *place.lines, place.repeat, num_ids, _code(place))
-        for (row, place, num_ids), number in zip(entries, numbers, strict=True)
+        (
+            row,
+            _file(number, window, split),
+            window.start,
+            window.fresh,
+            *window.lines,
+            window.repeat,
+            num_ids,
+            _code(window),
+        )
+        for (row, window, num_ids), number in zip(entries, numbers, strict=True)
     ]
     try:
         table = np.array(values, np.int64)
@@ -126,30 +142,31 @@ def _write_block(
         columns[name].append(column.astype(kind).tobytes())
 
 
-def _keys(places: Iterable[Place]) -> list[int]:
+def _keys(windows: Iterable[Window]) -> list[int]:
     """Windows of one file follow each other, so that most keys are those of the window before."""
     keys: list[int] = []
     last: tuple[str, str] | None = None
-    for place in places:
-        name = (place.repo, place.path)
+    for window in windows:
+        name = (window.repo, window.path)
         keys.append(keys[-1] if name == last else key_of(*name))
         last = name
     return keys
 
 
-def _file(number: int | None, place: Place, split: Split) -> int:
+def _file(number: int | None, window: Window, split: Split) -> int:
     if number is None:
         raise DatasetError(
-            f"a row of {split} is of {place.repo}/{place.path}, which is not in {FILES}. `gristmill check` tells more."
+            f"a row of {split} is of {window.repo}/{window.path}, which is not in {FILES}. "
+            "`gristmill check` tells more."
         )
     return number
 
 
-def _code(place: Place) -> int:
+def _code(window: Window) -> int:
     try:
-        return KINDS.index(place.variant)
+        return KINDS.index(window.variant)
     except ValueError:
-        what = f"a row is damaged: there is no kind {place.variant!r} of variants"
+        what = f"a row is damaged: there is no kind {window.variant!r} of variants"
         raise DatasetError(f"{what}. `gristmill check` tells more.") from None
 
 
