@@ -38,7 +38,7 @@ MANIFEST = {
     "decontamination": {"how": "off", "files_cut": {}, "tokens_before": {}, "tokens_cut": {}, "against": []},
     "sampling": None,
     "variants": {},
-    "epochs": None,
+    "epochs": {"shown": 1.0, "varied": 0.0, "effective": 1.0, "variant_worth": 0.5, "most": 1.0, "most_in": ""},
     "columns": [],
     "segment_columns": [],
     "formats": ["jsonl"],

@@ -293,7 +293,7 @@ def test_what_bench_made_is_refused(hub, push, dataset):
     edit_manifest(dataset, lambda manifest: manifest.update(made_by="gristmill bench, method original"))
     code, out, err = push("--upload", *OVERRIDES.values())
     assert (code, out) == (4, "")
-    assert "was made by gristmill bench, method original, to be measured." in err
+    assert "was made by gristmill bench, method original, not by gristmill build" in err
     assert hub.requests == []
 
 

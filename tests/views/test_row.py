@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import DatasetError, InputError, load_tokenizer, open_dataset
-from gristmill.core.manifest import read_manifest, write_manifest
 from gristmill.core.names import printable
 from gristmill.sources.languages import known_languages
 from gristmill.views.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, look_at, look_at_tokens
 from gristmill.views.row_facts import shared_words, window_facts
 from gristmill.views.syntax import KINDS, LONGEST_BLOCK, LONGEST_TEXT, syntax_of
 from gristmill.views.token_text import STAND_IN, note_on, pieces_of
+from support.foreign_datasets import made_foreign
 from support.looked_at import EVIL, EVIL_TEXT, code, looks_of, make_packed, make_plain, make_varied
 from support.tokenizers_made_here import byte_level, sentence_piece_bpe, unigram, word_piece
 
@@ -266,8 +266,7 @@ def files(folder):
 
 def test_a_row_that_no_build_has_made_may_tell_less(plain, tmp_path):
     folder = shutil.copytree(plain, tmp_path / "other")
-    other = msgspec.structs.replace(read_manifest(folder), made_by="the method 'x' of gristmill bench")
-    write_manifest(other, folder)
+    made_foreign(folder)
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_bytes().splitlines()]
     bare = [{name: row[name] for name in ("input_ids", "repo", "path", "start")} for row in rows]
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))

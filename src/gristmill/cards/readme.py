@@ -181,8 +181,7 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
         for one in facts.groups
     ]
     yield from table(("weighted group", "weight", "share by nature", "share in train", "epochs"), groups)
-    if epochs is not None:
-        yield f"A pass over train shows each window {epochs.shown:.2f} times on average.\n"
+    yield f"A pass over train shows each window {epochs.shown:.2f} times on average.\n"
 
 
 def _variants(manifest: Manifest) -> Iterator[str]:

@@ -38,7 +38,7 @@ from gristmill.checks.windows_by_file import (
     check_windows,
 )
 from gristmill.core.layout import CHECK, write_atomically
-from gristmill.core.manifest import Edition, Manifest, require_record
+from gristmill.core.manifest import Edition, Manifest
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.version import __version__
@@ -73,9 +73,9 @@ def check(
     """Writes check.json into the folder and nothing else; raises DatasetError where there is no manifest to go by."""
     path = Path(os.path.expanduser(folder))
     edition = Edition(path)
-    require_record(edition.manifest, path)
+    manifest = edition.manifest
     with edition.reading():
-        report = _check(path, edition.manifest, sources, progress or Progress(), workers)
+        report = _check(path, manifest, sources, progress or Progress(), workers)
     report.written = _write(path, report)
     return report
 

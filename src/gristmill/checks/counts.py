@@ -93,10 +93,9 @@ def check_told(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
         if said != found:
             faults.add(CHECK, f"{name} is {said}, and it should be {found}", file=MANIFEST)
     epochs = manifest.epochs
-    if epochs is not None:
-        effective = epochs.shown + epochs.variant_worth * epochs.varied
-        if abs(effective - epochs.effective) > ROUNDING or epochs.most < 0:
-            faults.add(CHECK, f"epochs.effective is {epochs.effective}, and not {effective:.6f}", file=MANIFEST)
+    effective = epochs.shown + epochs.variant_worth * epochs.varied
+    if abs(effective - epochs.effective) > ROUNDING or epochs.most < 0:
+        faults.add(CHECK, f"epochs.effective is {epochs.effective}, and not {effective:.6f}", file=MANIFEST)
 
 
 def _variants(table: FilesTable, settings: Settings) -> Iterator[tuple[str, Any, Any]]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from gristmill.core.records import (
     VariantKind,
     WhyNoVariant,
 )
+
+Kind = TypeVar("Kind")
 
 FORMAT = 4
 BUILD = "gristmill build"
@@ -245,8 +247,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingFacts | None
     """None: every window once."""
     variants: dict[VariantKind, VariantFacts]
-    epochs: EpochFacts | None
-    """None: nobody knows, of rows that no build has made."""
+    epochs: EpochFacts
     columns: list[str]
     segment_columns: list[str]
     """What a row's `segments` tell of each; none without --pack."""
@@ -264,7 +265,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileFacts]
     warnings: list[str]
     made_by: str = BUILD
-    """Or a method of `gristmill bench` whose rows were kept: no files.jsonl accounts for them."""
+    """Rows that others made have ForeignRows in its place."""
     run: Run
 
     @property
@@ -288,18 +289,58 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return str(importlib.import_module("gristmill.views.notebook").manifest_html(self))
 
 
-def require_record(manifest: Manifest, folder: Path) -> None:
-    """What a build made can be asked about, file by file."""
-    if manifest.made_by != BUILD:
-        raise DatasetError(
-            f"{str(folder)!r} was made by {manifest.made_by}, which keeps no record of files: there is nothing to hold "
-            "its rows against. What they are worth is on the benchmark's page."
-        )
+class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a split that no build has made."""
+
+    files: int
+    windows: int
+    """Rows."""
+    tokens: int
+    """Distinct content tokens, as far as rows say of which file they are."""
+    emitted_tokens: int
+    """Ids in all rows: overlaps, special tokens and padding count again."""
 
 
-def require_windows(manifest: Manifest, folder: Path, what: str) -> None:
+class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that no build has made, in the place of a manifest: enough to read, train on and compare them."""
+
+    format: int
+    gristmill: str
+    made_by: str
+    tokenizer: TokenizerFacts
+    window_length: int
+    """Ids in a row at most, special tokens included."""
+    columns: list[str]
+    splits: dict[Split, RowCounts]
+    files: dict[str, FileFacts]
+
+    @property
+    def formats(self) -> list[str]:
+        return ["jsonl"]
+
+    @property
+    def packing(self) -> None:
+        """A row is a window of one file."""
+        return
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all files."""
+        digests = sorted((name, facts.sha256) for name, facts in self.files.items())
+        return hashlib.sha256(msgspec.json.encode(digests)).hexdigest()
+
+    @property
+    def content_sha256(self) -> str:
+        return self.fingerprint
+
+
+RowsRecord = Manifest | ForeignRows
+"""What is known of rows, whoever made them."""
+
+
+def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
     """Rows that are windows of one file each."""
-    if manifest.packing is not None:
+    if record.packing is not None:
         raise ConfigError(
             f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} does not keep apart. "
             "Build it with --pack none for this."
@@ -312,8 +353,15 @@ class Edition:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stamp = self._stamp_now()  # before it is read: of two builds the earlier, and the next look finds out
-        self.manifest = read_manifest(folder)
-        self._is_of = _edition_of(self.manifest)
+        self.record = read_record(folder)
+        self._is_of = _edition_of(self.record)
+
+    @property
+    def manifest(self) -> Manifest:
+        """Raises DatasetError for rows that no build has made."""
+        if not isinstance(self.record, Manifest):
+            raise _no_manifest(self._folder, self.record.made_by)
+        return self.record
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -331,7 +379,7 @@ class Edition:
         if stamp == self._stamp:
             return
         try:
-            found = _edition_of(read_manifest(self._folder))
+            found = _edition_of(read_record(self._folder))
         except DatasetError as error:
             raise DatasetError(f"{str(error).rstrip('.')}. It was there when it was opened: open it again.") from None
         if found != self._is_of:
@@ -377,18 +425,46 @@ def opened(path: Path, edition: Edition | None) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _edition_of(manifest: Manifest) -> tuple[str, str]:
+def _edition_of(record: RowsRecord) -> tuple[str, str]:
     """The same settings, sources and rows, the same bytes."""
-    return manifest.fingerprint, manifest.content_sha256
+    return record.fingerprint, record.content_sha256
 
 
-def write_manifest(manifest: Manifest, folder: Path, *, is_synced: bool = True) -> None:
+def write_manifest(manifest: RowsRecord, folder: Path, *, is_synced: bool = True) -> None:
     """`is_synced=False`: into a folder that is synced as a whole before it counts."""
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
     write_atomically(folder / MANIFEST, content, is_synced=is_synced)
 
 
 def read_manifest(folder: Path) -> Manifest:
+    """Raises DatasetError for rows that no build has made."""
+    head = _head(folder)
+    made_by = head.get("made_by", BUILD)
+    if made_by != BUILD:
+        raise _no_manifest(folder, made_by)
+    return _manifest(head, folder / MANIFEST)
+
+
+def read_record(folder: Path) -> RowsRecord:
+    head, path = _head(folder), folder / MANIFEST
+    if head.get("made_by", BUILD) == BUILD:
+        return _manifest(head, path)
+    rows = _converted(head, ForeignRows, path)
+    if not 1 <= rows.window_length <= LONGEST_WINDOW:
+        raise DatasetError(f"{str(path)!r} is damaged: no window has {rows.window_length} ids.")
+    _require_sane(rows, path)
+    return rows
+
+
+def _no_manifest(folder: Path, made_by: Any) -> DatasetError:
+    return DatasetError(
+        f"{str(folder)!r} was made by {made_by}, not by {BUILD}: it keeps no record of files, so that there is nothing "
+        "to hold its rows against."
+    )
+
+
+def _head(folder: Path) -> dict[str, Any]:
+    """What is in manifest.json, whoever wrote it."""
     path = folder / MANIFEST
     try:
         content = read_plain(path)
@@ -406,13 +482,27 @@ def read_manifest(folder: Path) -> Manifest:
             raise DatasetError(f"{str(folder)!r} has format {head.get('format')!r}, this gristmill reads {FORMAT}.")
         if any(abs(number) > LARGEST_NUMBER for number in _whole_numbers(head)):
             raise DatasetError(f"{str(path)!r} is damaged: it has numbers that no dataset has.")
-        manifest = msgspec.convert(head, Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
+    return head
+
+
+def _converted(head: dict[str, Any], kind: type[Kind], path: Path) -> Kind:
+    try:
+        return msgspec.convert(head, kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DatasetError(f"{str(path)!r} is damaged: {error}.") from None
+
+
+def _manifest(head: dict[str, Any], path: Path) -> Manifest:
+    manifest = _converted(head, Manifest, path)
     if not manifest.formats or manifest.formats != [name for name in FORMATS if name in manifest.formats]:
         raise DatasetError(f"{str(path)!r} is damaged: formats {manifest.formats!r}.")
+    if any(not 0 <= rows < MOST_ROWS for shards in manifest.shards.values() for rows in shards):
+        raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")
+    if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MOST_TOLD:
+        raise DatasetError(f"{str(path)!r} is damaged: it tells of more than any dataset has.")
     _require_sane(manifest, path)
-    _require_paths(manifest, path)
     return manifest
 
 
@@ -424,23 +514,15 @@ def _whole_numbers(tree: Any) -> Iterator[int]:
             yield from _whole_numbers(one)
 
 
-def _require_sane(manifest: Manifest, path: Path) -> None:
-    """Numbers that no dataset has: what goes by them would fail in the middle."""
-    facts = manifest.tokenizer
+def _require_sane(record: RowsRecord, path: Path) -> None:
+    """Numbers that no dataset has: what goes by them would fail in the middle. And files are in the folder."""
+    facts = record.tokenizer
     ids = [*facts.prefix, *facts.suffix, *(one for one in (facts.pad_id, facts.end_id) if one is not None)]
     if not 0 < facts.vocab_size <= LARGEST_VOCABULARY or any(not 0 <= one < LARGEST_VOCABULARY for one in ids):
         raise DatasetError(f"{str(path)!r} is damaged: no tokenizer has its ids.")
-    counts = [one.windows for one in manifest.splits.values()]
-    counts += [rows for shards in manifest.shards.values() for rows in shards]
-    if any(not 0 <= one < MOST_ROWS for one in counts):
+    if any(not 0 <= one.windows < MOST_ROWS for one in record.splits.values()):
         raise DatasetError(f"{str(path)!r} is damaged: it tells of windows that no dataset has.")
-    if max(len(manifest.run.seconds), len(manifest.counts.redactions)) > MOST_TOLD:
-        raise DatasetError(f"{str(path)!r} is damaged: it tells of more than any dataset has.")
-
-
-def _require_paths(manifest: Manifest, path: Path) -> None:
-    """In the folder."""
-    for name, facts in manifest.files.items():
+    for name, file in record.files.items():
         is_path = not any(part in {"", ".", ".."} for part in name.split("/"))
-        if not is_path or not 0 <= (facts.rows or 0) < MOST_ROWS:
-            raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {facts.rows} rows.")
+        if not is_path or not 0 <= (file.rows or 0) < MOST_ROWS:
+            raise DatasetError(f"{str(path)!r} is damaged: it names a file {name!r} with {file.rows} rows.")

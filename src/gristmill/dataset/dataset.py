@@ -19,7 +19,7 @@ import orjson
 from gristmill.core.columns import PER_ID, Schema
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
-from gristmill.core.manifest import Edition, Manifest
+from gristmill.core.manifest import Edition, Manifest, RowsRecord
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.formats.jsonl_rows import JsonlFile
@@ -73,9 +73,15 @@ class Dataset(Mapping[str, "Rows"]):
         self.folder = folder
         self.edition = Edition(folder)
         """The build that is in the folder: while another takes its place, nothing of that is read as if of this one."""
-        self.manifest: Manifest = self.edition.manifest
+        self.record: RowsRecord = self.edition.record
+        """The manifest, or the little that is known of rows that no build has made."""
         self._rows: dict[str, Rows] = {}
         self._tokenizer: Tokenizer | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        """Raises DatasetError for rows that no build has made."""
+        return self.edition.manifest
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -88,7 +94,7 @@ class Dataset(Mapping[str, "Rows"]):
         if split not in list(Split):
             raise KeyError(f"no split {split!r}: there are {', '.join(Split)}")
         if split not in self._rows:
-            self._rows[split] = Rows(self._files_of(Split(split)), self.manifest, self._source(split))
+            self._rows[split] = Rows(self._files_of(Split(split)), self.record, self._source(split))
         return self._rows[split]
 
     @overload
@@ -130,22 +136,22 @@ class Dataset(Mapping[str, "Rows"]):
         from gristmill.dataset.torch_windows import WindowDataset  # noqa: PLC0415
 
         if streaming:
-            return WindowStream(self[split].opened(), self.manifest, self.folder, **options)
-        return WindowDataset(self[split].unpacked(), self.manifest, self.folder, **options)
+            return WindowStream(self[split].opened(), self.record, self.folder, **options)
+        return WindowDataset(self[split].unpacked(), self.record, self.folder, **options)
 
     def stored(self, name: str, split: str) -> StoredSplit:
         """A split's rows in one of its formats."""
-        if name not in self.manifest.formats:
-            there = ", ".join(self.manifest.formats)
+        if name not in self.record.formats:
+            there = ", ".join(self.record.formats)
             raise DatasetError(f"{str(self.folder)!r} has {there} and no {name}. Try gristmill export --format {name}.")
         num_rows = self.manifest.splits[Split(split)].windows
         return StoredSplit(self.folder, name, Split(split), Schema.of(self.manifest), num_rows, edition=self.edition)
 
     def _files_of(self, split: Split) -> list[RowFile]:
-        if "jsonl" not in self.manifest.formats:
-            return [self.stored(self.manifest.formats[0], split)]
+        if "jsonl" not in self.record.formats:
+            return [self.stored(self.record.formats[0], split)]
         files: list[RowFile] = []
-        for name, facts in self.manifest.files.items():
+        for name, facts in self.record.files.items():
             if facts.split == split and facts.format == "jsonl":
                 files.append(self._row_file(split, name, facts.rows or 0, sum(map(len, files))))
         return files
@@ -173,7 +179,7 @@ class Dataset(Mapping[str, "Rows"]):
         return len(Split)
 
     def __repr__(self) -> str:
-        rows = ", ".join(f"{split}: {facts.windows:,}" for split, facts in self.manifest.splits.items())
+        rows = ", ".join(f"{split}: {facts.windows:,}" for split, facts in self.record.splits.items())
         return f"Dataset({str(self.folder)!r}, {rows})"
 
     def _repr_html_(self) -> str:
@@ -199,8 +205,8 @@ def windows_in(row: dict[str, Any]) -> list[dict[str, Any]]:
 class Rows:
     """One split's rows, as dicts. `rows.padded()` gives the same rows padded to the window length."""
 
-    def __init__(self, files: Sequence[RowFile], manifest: Manifest, source: RowSource, *, pad: bool = False) -> None:
-        self._files, self._manifest, self._source, self._pad = files, manifest, source, pad
+    def __init__(self, files: Sequence[RowFile], record: RowsRecord, source: RowSource, *, pad: bool = False) -> None:
+        self._files, self._record, self._source, self._pad = files, record, source, pad
         self._first_rows = [0, *accumulate(map(len, files))]
 
     def opened(self) -> "Rows":
@@ -215,20 +221,20 @@ class Rows:
         files = [
             UnpackedJsonlFile(file) if isinstance(file, ZstdJsonlFile | StoredSplit) else file for file in self._files
         ]
-        return Rows(files, self._manifest, self._source, pad=self._pad).opened()
+        return Rows(files, self._record, self._source, pad=self._pad).opened()
 
     def padded(self) -> "Rows":
         """With `input_ids` of the full window length and an `attention_mask`."""
-        if self._manifest.tokenizer.pad_id is None:
-            name = self._manifest.tokenizer.name
+        if self._record.tokenizer.pad_id is None:
+            name = self._record.tokenizer.name
             raise DatasetError(f"the tokenizer {name!r} has no padding token; pad with an id of your own choice.")
-        return Rows(self._files, self._manifest, self._source, pad="attention_mask" not in self._manifest.columns)
+        return Rows(self._files, self._record, self._source, pad="attention_mask" not in self._record.columns)
 
     def __len__(self) -> int:
         return self._first_rows[-1]
 
     def __repr__(self) -> str:
-        return f"Rows({counted(len(self), 'window')} of {', '.join(self._manifest.columns)})"
+        return f"Rows({counted(len(self), 'window')} of {', '.join(self._record.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
         return map(self._parse, self.lines(), count())
@@ -268,9 +274,9 @@ class Rows:
             row = Row(orjson.loads(line))
             row.source, row.number = self._source, number
             if self._pad:
-                missing = self._manifest.settings["window"]["length"] - len(row["input_ids"])
+                missing = self._record.window_length - len(row["input_ids"])
                 row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * missing
-                row["input_ids"] = row["input_ids"] + [self._manifest.tokenizer.pad_id] * missing
+                row["input_ids"] = row["input_ids"] + [self._record.tokenizer.pad_id] * missing
                 for name, padding in PER_ID.items():
                     if name in row:
                         row[name] += [padding] * (len(row["input_ids"]) - len(row[name]))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.manifest import Manifest
+from gristmill.core.manifest import RowsRecord
 from gristmill.core.names import counted
 
 Pad = Literal["batch", "length"]
@@ -27,11 +27,11 @@ class Frame(NamedTuple):
     vocab_size: int
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "Frame":
-        facts = manifest.tokenizer
+    def of(cls, record: RowsRecord) -> "Frame":
+        facts = record.tokenizer
         # Where a tokenizer has no padding token any id will do: the attention mask is 0 there, and no label asks.
         pad_id = 0 if facts.pad_id is None else facts.pad_id
-        return cls(manifest.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size)
+        return cls(record.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size)
 
     def require_sound(self, windows: Sequence[Numbers], items: Sequence[Mapping[str, Any]]) -> None:
         """An id that no token has would crash a GPU, or wrap around and be another."""

@@ -11,7 +11,7 @@ import torch
 
 from gristmill.core.columns import IGNORED_LABEL
 from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.manifest import Manifest
+from gristmill.core.manifest import RowsRecord
 from gristmill.core.records import BY_THEMSELVES
 from gristmill.dataset.batches import Draw
 from gristmill.dataset.frame import Frame, Pad, check_pad
@@ -40,15 +40,15 @@ class ItemFormat(NamedTuple):
     """Those that are given as they are stored."""
 
     @classmethod
-    def of(cls, manifest: Manifest, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
+    def of(cls, record: RowsRecord, pad: Pad, columns: Sequence[str]) -> "ItemFormat":
         check_pad(pad)
-        known = {*manifest.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
+        known = {*record.columns, *DEFAULT_COLUMNS, LABELS, *DRAW_COLUMNS}
         if wrong := next((column for column in columns if column not in known), None):
             raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
         asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
-        asked |= {POSITIONS} if POSITIONS in manifest.columns else set()  # or nobody could keep a row's files apart
+        asked |= {POSITIONS} if POSITIONS in record.columns else set()  # or nobody could keep a row's files apart
         others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITIONS})
-        return cls(Frame.of(manifest), pad, asked, tuple(sorted(others)))
+        return cls(Frame.of(record), pad, asked, tuple(sorted(others)))
 
     def drawn(self, row: Row, draw: Draw) -> Item:
         """With what our collators want to know of it."""

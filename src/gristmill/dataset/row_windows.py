@@ -19,7 +19,7 @@ from gristmill.core.columns import IGNORED_LABEL
 from gristmill.core.digits import numbers_in
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import Count
-from gristmill.core.manifest import BUILD
+from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
 from gristmill.core.records import LARGEST_VOCABULARY, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
@@ -165,11 +165,11 @@ class _Decoder:
 
     def __init__(self, dataset: Dataset, split: str) -> None:
         self._dataset, self._split = dataset, split
-        manifest = dataset.manifest
-        kind: type[_Row] = _BuiltRow if manifest.made_by == BUILD else _ForeignRow
-        self._json: msgspec.json.Decoder[_Row] = msgspec.json.Decoder(_PackedRow if manifest.packing else kind)
-        self._length, self._vocab_size = manifest.window_length, manifest.tokenizer.vocab_size
-        self._num_before, self._num_behind = len(manifest.tokenizer.prefix), len(manifest.tokenizer.suffix)
+        record = dataset.record
+        kind: type[_Row] = _BuiltRow if isinstance(record, Manifest) else _ForeignRow
+        self._json: msgspec.json.Decoder[_Row] = msgspec.json.Decoder(_PackedRow if record.packing else kind)
+        self._length, self._vocab_size = record.window_length, record.tokenizer.vocab_size
+        self._num_before, self._num_behind = len(record.tokenizer.prefix), len(record.tokenizer.suffix)
 
     def windows(self, line: bytes, number: int) -> RowWindows:
         rest = _without_ids(line)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch.distributed
 
 from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.manifest import Manifest
+from gristmill.core.manifest import RowsRecord
 from gristmill.core.records import VariantKind
 from gristmill.dataset.collators import CausalCollator, MaskedCollator
 from gristmill.dataset.frame import Frame, Pad
@@ -50,7 +50,7 @@ class FedSplit:
     def __init__(
         self,
         rows: StoredRows,
-        manifest: Manifest,
+        record: RowsRecord,
         folder: Path,
         *,
         shuffle: bool = True,
@@ -64,11 +64,11 @@ class FedSplit:
         """`folder` is the dataset's, for its tokenizer; `without`: kinds of variants that are left out."""
         if wrong := set(without).difference(VariantKind):
             raise ConfigError(f"there are no variants {min(wrong)!r}: there are {', '.join(VariantKind)}.")
-        self.rows, self.manifest, self.folder = rows, manifest, folder
+        self.rows, self.record, self.folder = rows, record, folder
         self.shuffle, self.seed, self.pad = shuffle, seed, pad
-        self.without = frozenset(without if "variant" in manifest.columns else ())
+        self.without = frozenset(without if "variant" in record.columns else ())
         self.rank, self.world_size = place_of(rank, world_size)
-        self._items = ItemFormat.of(manifest, pad, self.default_columns if columns is None else columns)
+        self._items = ItemFormat.of(record, pad, self.default_columns if columns is None else columns)
 
     @property
     def frame(self) -> Frame:
@@ -77,7 +77,7 @@ class FedSplit:
     @property
     def tokenizer(self) -> Tokenizer:
         found = tokenizer_in(self.folder)
-        if found.definition.sha256 != self.manifest.tokenizer.sha256:
+        if found.definition.sha256 != self.record.tokenizer.sha256:
             raise DatasetError(
                 f"{str(self.folder)!r} has another tokenizer than when it was opened: it was rebuilt. Open it again."
             )
@@ -85,7 +85,7 @@ class FedSplit:
 
     @property
     def has_weights(self) -> bool:
-        return "weight" in self.manifest.columns
+        return "weight" in self.record.columns
 
     def masked_collator(
         self,

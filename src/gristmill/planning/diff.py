@@ -11,7 +11,7 @@ from gristmill.cards.provenance import dotted
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import Count, VariantRow, decoded_lines
 from gristmill.core.layout import FILES
-from gristmill.core.manifest import Edition, Manifest, SplitFacts, require_record
+from gristmill.core.manifest import Edition, Manifest, SplitFacts
 from gristmill.core.records import Cut, DropReason, FileKey, Split
 from gristmill.planning.diff_result import (
     Difference,
@@ -146,7 +146,7 @@ def diff(
 ) -> Difference:
     """Goes by the manifests and files.jsonl; rows are not read. `examples`: files named of each kind; None: all."""
     old_folder, new_folder = (Path(os.path.expanduser(folder)) for folder in (before, after))
-    earlier, later = _edition_in(old_folder), _edition_in(new_folder)
+    earlier, later = Edition(old_folder), Edition(new_folder)
     old, new = earlier.manifest, later.manifest
     with earlier.reading(), later.reading():
         files = compare_tables(old_folder, new_folder, examples)
@@ -171,12 +171,6 @@ def diff(
         formats=_only_in(old.formats, new.formats),
         data=changed_values(_digests(old), _digests(new)),
     )
-
-
-def _edition_in(folder: Path) -> Edition:
-    edition = Edition(folder)
-    require_record(edition.manifest, folder)
-    return edition
 
 
 def step_between(

@@ -18,7 +18,7 @@ from gristmill.config.settings import RulesConfig
 from gristmill.core.errors import ConfigError, DatasetError, InputError
 from gristmill.core.files_table import FileRow, VariantRow, file_rows
 from gristmill.core.layout import FILES
-from gristmill.core.manifest import Manifest, require_record
+from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, did_you_mean, path_text, printable
 from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Split
 from gristmill.dataset.dataset import Dataset, open_dataset, windows_in
@@ -70,24 +70,24 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain_file(folder: str | os.PathLike[str], path: str) -> Explanation:
     """`path` as in files.jsonl, with or without its repo, with or without `:LINE` at its end."""
     dataset = open_dataset(folder)
-    require_record(dataset.manifest, dataset.folder)
+    manifest = dataset.manifest
     with dataset.edition.reading():
         table = {row.key: row for row in file_rows(dataset.folder / FILES)}
         row, line = _find(path, table)
-        return _explain(dataset, table, row, line)
+        return _explain(dataset, manifest, table, row, line)
 
 
 def explain_row(folder: str | os.PathLike[str], split: str, number: int) -> Explanation:
     """The file that a row shows, with this one window."""
     dataset = open_dataset(folder)
-    require_record(dataset.manifest, dataset.folder)
+    manifest = dataset.manifest
     if split not in list(Split):
         raise InputError(f"there is no split {split!r}. Try --row train:0.")
     with dataset.edition.reading():
-        return _explain_row(dataset, split, number)
+        return _explain_row(dataset, manifest, split, number)
 
 
-def _explain_row(dataset: Dataset, split: str, number: int) -> Explanation:
+def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) -> Explanation:
     rows = dataset[split]
     if not 0 <= number < len(rows):
         raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")
@@ -98,7 +98,7 @@ def _explain_row(dataset: Dataset, split: str, number: int) -> Explanation:
     row = table.get((str(window.get("repo")), str(window.get("path"))))
     if row is None:
         raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.")
-    explained = _explain(dataset, table, row, None)
+    explained = _explain(dataset, manifest, table, row, None)
     beside = [f"{one['repo']}/{one['path']}, lines {one['lines'][0]} to {one['lines'][1]}" for one in others]
     return msgspec.structs.replace(explained, windows=[_place(split, number, window)], beside=beside)
 
@@ -137,8 +137,10 @@ def _named(wanted: str, table: dict[FileKey, FileRow]) -> list[FileRow]:
     return next((rows for rows in found if rows), []) if wanted else []
 
 
-def _explain(dataset: Dataset, table: dict[FileKey, FileRow], row: FileRow, line: int | None) -> Explanation:
-    commits = {source.repo: source.commit for source in dataset.manifest.sources}
+def _explain(
+    dataset: Dataset, manifest: Manifest, table: dict[FileKey, FileRow], row: FileRow, line: int | None
+) -> Explanation:
+    commits = {source.repo: source.commit for source in manifest.sources}
     members = [
         other.name
         for other in table.values()
@@ -149,10 +151,10 @@ def _explain(dataset: Dataset, table: dict[FileKey, FileRow], row: FileRow, line
         file=row,
         line=line,
         commit=commits.get(row.repo),
-        rules=list(_rules(row, dataset.manifest)),
+        rules=list(_rules(row, manifest)),
         group_members=members,
         duplicates=dropped,
-        rates=dataset.manifest.settings.get("variants", {}).get("rates", {}),
+        rates=manifest.settings.get("variants", {}).get("rates", {}),
         windows=[place for place in _windows(dataset, row) if line is None or place.lines[0] <= line <= place.lines[1]],
     )
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from gristmill.checks.check import check
-from gristmill.core.errors import ConfigError, DatasetError, GristmillError
+from gristmill.core.errors import ConfigError, GristmillError
 from gristmill.core.layout import CARDS, CHECK
-from gristmill.core.manifest import BUILD, Edition, Manifest
+from gristmill.core.manifest import Edition, Manifest
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.version import __version__
@@ -48,10 +48,6 @@ def push(
         raise ConfigError(f"allow takes {', '.join(OVERRIDES)}, got {', '.join(unknown)}.")
     edition = Edition(path)
     manifest = edition.manifest
-    if manifest.made_by != BUILD:
-        raise DatasetError(
-            f"{str(path)!r} was made by {manifest.made_by}, to be measured. Push what gristmill build makes."
-        )
     repository = Repository(repo_id, revision)
     there, trouble = _look(repository, must=upload)
     with chosen(path, manifest, formats) as place:

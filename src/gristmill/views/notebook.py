@@ -80,6 +80,8 @@ def manifest_html(manifest: Manifest) -> str:
 
 
 def dataset_html(dataset: Dataset) -> str:
+    if not isinstance(dataset.record, Manifest):
+        return f"<p>{shown(repr(dataset))}</p>"
     return _framed(path_text(dataset.folder.resolve().name), dataset.manifest)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from gristmill.core.errors import InputError
-from gristmill.core.manifest import BUILD
+from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, printable
 from gristmill.core.records import BY_THEMSELVES, Split
 from gristmill.dataset.dataset import Dataset, Rows
@@ -82,7 +82,7 @@ def _look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None
         row=row,
         num_rows=len(rows),
         num_ids=len(ids),
-        num_room=dataset.manifest.window_length,
+        num_room=dataset.record.window_length,
         num_windows=len(looks),
         windows=looks,
         tokens=_flagged(pieces, looks),
@@ -111,9 +111,9 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 
 def _shared(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
     """Tokens that the window before shows too, and the one after: builds have those of one file stand together."""
-    if window.variant in BY_THEMSELVES or dataset.manifest.made_by != BUILD:
+    if window.variant in BY_THEMSELVES or not isinstance(dataset.record, Manifest):
         return 0, 0
-    if dataset.manifest.packing is not None:
+    if dataset.record.packing is not None:
         # Its neighbours may be in any row. What is fresh tells of the one before, unless all of it was shown before.
         return (0, 0) if window.repeat else (window.length - min(max(window.fresh, 0), window.length), 0)
     before, after = (_neighbour(dataset, split, number, window) for number in (row - 1, row + 1))

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -18,19 +17,16 @@ from gristmill.core.files_table import FileRow
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import read_manifest, write_manifest
 from gristmill.core.records import DropReason, Split
+from gristmill.dataset import foreign
+from gristmill.dataset.foreign import adopt, data_files, raw_rows, rows_of
+from gristmill.dataset.row_windows import read_rows
 from gristmill.formats.zstd import compress_rows, table_of
-from gristmill.lab.bench import method_rows
-from gristmill.lab.bench.foreign_rows import KeptRun, keep_as_dataset
+from gristmill.lab.bench.bench import keep_as_dataset
 from gristmill.lab.bench.job import Job, JobFile
-from gristmill.lab.bench.method_rows import data_files, raw_rows, rows_of
 from gristmill.lab.bench.quality import quality_of
 
 PREFIX, SUFFIX, PAD = (0,), (2,), 1
 NUM_CONTENT, STRIDE, LENGTH = 80, 50, 82
-
-
-def kept_run(method):
-    return KeptRun(method, datetime(2026, 1, 2, tzinfo=UTC), {"load": 1.0, "total": 2.5}, 1)
 
 
 def job_for(files, repo="r"):
@@ -87,7 +83,7 @@ FLAT_ROWS = st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4), max
 @given(rows=FLAT_ROWS, block=st.integers(1, 40), as_ascii=st.booleans())
 def test_a_list_is_read_as_json_load_reads_it(rows, block, as_ascii):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(method_rows, "BLOCK_BYTES", block)
+        patch.setattr(foreign, "BLOCK_BYTES", block)
         path = Path(folder, "train.json")
         with path.open("w", encoding="utf-8") as stream:
             json.dump(rows, stream, indent=2, ensure_ascii=as_ascii)
@@ -319,12 +315,12 @@ def full_rows(tokenizer, *, pad, stride):
 @pytest.mark.parametrize("made", [("json", True, 128), ("jsonl", True, 128), ("jsonl", False, 256)])
 def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatch):
     kind, pad, overlap = made
-    rows, ids = full_rows(codebert, pad=pad, stride=510 - overlap)
+    rows, _ = full_rows(codebert, pad=pad, stride=510 - overlap)
     out, target = tmp_path / "out", tmp_path / "kept" / "original"
     members = {Split.TRAIN: rows[:-2], Split.VALIDATION: rows[-2:], Split.TEST: []}
     for split, part in members.items():
         write_rows(out, split, part, kind)
-    keep_as_dataset(out, target, job_for({"é\n{|}.py": ids}), kept_run("original"), codebert.definition)
+    keep_as_dataset(out, target, "original", codebert.definition)
     dataset = open_dataset(target)
     for split, part in members.items():
         assert len(dataset[split]) == len(part)
@@ -333,16 +329,18 @@ def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatc
     padded = dataset["validation"].padded()[1]
     assert len(padded["input_ids"]) == len(padded["attention_mask"]) == 512
     assert dataset.tokenizer.definition.sha256 == codebert.definition.sha256
-    manifest = dataset.manifest
-    assert manifest.settings["window"]["length"] == 512
-    assert manifest.settings["window"]["overlap"] == overlap
-    assert manifest.columns == list(rows[0])
-    assert manifest.warnings == ["made by the method 'original' of gristmill bench, not by a build"]
-    assert manifest.splits[Split.TRAIN].windows == len(rows) - 2
-    assert manifest.splits[Split.TRAIN].tokens == rows[-3]["start"] + 510
-    assert manifest.splits[Split.TRAIN].emitted_tokens == sum(len(row["input_ids"]) for row in rows[:-2])
-    assert (manifest.counts.found, manifest.counts.kept, manifest.run.seconds["total"]) == (1, 1, 2.5)
-    assert manifest.decontamination.how == "off"
+    with pytest.raises(
+        DatasetError, match="was made by the method 'original' of gristmill bench, not by gristmill build"
+    ):
+        assert dataset.manifest
+    record = dataset.record
+    assert record.window_length == 512
+    assert record.columns == list(rows[0])
+    assert record.splits[Split.TRAIN].windows == len(rows) - 2
+    assert record.splits[Split.TRAIN].tokens == rows[-3]["start"] + 510
+    assert record.splits[Split.TRAIN].emitted_tokens == sum(len(row["input_ids"]) for row in rows[:-2])
+    assert record.splits[Split.TRAIN].files == 1
+    assert "original" in dataset._repr_html_()
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["original"]
     assert not (target / "test.jsonl").exists()
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
@@ -354,11 +352,9 @@ def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatc
 
 
 def test_check_of_a_kept_baseline_fails_without_a_traceback(codebert, tmp_path):
-    rows, ids = full_rows(codebert, pad=True, stride=382)
+    rows, _ = full_rows(codebert, pad=True, stride=382)
     write_rows(tmp_path / "out", "train", rows, "jsonl")
-    keep_as_dataset(
-        tmp_path / "out", tmp_path / "kept", job_for({"é\n{|}.py": ids}), kept_run("floor"), codebert.definition
-    )
+    keep_as_dataset(tmp_path / "out", tmp_path / "kept", "floor", codebert.definition)
     for ask in (["check"], ["explain"]):
         command = [
             sys.executable,
@@ -377,7 +373,7 @@ def test_check_of_a_kept_baseline_fails_without_a_traceback(codebert, tmp_path):
 def test_a_kept_build_is_the_build(built, codebert, tmp_path):
     shutil.copytree(built, tmp_path / "out")
     (tmp_path / "out" / "check.json").unlink(missing_ok=True)
-    keep_as_dataset(tmp_path / "out", tmp_path / "kept", job_for({}), kept_run("gristmill"), codebert.definition)
+    keep_as_dataset(tmp_path / "out", tmp_path / "kept", "gristmill", codebert.definition)
     assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == {
         path.name: path.read_bytes() for path in built.iterdir() if path.name != "check.json"
     }
@@ -391,7 +387,7 @@ def test_what_is_in_the_way_stays(codebert, tmp_path):
         (tmp_path / name / "mine").touch()
         with pytest.raises(OutputError, match=name):
             target = tmp_path / name.removesuffix(".part")
-            keep_as_dataset(tmp_path / "out", target, job_for({}), kept_run("original"), codebert.definition)
+            keep_as_dataset(tmp_path / "out", target, "original", codebert.definition)
         assert (tmp_path / name / "mine").exists()
 
 
@@ -399,17 +395,37 @@ def test_damaged_rows_leave_no_folder(codebert, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.json").write_text(json.dumps([GOOD, GOOD], indent=2)[:-9])
     with pytest.raises(DatasetError):
-        keep_as_dataset(
-            tmp_path / "out", tmp_path / "kept", job_for({"a.py": [1]}), kept_run("original"), codebert.definition
-        )
+        keep_as_dataset(tmp_path / "out", tmp_path / "kept", "original", codebert.definition)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_no_rows_at_all_are_kept_as_such(codebert, tmp_path):
     write_rows(tmp_path / "out", "train", [], "json")
-    keep_as_dataset(
-        tmp_path / "out", tmp_path / "kept", job_for({"a.py": []}), kept_run("original"), codebert.definition
-    )
+    keep_as_dataset(tmp_path / "out", tmp_path / "kept", "original", codebert.definition)
     dataset = open_dataset(tmp_path / "kept")
     assert [len(rows) for rows in dataset.values()] == [0, 0, 0]
     assert list(rows_of(tmp_path / "kept", Split.TRAIN)) == []
+
+
+def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
+    """Without a word of files: each row is a text of its own."""
+    rows, _ = full_rows(codebert, pad=False, stride=510)
+    (tmp_path / "theirs").mkdir()
+    theirs = [{"tokens": row["input_ids"], "quality": 0.5} for row in rows]
+    (tmp_path / "theirs" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
+    (tmp_path / "out").mkdir()
+    adopt(
+        tmp_path / "theirs",
+        tmp_path / "out",
+        codebert.definition,
+        made_by="somebody",
+        window_length=512,
+        renamed={"tokens": "input_ids"},
+    )
+    dataset = open_dataset(tmp_path / "out")
+    assert [row["input_ids"] for row in dataset["train"]] == [row["input_ids"] for row in rows]
+    assert dataset.record.columns == ["input_ids", "quality"]
+    assert [window.length for row in read_rows(dataset, Split.TRAIN) for window in row.windows] == [
+        len(row["input_ids"]) - 2 for row in rows
+    ]
+    assert (tmp_path / "theirs" / "train.jsonl").exists()

@@ -28,6 +28,7 @@ from gristmill.lab.comparison.freeze import freeze
 from gristmill.lab.comparison.frozen import Frozen
 from gristmill.lab.comparison.train_side import FrozenSpans, TrainText
 from support.builds import files_table, make
+from support.foreign_datasets import made_foreign
 from support.source_trees import write_tree
 from support.tokenizers_made_here import byte_level
 
@@ -57,13 +58,13 @@ def grams(ids) -> list[bytes]:
 def as_shuffled_rows(folder: Path, to: Path) -> Path:
     """As a method that is no build leaves them: in no order, without `fresh` and files.jsonl."""
     shutil.copytree(folder, to)
-    (to / "files.jsonl").unlink()
+    made_foreign(to)
     for path in to.glob("*.jsonl"):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         random.Random(1).shuffle(rows)
-        path.write_text("".join(json.dumps(row | {"fresh": 0}) + "\n" for row in rows))
-    manifest = json.loads((to / "manifest.json").read_text())
-    (to / "manifest.json").write_text(json.dumps({**manifest, "made_by": "the method 'x' of gristmill bench"}))
+        path.write_text(
+            "".join(json.dumps({name: value for name, value in row.items() if name != "fresh"}) + "\n" for row in rows)
+        )
     return to
 
 

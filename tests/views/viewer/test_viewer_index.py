@@ -18,6 +18,7 @@ from gristmill.views.viewer import viewed_rows, window_index
 from gristmill.views.viewer.opened import Opened
 from gristmill.views.viewer.viewer_folder import Keeping, forget, view_folder
 from support.builds import run
+from support.foreign_datasets import made_foreign
 from support.surroundings import without_privileges
 from support.viewers import built, viewer
 
@@ -325,12 +326,7 @@ def test_a_name_without_end_is_found_by_its_end_in_no_time(folder):
 
 
 def test_a_dataset_without_a_record_of_files_is_shown_and_not_filtered(folder, monkeypatch):
-    import msgspec
-
-    from gristmill.core.manifest import read_manifest, write_manifest
-
-    write_manifest(msgspec.structs.replace(read_manifest(folder), made_by="the method 'x' of gristmill bench"), folder)
-    (folder / "files.jsonl").unlink()
+    made_foreign(folder)
     monkeypatch.setattr(viewed_rows, "FRONT_BYTES", 4000)
     may_go_on = threading.Event()
     original = viewed_rows.PlainJsonl.__iter__

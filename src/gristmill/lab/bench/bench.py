@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -19,15 +18,14 @@ import msgspec
 from gristmill.cleaning.clean import NOTEBOOK
 from gristmill.config.settings import RunConfig
 from gristmill.core.errors import ConfigError, OutputError
-from gristmill.core.layout import TOKENIZER
+from gristmill.core.layout import FILES, TOKENIZER, sync_folder, sync_tree
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.version import __version__
+from gristmill.dataset.foreign import adopt, data_files
 from gristmill.lab.bench.bench_files import Found, default_source, gather, num_bytes, sample_of
 from gristmill.lab.bench.bench_result import Bench, Corpus, Machine, MethodResult, Skipped
-from gristmill.lab.bench.foreign_rows import KeptRun, keep_as_dataset
-from gristmill.lab.bench.job import Job
-from gristmill.lab.bench.method_rows import data_files
+from gristmill.lab.bench.job import WINDOW_LENGTH, Job
 from gristmill.lab.bench.methods import Method, Setup, chosen, command_of, phases_of, why_skipped
 from gristmill.lab.bench.process import Ran, require_psutil, run
 from gristmill.lab.bench.quality import quality_of
@@ -100,7 +98,7 @@ def bench(
                         results.append(runs.result())
                     if keep is not None:
                         target = Path(keep, runs.method.name)
-                        keep_as_dataset(runs.out, target, runs.job, runs.last_run(), definition)
+                        keep_as_dataset(runs.out, target, runs.method.name, definition)
                 runs.clear()
     return Bench(
         methods=results,
@@ -131,7 +129,6 @@ class MethodRuns:
         self.job = msgspec.structs.replace(job, files=files, out=str(self.out), expand_to=expand_to)
         self._job_file = self._room.with_suffix(".job.json")
         self._job_file.write_bytes(msgspec.json.encode(self.job))
-        self._started_at = datetime.now(UTC)
         self._peak_mb = 0.0
         self._timed: list[Ran] = []
         self._phases: list[dict[str, float | None]] = []
@@ -157,17 +154,7 @@ class MethodRuns:
         command = command_of(self.method, self._setup, job_file=self._job_file, out=self.out)
         if self.method.is_rebuild:
             run(f"{self.method.name} first build", command, progress=progress, watched=False)
-        self._started_at = datetime.now(UTC)
         return run(self.method.name, command, progress=progress, watched=watched)
-
-    def last_run(self) -> KeptRun:
-        seconds = {phase: value for phase, value in self._phases[-1].items() if value is not None}
-        return KeptRun(
-            method=self.method.name,
-            started_at=self._started_at,
-            seconds={**seconds, "total": self._timed[-1].seconds},
-            workers=self.job.workers if self.method.uses_workers else 1,
-        )
 
     def result(self) -> MethodResult:
         """Of all its turns, and of what the last one left."""
@@ -193,6 +180,42 @@ class MethodRuns:
         """Delete all that a run has left, OUT.work too: the next one starts from nothing."""
         if self._room.exists():
             shutil.rmtree(self._room)
+
+
+# What a method wrote, left as a dataset folder that `open_dataset` and `datasets.load_dataset` read.
+
+
+def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition) -> None:
+    """Takes `out` apart: its rows are moved where that is enough."""
+    with _beside(target) as folder:
+        if (out / FILES).is_file():
+            for path in sorted(out.iterdir()):
+                shutil.move(path, folder / path.name)
+        else:
+            made_by = f"the method {method!r} of gristmill bench"
+            adopt(out, folder, definition, made_by=made_by, window_length=WINDOW_LENGTH)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    folder = target.with_name(target.name + ".part")
+    try:
+        if target.exists():
+            raise OutputError(f"{str(target)!r} exists already. Move it, or name another folder.")
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise OutputError(f"{str(folder)!r} is in the way, left by an earlier run. Remove it.") from None
+    except OSError as error:
+        raise OutputError(f"cannot write beside {str(target)!r}: {error.strerror}.") from None
+    try:
+        yield folder
+        sync_tree(folder)
+        os.rename(folder, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise OutputError(f"cannot write {str(target)!r}: {error.strerror}.") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _median_index(numbers: Sequence[float]) -> int:

@@ -4,7 +4,6 @@ One pass over all rows; kept in memory is each distinct window once, at two byte
 """
 
 import hashlib
-from collections.abc import KeysView
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +16,14 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import FileRow
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import read_manifest
-from gristmill.core.records import FileKey, Range, Split
+from gristmill.core.records import Split
+from gristmill.dataset.foreign import ForeignRow, Shown, decoded, raw_rows, rows_of
 from gristmill.lab.bench.bench_result import Quality
 from gristmill.lab.bench.job import Job
-from gristmill.lab.bench.method_rows import Row, decoded, raw_rows, rows_of
 from gristmill.runners.local import num_cores
 
 DIGEST_BYTES = 16
 TWO_BYTES = 1 << 16
-
-
-class Shown:
-    """Which places of which files windows show."""
-
-    def __init__(self) -> None:
-        self._ranges: dict[FileKey, set[Range]] = {}
-
-    def add(self, file: FileKey, start: int, num_tokens: int) -> None:
-        self._ranges.setdefault(file, set()).add((start, start + num_tokens))
-
-    def files(self) -> KeysView[FileKey]:
-        return self._ranges.keys()
-
-    def ranges(self, file: FileKey) -> list[Range]:
-        return sorted(self._ranges.get(file, ()))
-
-    def num_tokens(self, file: FileKey) -> int:
-        """Distinct ones."""
-        num_shown = done = 0
-        for start, end in self.ranges(file):
-            num_shown += max(0, end - max(start, done))
-            done = max(done, end)
-        return num_shown
-
-    def num_places(self) -> int:
-        return sum(map(len, self._ranges.values()))
 
 
 class _Window(msgspec.Struct):
@@ -69,7 +41,7 @@ class _Measured:
         self.windows: dict[bytes, _Window] = {}
         self.num_windows = self.num_ids = self.num_padding = self.num_content = 0
 
-    def add(self, row: Row, split: Split) -> None:
+    def add(self, row: ForeignRow, split: Split) -> None:
         ids = row.window()
         start, end = len(self._job.prefix), len(ids) - len(self._job.suffix)
         if end < start:

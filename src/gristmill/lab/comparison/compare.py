@@ -106,12 +106,12 @@ def compare(
     at_least(1, "--min-test-tokens", min_tokens)
     datasets = [open_dataset(folder) for folder in folders]
     for dataset in datasets:
-        require_windows(dataset.manifest, dataset.folder, "gristmill compare")
+        require_windows(dataset.record, dataset.folder, "gristmill compare")
     config = with_objective(config or TrainConfig(), datasets[0])
     place = ComparisonFolder(out, resume=resume)
     other = None if test is None else open_dataset(test)
     if other is not None:
-        require_windows(other.manifest, other.folder, "gristmill compare")
+        require_windows(other.record, other.folder, "gristmill compare")
     with ExitStack() as reading:
         for dataset in [*datasets, *([] if other is None else [other])]:
             reading.enter_context(dataset.edition.reading())

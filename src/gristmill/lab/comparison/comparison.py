@@ -33,16 +33,16 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, dataset: Dataset, against: AgainstFacts, budget_tokens: int) -> "DatasetFacts":
         """`against`: what was counted when train streamed past the frozen test set."""
-        manifest = dataset.manifest
-        room = against.windows * manifest.window_length
+        record = dataset.record
+        room = against.windows * record.window_length
         return cls(
             name=against.name,
             windows=against.windows,
-            tokens=manifest.splits[Split.TRAIN].tokens,
+            tokens=record.splits[Split.TRAIN].tokens,
             ids=against.ids,
             epochs=budget_tokens / against.ids if against.ids else 0.0,
             padding=1 - against.ids / room if room else 0.0,
-            fingerprint=manifest.fingerprint,
+            fingerprint=record.fingerprint,
         )
 
 

@@ -41,8 +41,8 @@ def freeze(
         windows=len(windows),
         window_length=length,
         overlap=shape.overlap,
-        prefix=datasets[0].manifest.tokenizer.prefix,
-        suffix=datasets[0].manifest.tokenizer.suffix,
+        prefix=datasets[0].record.tokenizer.prefix,
+        suffix=datasets[0].record.tokenizer.suffix,
         tokens_before=sum(file.num_tokens for file in files),
         against=tuple(against),
         sha256=digest_of(windows),
@@ -56,7 +56,7 @@ def require_same_tokenizer(datasets: Sequence[Dataset]) -> None:
     """Ids of two tokenizers are not the same task."""
     first = datasets[0]
     for other in datasets[1:]:
-        one, two = first.manifest.tokenizer, other.manifest.tokenizer
+        one, two = first.record.tokenizer, other.record.tokenizer
         if (one.sha256, one.prefix, one.suffix) != (two.sha256, two.prefix, two.suffix):
             raise ConfigError(
                 f"datasets are compared only by the same tokenizer: {str(first.folder)!r} has {one.name!r} "
@@ -93,8 +93,8 @@ def _compared(
 
 def _shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
     """The smallest window of all, as none of the models has seen more than its own at once; and half of it again."""
-    length = min(dataset.manifest.window_length for dataset in datasets)
-    tokenizer = datasets[0].manifest.tokenizer
+    length = min(dataset.record.window_length for dataset in datasets)
+    tokenizer = datasets[0].record.tokenizer
     num_content = length - len(tokenizer.prefix) - len(tokenizer.suffix)
     return WindowShape(num_content, min(length // 2, num_content - 1), "keep", 1), length
 
@@ -102,7 +102,7 @@ def _shape(datasets: Sequence[Dataset]) -> tuple[WindowShape, int]:
 def _windows(
     files: Sequence[HeldOutFile], shared: Sequence[Flags], twins: set[int], shape: WindowShape, dataset: Dataset
 ) -> Iterator[FrozenWindow]:
-    tokenizer = dataset.manifest.tokenizer
+    tokenizer = dataset.record.tokenizer
     prefix, suffix = np.array(tokenizer.prefix, np.uint32), np.array(tokenizer.suffix, np.uint32)
     flags = iter(shared)
     for number, file in enumerate(files):
@@ -121,7 +121,7 @@ def _ranges(flags: Flags) -> list[Range]:
 
 
 def _too_few(facts: FrozenFacts, min_tokens: int, dataset: Dataset) -> str:
-    tokenizer = dataset.manifest.tokenizer.name
+    tokenizer = dataset.record.tokenizer.name
     option = "" if tokenizer == "codebert" else f" --tokenizer {tokenizer}"
     taken = facts.tokens_before - facts.tokens
     where = "that all datasets hold out" if facts.source is None else f"of the test split of {facts.source!r}"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gristmill.core.errors import ConfigError
 from gristmill.core.files_table import file_rows
 from gristmill.core.layout import FILES
-from gristmill.core.manifest import BUILD
+from gristmill.core.manifest import Manifest
 from gristmill.core.names import path_text
 from gristmill.core.records import FileKey, Split
 from gristmill.dataset.dataset import Dataset
@@ -67,7 +67,7 @@ def _same_in_all(held_out: Sequence[Mapping[FileKey, str | None]]) -> set[FileKe
 
 def _held_out_in(dataset: Dataset) -> dict[FileKey, str | None]:
     """By file, its text's digest where one is on record."""
-    if dataset.manifest.made_by != BUILD:
+    if not isinstance(dataset.record, Manifest):
         shown = set.union(*(_files_in(dataset, split) for split in HELD_OUT))
         return dict.fromkeys(shown - _files_in(dataset, Split.TRAIN))
     rows = file_rows(dataset.folder / FILES)

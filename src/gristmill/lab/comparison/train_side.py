@@ -15,7 +15,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from gristmill.core.manifest import BUILD
+from gristmill.core.manifest import Manifest
 from gristmill.core.records import BY_THEMSELVES, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import TextKey, read_rows
@@ -144,7 +144,7 @@ REACH = SPAN_TOKENS - 1
 class TrainText:
     def __init__(self, dataset: Dataset, advance: Callable[[int], None]) -> None:
         self._dataset, self._advance = dataset, advance
-        self._is_by_file = dataset.manifest.made_by == BUILD
+        self._is_by_file = isinstance(dataset.record, Manifest)
         self.num_windows = self.num_ids = 0
 
     def compared_with(self, spans: FrozenSpans, twins: Twins) -> tuple[list[Flags], set[int]]:

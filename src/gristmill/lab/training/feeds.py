@@ -158,7 +158,7 @@ class Feeds:
         return list(lazy) if len(numbers) <= KEPT_WINDOWS else lazy
 
     def _collate(self, *, fresh_only: bool, seed: int) -> ToPlaces:
-        frame = Frame.of(self._dataset.manifest)
+        frame = Frame.of(self._dataset.record)
         if self._config.objective == "causal":
             causal = CausalCollator(frame, fresh_only=fresh_only, pad=self._pad)
             return ToPlaces(causal, is_causal=True, is_scored=fresh_only)
@@ -175,7 +175,7 @@ class Feeds:
 
     def _count_ids(self) -> int:
         """Of an epoch, padding apart."""
-        columns, facts = self._dataset.manifest.columns, self._dataset.manifest.splits[Split.TRAIN]
+        columns, facts = self._dataset.record.columns, self._dataset.record.splits[Split.TRAIN]
         if not {"attention_mask", "weight"} & set(columns) and self.num_windows == facts.windows:
             return facts.emitted_tokens
         # Drawn by weights, epochs differ a little; the first one stands for all.

@@ -54,7 +54,7 @@ class Run:
         self._frozen_scores: FrozenScores | None = None
         self._budget = Budget.of(config, self._feeds.num_windows, self._feeds.num_ids, together.world_size)
         set_seed(config.seed)
-        self._needs = Needs(dataset.manifest.window_length, dataset.tokenizer.definition)
+        self._needs = Needs(dataset.record.window_length, dataset.tokenizer.definition)
         self._model = make_model(config.model, config.objective or "mlm", self._needs)
         self._objective = Objective(
             self._model, is_causal=config.objective == "causal", logits_bytes=logits_bytes_on(device)

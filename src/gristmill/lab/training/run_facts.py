@@ -24,7 +24,7 @@ PACKAGES = ("torch", "transformers", "accelerate", "numpy")
 
 def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
     """What nobody named: mlm where the tokenizer can mask."""
-    require_windows(dataset.manifest, dataset.folder, "gristmill train")
+    require_windows(dataset.record, dataset.folder, "gristmill train")
     if config.objective is not None:
         return config
     can_mask = dataset.tokenizer.definition.named_id("mask_token", MASK_NAMES) is not None
@@ -59,8 +59,8 @@ def digest_of(dataset: Dataset) -> str:
     Rows are digested as JSON lines, which are the same in every format. The manifest's content_sha256 leaves out
     weights, labels, variants and which tokens are fresh.
     """
-    tokenizer = dataset.manifest.tokenizer
-    frame = [*Frame.of(dataset.manifest), tokenizer.sha256, tokenizer.prefix, tokenizer.suffix]
+    tokenizer = dataset.record.tokenizer
+    frame = [*Frame.of(dataset.record), tokenizer.sha256, tokenizer.prefix, tokenizer.suffix]
     digest = hashlib.sha256(msgspec.json.encode(frame))
     for split, rows in dataset.items():
         digest.update(f"\n{split} {len(rows)}\n".encode())

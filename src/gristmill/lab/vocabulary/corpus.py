@@ -20,7 +20,7 @@ from gristmill.config.config import Config, default_of
 from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import FILES, is_dataset_folder
-from gristmill.core.manifest import BUILD, PreviousSplits, require_windows
+from gristmill.core.manifest import PreviousSplits, require_windows
 from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PreparedDocument, Range, Split
@@ -190,8 +190,6 @@ class DatasetCorpus:
         self._dataset = Dataset(folder)
         manifest = self._dataset.manifest
         require_windows(manifest, folder, "gristmill tokenizer")
-        if manifest.made_by != BUILD:
-            raise DatasetError(f"{str(folder)!r} was made by {manifest.made_by}, whose splits are not by file.")
         self._engine = self._dataset.tokenizer
         if not self._engine.gives_text_back:
             raise DatasetError(

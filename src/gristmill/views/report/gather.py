@@ -12,7 +12,7 @@ from pathlib import Path
 from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import file_rows
 from gristmill.core.layout import FILES
-from gristmill.core.manifest import Manifest, require_record
+from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text
 from gristmill.core.progress import Progress
 from gristmill.dataset.dataset import Dataset
@@ -34,7 +34,6 @@ def gather(
     progress = progress or Progress()
     dataset = Dataset(Path(os.path.expanduser(folder)))
     manifest, folder = dataset.manifest, dataset.folder
-    require_record(manifest, folder)
     config, texts = config_of(manifest), sources_of(dataset, sources)
     drops, shares, folders, lengths, twins = Drops(), Shares(), Folders(), Lengths(), Twins()
     with progress.phase("files", manifest.counts.found) as step:

@@ -26,18 +26,36 @@ FILE_COLUMNS = ("repo", "path", "reason", "detail", "twin", "language", "bytes")
 
 Answer = dict[str, Any] | Found | Near
 
+NO_BUILD: dict[str, Any] = {
+    "overlap": None,
+    "languages": [],
+    "licenses": [],
+    "variants": [],
+    "reasons": [],
+    "kept": 0,
+    "dropped": 0,
+}
+"""Of rows that no build has made."""
+
 
 def dataset(viewed: Viewed, _: Query) -> Answer:
-    manifest = viewed.dataset.manifest
-    counts = manifest.counts
+    record = viewed.dataset.record
     return {
         "title": path_text(viewed.dataset.folder.resolve().name),
-        "fingerprint": manifest.fingerprint,
-        "tokenizer": manifest.tokenizer.name,
-        "window_length": manifest.window_length,
+        "fingerprint": record.fingerprint,
+        "tokenizer": record.tokenizer.name,
+        "window_length": record.window_length,
+        "formats": record.formats,
+        "splits": {split: facts.windows for split, facts in record.splits.items()},
+        **(_build_facts(record) if isinstance(record, Manifest) else NO_BUILD),
+        "index": viewed.index.state,
+    }
+
+
+def _build_facts(manifest: Manifest) -> dict[str, Any]:
+    counts = manifest.counts
+    return {
         "overlap": manifest.settings["window"].get("overlap"),
-        "formats": manifest.formats,
-        "splits": {split: facts.windows for split, facts in manifest.splits.items()},
         "languages": _by_tokens(manifest),
         "licenses": sorted(counts.licenses, key=lambda name: (-counts.licenses[name], name)),
         "variants": list(manifest.variants),
@@ -47,7 +65,6 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
         ],
         "kept": counts.kept,
         "dropped": counts.dropped,
-        "index": viewed.index.state,
     }
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from gristmill.core.errors import DatasetError, GristmillError
 from gristmill.core.layout import FILES, write_atomically
-from gristmill.core.manifest import BUILD, Manifest
+from gristmill.core.manifest import Manifest, RowsRecord
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.views.viewer.file_index import FileTable, write_files
 from gristmill.views.viewer.viewed_rows import ViewedDataset
@@ -76,15 +76,15 @@ class _StoppedError(Exception):
     pass
 
 
-def _stamp_of(folder: Path, manifest: Manifest) -> str:
+def _stamp_of(folder: Path, record: RowsRecord) -> str:
     """Another dataset, another stamp: also one whose files somebody has touched.
 
     Only files that the index is made of count: a format that is not read changes nothing.
     """
-    read = manifest.formats[0]
-    names = {FILES, *(name for name, facts in manifest.files.items() if facts.format == read)}
+    read = record.formats[0]
+    names = {FILES, *(name for name, facts in record.files.items() if facts.format == read)}
     stats = {name: _size_and_time(folder / name) for name in sorted(names)}
-    facts = [FORMAT, manifest.fingerprint, manifest.content_sha256, read, stats]
+    facts = [FORMAT, record.fingerprint, record.content_sha256, read, stats]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:20]
 
 
@@ -99,11 +99,11 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 class Index:
     def __init__(self, dataset: ViewedDataset, keeping: Keeping, precedence: Precedence) -> None:
         self._dataset, self._keeping, self._precedence = dataset, keeping, precedence
-        self._name = f"{INDEX}{_stamp_of(dataset.folder, dataset.manifest)}"
+        self._name = f"{INDEX}{_stamp_of(dataset.folder, dataset.record)}"
         self.files: FileTable | None = None
         """There before the windows: files.jsonl is read first."""
         self.windows: WindowTable | None = None
-        self.has_record = dataset.manifest.made_by == BUILD
+        self.has_record = isinstance(dataset.record, Manifest)
         self.failure: str | None = None
         self._share = 0.0
         self._stopped = threading.Event()
@@ -126,7 +126,7 @@ class Index:
     @property
     def state(self) -> IndexState:
         is_ready = self.windows is not None and self.has_record
-        error = self.failure if self.has_record else _no_record(self._dataset.manifest)
+        error = self.failure if self.has_record else _no_record(self._dataset.record)
         return IndexState(is_ready, 1.0 if is_ready else round(self._share, 3), error)
 
     @property
@@ -190,9 +190,9 @@ class Index:
             raise _StoppedError
 
 
-def _no_record(manifest: Manifest) -> str:
+def _no_record(record: RowsRecord) -> str:
     return (
-        f"this dataset was made by {manifest.made_by}, which keeps no record of files: its rows can be read and "
+        f"this dataset was made by {record.made_by}, which keeps no record of files: its rows can be read and "
         "searched, but there is nothing to filter by, and no page of a file."
     )
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gristmill.core.errors import GristmillError, OutputError
-from gristmill.core.manifest import read_manifest
+from gristmill.core.manifest import read_record
 from gristmill.views.viewer.guard import Guard
 from gristmill.views.viewer.opened import Opened
 from gristmill.views.viewer.server import ViewServer, assets
@@ -37,7 +37,7 @@ class Viewing:
 def served(folder: str | os.PathLike[str], port: int = 0) -> Iterator[Viewing]:
     """Ready to answer, and answering once `server.serve_forever()` runs. Port 0 is any that is free."""
     place = Path(os.path.abspath(os.path.expanduser(folder)))
-    read_manifest(place)  # beside what is no dataset, nothing is left
+    read_record(place)  # beside what is no dataset, nothing is left
     keeping = Keeping(place)
     try:
         opened = Opened(place, keeping)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import Edition, Manifest, opened
+from gristmill.core.manifest import Edition, RowsRecord, opened
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_descriptor
 from gristmill.core.records import Split
@@ -39,8 +39,8 @@ class NotIndexedError(Exception):
 class Numbering:
     """Rows of all splits, numbered through."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        counts = [manifest.splits[split].windows if split in manifest.splits else 0 for split in Split]
+    def __init__(self, record: RowsRecord) -> None:
+        counts = [record.splits[split].windows if split in record.splits else 0 for split in Split]
         edges = pairwise(accumulate([0, *counts]))
         self._ranges = {split: range(first, end) for split, (first, end) in zip(Split, edges, strict=True)}
         self.num_rows = sum(counts)
@@ -59,7 +59,7 @@ class Numbering:
 class ViewedDataset(Dataset):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.numbering = Numbering(self.manifest)
+        self.numbering = Numbering(self.record)
         self.offsets: Offsets | None = None
         """Of every row in its file: the index has them, of plain JSONL."""
         self._opening = threading.Lock()
@@ -67,8 +67,8 @@ class ViewedDataset(Dataset):
     @property
     def is_plain(self) -> bool:
         """Its rows are lines of files that are not compressed."""
-        names = [name for name, facts in self.manifest.files.items() if facts.format == "jsonl"]
-        return "jsonl" in self.manifest.formats and not any(name.endswith(".zst") for name in names)
+        names = [name for name, facts in self.record.files.items() if facts.format == "jsonl"]
+        return "jsonl" in self.record.formats and not any(name.endswith(".zst") for name in names)
 
     def __getitem__(self, split: str) -> Rows:
         with self._opening:

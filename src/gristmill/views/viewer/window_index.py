@@ -47,7 +47,7 @@ def write_windows(dataset: ViewedDataset, files: FileTable | None, folder: Path,
     with ExitStack() as stack:
         columns = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in COLUMNS.items()}
         offsets = stack.enter_context(ArrayFile(folder / "offset.npy", OFFSET))
-        is_packed = dataset.manifest.packing is not None
+        is_packed = dataset.record.packing is not None
         for split in Split:
             sizes: list[int] = []
             starts = _Starts(dataset, split)
@@ -85,7 +85,7 @@ class _Starts:
     """Where rows begin, each in its file."""
 
     def __init__(self, dataset: ViewedDataset, split: Split) -> None:
-        facts = (one for one in dataset.manifest.files.values() if one.format == "jsonl" and one.split == split)
+        facts = (one for one in dataset.record.files.values() if one.format == "jsonl" and one.split == split)
         self._counts = [one.rows or 0 for one in facts]
         self._num_done, self._at = 0, 0
 
