@@ -43,22 +43,20 @@ class Spelling(NamedTuple):
 
     def num_bytes(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
         """Of each token, where it is exact."""
-        return _num_bytes_per_id(self).take(ids)
+        return _num_bytes_per_id(self.tokenizer).take(ids)
 
     def num_line_feeds(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
         """In each token, where it is close."""
-        return _num_line_feeds_per_id(self).take(ids)
+        return _num_line_feeds_per_id(self.tokenizer).take(ids)
 
 
 @cache
-def _num_bytes_per_id(spelling: Spelling) -> npt.NDArray[np.int64]:
-    tokenizer = spelling.tokenizer
+def _num_bytes_per_id(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     return np.array([len(tokenizer.decode([index])) for index in range(tokenizer.vocab_size)], np.int64)
 
 
 @cache
-def _num_line_feeds_per_id(spelling: Spelling) -> npt.NDArray[np.int64]:
-    tokenizer = spelling.tokenizer
+def _num_line_feeds_per_id(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     return np.array([tokenizer.decode([index]).count(b"\n") for index in range(tokenizer.vocab_size)], np.int64)
 
 
