@@ -1,4 +1,4 @@
-"""The command line through its real entry point."""
+"""The command line: through its real entry point where a process is what is tested, else in this one."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ from gristmill import RulesConfig, TablesConfig
 from gristmill.cli import main
 from gristmill.cli.parsers import Parser, whole
 from gristmill.config.options import all_options
-from support.builds import refusal, running, said
+from support.builds import called, refusal, running, said
 from support.source_trees import ROOT, write_tree
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
@@ -47,8 +47,9 @@ def test_version_and_help():
     assert "build" in shown.stdout
 
 
-def test_every_option_of_the_command_is_in_its_help():
-    shown = run("build", "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+def test_every_option_of_the_command_is_in_its_help(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = called("build", "--help").stdout
     options = [option.flag for option in all_options()]
     assert len(options) >= 20
     for option in (*options, "--config", "--quiet", "--json"):
@@ -58,7 +59,7 @@ def test_every_option_of_the_command_is_in_its_help():
 
 
 def test_a_build_ends_with_a_table(repo, tmp_path):
-    done = run("build", repo, "--out", tmp_path / "out")
+    done = called("build", repo, "--out", tmp_path / "out")
     assert done.returncode == 0
     for text in (
         "train",
@@ -74,7 +75,7 @@ def test_a_build_ends_with_a_table(repo, tmp_path):
 
 
 def test_json_for_scripts(repo, tmp_path):
-    done = run("build", repo, "--out", tmp_path / "out", "--json")
+    done = called("build", repo, "--out", tmp_path / "out", "--json")
     summary = json.loads(done.stdout)
     assert summary["counts"]["kept"] == 40
     assert summary["splits"]["train"]["windows"] > 0
@@ -99,18 +100,18 @@ def test_quiet_leaves_out_progress_and_notes_but_not_the_answer(repo, tmp_path):
         (("diff", dataset, other), "repo/m0.py"),
         (("tokenizer", "show", repo), "codebert"),
     ):
-        done = run(*words, "--quiet")
+        done = called(*words, "--quiet")
         assert answer in done.stdout, words
         assert done.stderr == "", words
-    assert run("check", dataset, "--quiet").stdout == ""
+    assert called("check", dataset, "--quiet").stdout == ""
     (dataset / "train.jsonl").write_text("{}\n")
-    failed = run("check", dataset, "--quiet")
+    failed = called("check", dataset, "--quiet")
     assert failed.returncode == 1
     assert "train.jsonl" in failed.stdout
 
 
 def test_notes_go_to_the_error_stream(tmp_path):
-    done = run("build", write_tree(tmp_path / "repo", {"a.py": "x"}), "--out", tmp_path / "out")
+    done = called("build", write_tree(tmp_path / "repo", {"a.py": "x"}), "--out", tmp_path / "out")
     assert done.returncode == 0
     assert "gristmill: note: validation is empty" in done.stderr
 
@@ -118,8 +119,8 @@ def test_notes_go_to_the_error_stream(tmp_path):
 def test_every_option_reaches_its_setting(repo, tmp_path):
     earlier, benchmark = tmp_path / "earlier", tmp_path / "benchmark.txt"
     benchmark.write_text("def solve(x):\n    return x\n")
-    run("build", repo, "--out", earlier, "--near-duplicates", "keep")
-    done = run(
+    called("build", repo, "--out", earlier, "--near-duplicates", "keep")
+    done = called(
         "build", repo, "--out", tmp_path / "out", "--window", 64, "--overlap", 16, "--tail", "shift", "--pad", "--with-text",
         "--split", "80/10/10", "--splits", earlier / "files.jsonl", "--seed", 5, "--workers", 2, "--batch-bytes", 100,
         "--compress", "zstd", "--include", "*.py", "--exclude", "m1.py", "--language", "python", "--max-file-bytes", 200,
@@ -172,9 +173,10 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
     assert manifest["counts"]["dropped_by_reason"] == {"excluded_by_user": 1, "too_large": 12}
 
 
-def test_settings_from_a_file(repo, tmp_path):
+def test_settings_from_a_file(repo, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
     (tmp_path / "gristmill.toml").write_text('sources = ["repo"]\nout = "out"\n[window]\nlength = 32\noverlap = 0\n')
-    assert run("build", "--config", tmp_path / "gristmill.toml", "--overlap", "8", cwd="/").returncode == 0
+    assert called("build", "--config", tmp_path / "gristmill.toml", "--overlap", "8").returncode == 0
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert (manifest["settings"]["window"]["length"], manifest["settings"]["window"]["overlap"]) == (32, 8)
 
@@ -184,10 +186,10 @@ def test_settings_from_a_file(repo, tmp_path):
     [("--window 256", 128), ("--window 101", 50), ("--window 5", 2), ("--window 4 --overlap 1", 1), ("--window 3 --overlap 0", 0)],
 )  # fmt: skip
 def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, overlap):
-    assert run("build", repo, "--out", tmp_path / "out", *options.split()).returncode == 0
+    assert called("build", repo, "--out", tmp_path / "out", *options.split()).returncode == 0
     assert json.loads((tmp_path / "out/manifest.json").read_text())["settings"]["window"]["overlap"] == overlap
     assert gristmill.check(tmp_path / "out").ok
-    planned = json.loads(run("plan", repo, "--out", tmp_path / "none", *options.split(), "--json").stdout)
+    planned = json.loads(called("plan", repo, "--out", tmp_path / "none", *options.split(), "--json").stdout)
     windows = sum(len(rows) for rows in gristmill.open_dataset(tmp_path / "out").values())
     assert {one["overlap"]: one["windows"] for one in planned["overlaps"]}[overlap] == windows
 
@@ -258,7 +260,7 @@ def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, words):
         for name, place in places.items():
             word = word.replace(name, str(place))  # noqa: PLW2901
         given.append(word)
-    done = run(*given)
+    done = called(*given)
     assert done.returncode == code, done.stderr
     (line,) = said(done.stderr)
     assert line.startswith("gristmill: ")
@@ -326,9 +328,10 @@ def test_a_full_output_is_said(repo, tmp_path):
     assert (tmp_path / "out/manifest.json").exists()
 
 
-def test_what_follows_two_dashes_is_a_source(tmp_path):
+def test_what_follows_two_dashes_is_a_source(tmp_path, monkeypatch):
     root = write_tree(tmp_path / "repo", {"-odd.py": "x", "--out": "y"})
-    done = run("build", "--out", tmp_path / "out", "--quiet", "--", "-odd.py", "--out", cwd=root)
+    monkeypatch.chdir(root)
+    done = called("build", "--out", tmp_path / "out", "--quiet", "--", "-odd.py", "--out")
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "out/files.jsonl").read_text().splitlines()) == 2
 
@@ -392,4 +395,4 @@ def test_the_examples_run(repo, tmp_path):
     script = [sys.executable, str(examples / "create_training_dataset.py"), str(repo), str(tmp_path / "out")]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     assert "sequences from" in done.stdout
-    assert run("build", repo, "--out", tmp_path / "out", "--config", examples / "recommended.toml").returncode == 0
+    assert called("build", repo, "--out", tmp_path / "out", "--config", examples / "recommended.toml").returncode == 0

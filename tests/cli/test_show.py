@@ -12,7 +12,7 @@ from gristmill import open_dataset
 from gristmill.cli import main
 from gristmill.views.row import BEFORE, SPECIAL, RowLook, look_at
 from gristmill.views.row_text import row_text
-from support.builds import refusal, run
+from support.builds import called, refusal, run
 from support.looked_at import EVIL, looks_of, make_packed, make_plain, make_varied
 
 SIGNS = str.maketrans("", "", "│«»↵")
@@ -184,4 +184,4 @@ def test_as_a_command_where_the_stream_takes_ascii_only(plain, monkeypatch):
     assert done.stdout.isascii()
     assert "<s>|#| <|script|>" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 44
-    assert refusal(run("show", plain / "nowhere"))[0] == 4
+    assert refusal(called("show", plain / "nowhere"))[0] == 4

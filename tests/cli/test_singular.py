@@ -12,7 +12,7 @@ from gristmill import Progress, open_dataset
 from gristmill.cli import main
 from gristmill.core.names import counted, counted_units
 from gristmill.views.notebook import manifest_html
-from support.builds import files_table, run
+from support.builds import called, files_table
 from support.source_trees import write_tree
 
 NOUNS = [
@@ -93,9 +93,9 @@ def dataset(tmp_path_factory):
     """One file in train, with one window, one line and one column more than usual."""
     folder = tmp_path_factory.mktemp("one")
     source = write_tree(folder / "repo", {"a.py": "value = compute(1)\n"})
-    built = run("build", source, "--out", folder / "out", "--split", "100/0/0", "--report", "--max-windows", 1)
+    built = called("build", source, "--out", folder / "out", "--split", "100/0/0", "--report", "--max-windows", 1)
     assert built.returncode == 0, built.stderr
-    again = run("build", source, "--out", folder / "out", "--split", "100/0/0")
+    again = called("build", source, "--out", folder / "out", "--split", "100/0/0")
     assert [len(rows) for rows in open_dataset(folder / "out").values()] == [1, 0, 0]
     return folder, built.stdout + built.stderr + again.stdout + again.stderr
 

@@ -1,6 +1,7 @@
-"""Builds in processes of their own, as a user starts them or with something wrong in them; and what they leave."""
+"""Commands in this process and in their own, builds that end badly, and what they leave."""
 
 import hashlib
+import io
 import json
 import multiprocessing
 import os
@@ -11,13 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from gristmill import Config, build
+from gristmill.cli import main
 from gristmill.core.layout import CARDS
 from gristmill.pipeline.work_folder import Workspace
 from support.surroundings import default_signals
@@ -32,6 +34,14 @@ def command(*words: object) -> list[str]:
 
 def run(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command(*words), capture_output=True, text=True, timeout=120, check=False)
+
+
+def called(*words: object) -> "subprocess.CompletedProcess[str]":
+    """The same answer as `run`, without a new interpreter: for tests of what a command does, not of how it starts."""
+    arguments = [str(word) for word in words]
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as errors:
+        code = main.run(arguments)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
 
 
 @contextmanager
