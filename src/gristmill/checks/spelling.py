@@ -1,7 +1,6 @@
 """Ids -> the bytes they spell, where a tokenizer gives every text back; and the `text` column compared with them."""
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,21 +42,24 @@ class Spelling(NamedTuple):
 
     def num_bytes(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
         """Of each token, where it is exact."""
-        return _num_bytes_per_id(self.tokenizer).take(ids)
+        return self._per_id(_NUM_BYTES, len).take(ids)
 
     def num_line_feeds(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
         """In each token, where it is close."""
-        return _num_line_feeds_per_id(self.tokenizer).take(ids)
+        return self._per_id(_NUM_LINE_FEEDS, lambda spelled: spelled.count(b"\n")).take(ids)
+
+    def _per_id(self, known: dict[str, npt.NDArray[np.int64]], count: Callable[[bytes], int]) -> npt.NDArray[np.int64]:
+        tokenizer = self.tokenizer
+        key = tokenizer.definition.key
+        if key not in known:
+            counts = (count(tokenizer.decode([index])) for index in range(tokenizer.vocab_size))
+            known[key] = np.fromiter(counts, np.int64, tokenizer.vocab_size)
+        return known[key]
 
 
-@cache
-def _num_bytes_per_id(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    return np.array([len(tokenizer.decode([index])) for index in range(tokenizer.vocab_size)], np.int64)
-
-
-@cache
-def _num_line_feeds_per_id(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    return np.array([tokenizer.decode([index]).count(b"\n") for index in range(tokenizer.vocab_size)], np.int64)
+_NUM_BYTES: dict[str, npt.NDArray[np.int64]] = {}
+_NUM_LINE_FEEDS: dict[str, npt.NDArray[np.int64]] = {}
+"""By tokenizer, then by id: a process may check many datasets with one tokenizer."""
 
 
 def wrong_texts(rows: Sequence[Row], rules: RowRules, spelling: Spelling, faults: Faults) -> None:

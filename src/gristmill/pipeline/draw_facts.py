@@ -9,7 +9,6 @@ from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsCon
 from gristmill.core.manifest import EpochFacts, SamplingFacts, VariantFacts, WeightFacts
 from gristmill.core.names import counted
 from gristmill.core.records import VARIANTS, FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
-from gristmill.pipeline.decide import Decision
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import natural_windows
 from gristmill.pipeline.draw import NUM_DIGITS, Drawing, Group, num_windows
