@@ -16,7 +16,7 @@ import numpy as np
 from gristmill.config.config import Config
 from gristmill.config.settings import RunConfig
 from gristmill.core.progress import Progress
-from gristmill.core.records import PreparedDocument, SourceFile, Split
+from gristmill.core.records import SourceFile, Split, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
@@ -113,7 +113,7 @@ def measure(folder: str) -> Sample:
             found_bytes=found_bytes,
             num_documents=sum(len(reader.documents()) for reader in readers),
             num_tokens=sum(one.num_tokens for one in kept),
-            held_out_share=sum(one.num_tokens for one in kept if one.in_split is not Split.TRAIN)
+            held_out_share=sum(one.num_tokens for one in kept if one.split is not Split.TRAIN)
             / sum(one.num_tokens for one in kept),
             num_anchors=sum(int(reader.anchors().counts.sum()) for reader in readers),
             num_spans=runner.num_spans,
@@ -187,21 +187,18 @@ def write_synthetic(context: Context, first: int) -> str:
     rng = np.random.default_rng(first)
     ids = [rng.integers(0, 1 << 15, 8) for _ in range(DOCUMENTS_PER_PART)]
     blocks = [ids_bytes(one, 1 << 15) for one in ids]
-    documents = [synthetic_document(first + row, row, len(blocks[0])) for row in range(DOCUMENTS_PER_PART)]
+    documents = [synthetic_document(first + row, len(blocks[0])) for row in range(DOCUMENTS_PER_PART)]
     bands = rng.integers(0, 1 << 63, (DOCUMENTS_PER_PART, NUM_BANDS), dtype=np.uint64)
     name = hashlib.sha256(str(first).encode()).hexdigest()[:40] + SUFFIX
     write_part(context.prepared / name, Part(blocks, bands, anchors_of(ids), documents, (), (), (), FileKeys()))
     return name
 
 
-def synthetic_document(number: int, row: int, num_bytes: int) -> PreparedDocument:
-    return PreparedDocument(
+def synthetic_document(number: int, num_bytes: int) -> TokenizedDocument:
+    return TokenizedDocument(
         repo=f"repo-{number // 50:08d}",
         path=path_of(number),
         num_tokens=8,
-        part="",
-        part_offset=row * num_bytes,
-        part_row=row,
         language="python",
         size=11_700,
         text_sha256=hashlib.sha256(str(number).encode()).hexdigest(),
@@ -212,6 +209,9 @@ def synthetic_document(number: int, row: int, num_bytes: int) -> PreparedDocumen
         num_row_bytes=2_000,
         part_bytes=num_bytes,
         num_newlines=0,
+        header_license=None,
+        named_license=None,
+        declared_license=None,
     )
 
 

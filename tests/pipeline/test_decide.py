@@ -12,7 +12,7 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import place
 from gristmill.pipeline.pieces import lay_out
 from gristmill.splits.previous import read_previous_splits
-from support.documents import document
+from support.documents import document, placed
 
 
 def config(tmp_path, **split):
@@ -39,7 +39,7 @@ def previous_file(path, rows):
 
 def test_pieces_cover_each_split_without_gap_or_overlap():
     documents = [
-        document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000, split=list(Split)[index % 3])
+        placed(document(f"{index:04d}", row_bytes=1 + index * 7919 % 3_000_000), list(Split)[index % 3])
         for index in range(300)
     ]
     pieces = list(lay_out(documents, OutputConfig(shard_bytes=20_000_000)))
@@ -58,9 +58,9 @@ def test_pieces_cover_each_split_without_gap_or_overlap():
 
 
 def test_one_file_has_a_plain_name_and_an_empty_split_none():
-    pieces = list(lay_out([document("a", split=Split.TRAIN)], OutputConfig()))
+    pieces = list(lay_out([placed(document("a"), Split.TRAIN)], OutputConfig()))
     assert [piece.file for piece in pieces] == ["train.jsonl"]
-    pieces = list(lay_out([document("a", split=Split.TEST)], OutputConfig(compress="zstd")))
+    pieces = list(lay_out([placed(document("a"), Split.TEST)], OutputConfig(compress="zstd")))
     assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
 
 

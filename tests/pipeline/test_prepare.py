@@ -16,6 +16,7 @@ from gristmill.sources.trees import scan
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 from support import tokenizers_made_here as made
+from support.documents import documents_in
 from support.source_trees import write_tree
 
 
@@ -26,6 +27,11 @@ def context(tmp_path, definition=None, **sections):
 def prepare(context, batch):
     """What the part of a batch holds."""
     return PartReader(context.prepared, prepare_batch(context, batch).part)
+
+
+def blocks_of(context, batch):
+    documents = documents_in(context.prepared, prepare_batch(context, batch).part)
+    return list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
 
 
 def batch_of(root):
@@ -50,9 +56,10 @@ def test_batches_hold_every_file_once_in_order_and_keep_their_limits(sizes, batc
 def test_ids_in_the_shard_are_the_tokenizers(tmp_path, tree, codebert):
     texts = {"a.py": "x = 1\n", "b.py": "y = '</s>'\n\n", "ü.py": "# größe 😀\r\n"}
     shared = context(tmp_path)
-    prepared = prepare(shared, batch_of(tree(texts)))
+    batch = batch_of(tree(texts))
+    prepared = prepare(shared, batch)
     assert [document.path for document in prepared.documents()] == sorted(texts)
-    blocks = read_blocks(shared.prepared, prepared.documents(), codebert.definition.vocab_size)
+    blocks = blocks_of(shared, batch)
     for (document, block), facts in zip(blocks, prepared.facts(), strict=True):
         text = texts[document.path].encode()
         assert block.ids.dtype == np.uint16
@@ -63,10 +70,9 @@ def test_ids_in_the_shard_are_the_tokenizers(tmp_path, tree, codebert):
         assert facts.num_lines == len(text.decode().split("\n")) - text.endswith(b"\n")
 
 
-def test_the_text_travels_where_it_is_wanted(tmp_path, tree, codebert):
+def test_the_text_travels_where_it_is_wanted(tmp_path, tree):
     shared = context(tmp_path, output=OutputConfig(with_text=True))
-    prepared = prepare(shared, batch_of(tree({"a.py": "# größe\n"})))
-    ((_, block),) = read_blocks(shared.prepared, prepared.documents(), codebert.definition.vocab_size)
+    ((_, block),) = blocks_of(shared, batch_of(tree({"a.py": "# größe\n"})))
     assert block.text.utf8 == "# größe\n".encode()
     assert block.text.starts[-1] == len(block.text.utf8)
 
@@ -76,8 +82,7 @@ def test_large_vocabularies_keep_their_ids(tmp_path, tree):
     model["model"]["vocab"]["far"] = 100_000
     definition = Definition(name="far", json=json.dumps(model).encode(), config=b"{}")
     shared = context(tmp_path, definition)
-    prepared = prepare(shared, batch_of(tree({"a.py": "x = 1\n"})))
-    ((_, block),) = read_blocks(shared.prepared, prepared.documents(), definition.vocab_size)
+    ((_, block),) = blocks_of(shared, batch_of(tree({"a.py": "x = 1\n"})))
     assert block.ids.dtype == np.uint32
 
 

@@ -1,8 +1,11 @@
-"""PreparedDocuments for tests that need no files."""
+"""Documents for tests that need no files."""
 
 import hashlib
 
-from gristmill.core.records import PreparedDocument
+import msgspec
+
+from gristmill.core.records import PlacedDocument, PreparedDocument, Split
+from gristmill.pipeline.parts import PartReader
 
 
 def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more):
@@ -24,5 +27,24 @@ def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more
         "part_bytes": 0,
         "part_row": 0,
         "num_newlines": 0,
+        "license": "NOASSERTION",
+        "license_from": None,
     }
     return PreparedDocument(**{**facts, **more})
+
+
+def placed(document, split):
+    facts = msgspec.structs.asdict(document)
+    return PlacedDocument(**facts, group=document.name, split=split, moved_from=None)
+
+
+def documents_in(folder, part):
+    """All that step 1 left in a part, as train."""
+    offset, documents = 0, []
+    for row, one in enumerate(PartReader(folder, part).documents()):
+        facts = msgspec.structs.asdict(one)
+        own = {name: facts[name] for name in PreparedDocument.__struct_fields__ if name in facts}
+        place = {"part": part, "part_offset": offset, "part_row": row, "license": "", "license_from": None}
+        documents.append(placed(PreparedDocument(**own, **place), Split.TRAIN))
+        offset += one.part_bytes
+    return documents

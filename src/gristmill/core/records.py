@@ -2,7 +2,12 @@
 
 There may be a hundred thousand of each, so they hold plain values only and stay out of the garbage collector's sight.
 
-SourceFile (found) -> Document (text) -> PreparedDocument (ids on disk) -> windows; or, at any point, Drop (a reason).
+    SourceFile          found
+    Document            read, decoded and cleaned: its text
+    TokenizedDocument   its ids and facts, as they lie in a part of the work folder
+    PreparedDocument    where these lie, and its licence
+    PlacedDocument      its split, and what of it is shown there
+    Drop                at any point: not in the dataset, and why
 """
 
 from enum import StrEnum
@@ -324,9 +329,12 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True)
 
     @classmethod
     def of(cls, file: "SourceFile | PreparedDocument", reason: DropReason, detail: str, **more: Any) -> "Drop":
+        names: tuple[str, ...] = ()
         if isinstance(file, PreparedDocument):
-            names = ("language", "text_sha256", "num_tokens", "cuts", "license", "license_from", "group", "split")
-            more = {**{name: getattr(file, name) for name in (*names, "moved_from")}, **more}
+            names = ("language", "text_sha256", "num_tokens", "license", "license_from")
+        if isinstance(file, PlacedDocument):
+            names += ("cuts", "group", "split", "moved_from")
+        more = {**{name: getattr(file, name) for name in names}, **more}
         return cls(repo=file.repo, path=file.path, reason=reason, detail=detail, size=file.size, **more)
 
 
@@ -365,6 +373,35 @@ class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like
         return f"{self.repo}/{self.path}"
 
 
+class TokenizedDocument(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """What step 1 found out about a document, as its part keeps it. Where it lies follows from those before it."""
+
+    repo: str
+    path: str
+    language: str
+    size: int
+    text_sha256: str
+    num_tokens: int
+    num_newlines: int
+    part_bytes: int
+    num_windows: int
+    num_emitted_tokens: int
+    num_shown_tokens: int
+    num_tail_tokens_dropped: int
+    num_row_bytes: int
+    """Without the columns that only step 2 fills."""
+    header_license: str | None
+    """By an SPDX tag."""
+    named_license: str | None
+    """A family of licences that its first lines name in words."""
+    declared_license: str | None
+    """As a table says."""
+
+    @property
+    def key(self) -> FileKey:
+        return self.repo, self.path
+
+
 class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_like=True):
     """What is kept in memory of a document, some hundred bytes: what else there is to know lies in its part."""
 
@@ -372,34 +409,37 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_li
     size: int
     text_sha256: str
     """Of what was tokenized: by it a file is known again, whatever its encoding, its name or a notebook's outputs."""
+    num_newlines: int
+    part_bytes: int
     num_windows: int
     num_emitted_tokens: int
     """Tokens in all its windows, special tokens and padding included."""
     num_shown_tokens: int
     """Of its own, in all its windows: those in two of them count twice."""
     num_tail_tokens_dropped: int
-    num_cut_tokens: int = 0
-    """Tokens that no window shows because of spans that are also in another split, or in a benchmark."""
     num_row_bytes: int
     """Exactly what its rows will take in the output, so that every piece knows its place before it is written."""
-    part_bytes: int
-    num_newlines: int
-    header_license: str | None = None
-    """By an SPDX tag."""
-    named_license: str | None = None
-    """A family of licences that its first lines name in words."""
-    declared_license: str | None = None
-    """As a table says."""
-    license: str | None = None
-    license_from: str | None = None
-    group: str | None = None
-    """What it shares its split with; these three are decided in step 2."""
-    split: Split | None = None
-    moved_from: Split | None = None
+    license: str
+    license_from: str | None
+
+    @property
+    def key(self) -> FileKey:
+        return self.repo, self.path
+
+
+class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, array_like=True):
+    """A document in its split. Step 2 may cut spans out of it, show its windows more or less often, or vary it."""
+
+    group: str
+    """What it shares its split with."""
+    split: Split
+    moved_from: Split | None
     """An earlier build had it in this other split."""
     cuts: tuple[Cut, ...] = ()
     drops_touched_windows: bool = False
     """Instead of cutting the ranges out."""
+    num_cut_tokens: int = 0
+    """Tokens that no window shows because of spans that are also in another split, or in a benchmark."""
     draw: Draw | None = None
     """None: each window is shown once."""
     num_left_tokens: int = 0
@@ -413,15 +453,6 @@ class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_li
     def num_uncut_tokens(self) -> int:
         """Each once, but for those that are not drawn."""
         return self.num_tokens - self.num_cut_tokens - self.num_left_tokens
-
-    @property
-    def key(self) -> FileKey:
-        return self.repo, self.path
-
-    @property
-    def in_split(self) -> Split:
-        assert self.split is not None, "step 2 gives every document its split"
-        return self.split
 
 
 class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):

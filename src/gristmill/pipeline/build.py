@@ -24,7 +24,7 @@ from gristmill.core.layout import FILES
 from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
 from gristmill.core.names import is_address
 from gristmill.core.progress import Progress
-from gristmill.core.records import PreparedDocument, SourceFile
+from gristmill.core.records import PlacedDocument, SourceFile
 from gristmill.pipeline.cache import remember, write_index
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.data_files import MadeFiles
@@ -149,6 +149,8 @@ def opened(config: Config) -> Workspace:
 def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock") -> Manifest:
     """Step 4: what is there is described, and takes its place."""
     tokenizer, context, work, progress = job
+    if made.segments is not None:
+        judged = judged.with_segments(made.segments)
     with progress.phase("finish"):
         clear_old(context, made.files.facts)
         tally = write_files_table(context.dataset / FILES, context, judged)
@@ -179,7 +181,7 @@ class Clock:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._started = time.perf_counter()
 
-    def run(self, progress: Progress, kept: Sequence[PreparedDocument]) -> Run:
+    def run(self, progress: Progress, kept: Sequence[PlacedDocument]) -> Run:
         seconds = {**progress.seconds, "total": time.perf_counter() - self._started}
         return Run(
             started_at=self._started_at,

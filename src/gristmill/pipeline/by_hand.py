@@ -8,7 +8,6 @@ finish    once, when all shards are there                        the dataset in 
 
 import re
 import shutil
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -31,7 +30,7 @@ from gristmill.pipeline.failures import as_ours
 from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.pack import pack_all
-from gristmill.pipeline.parts import is_whole
+from gristmill.pipeline.parts import is_whole, with_shared_words
 from gristmill.pipeline.pieces import KnownPiece, ShapedPiece, Task, piece_key, piece_tasks, pieces_of
 from gristmill.pipeline.prepare import Batch, batches, in_order, prepare_all
 from gristmill.pipeline.shape import shape_tasks, with_other_formats
@@ -256,12 +255,12 @@ def _decided(desk: Desk) -> Decided:
     decided = desk.recall("decided", _decide_key(desk), Decided)
     if decided is None:
         raise DatasetError("nothing is decided yet, or with other settings. Run gristmill decide first.")
-    for document in decided.decision.shown():
-        for field in ("repo", "language", "part", "license", "license_from"):
-            word = getattr(document, field)
-            if word is not None:
-                msgspec.structs.force_setattr(document, field, sys.intern(word))
-    return decided
+    decision = msgspec.structs.replace(
+        decided.decision,
+        kept=list(map(with_shared_words, decided.decision.kept)),
+        variants=list(map(with_shared_words, decided.decision.variants)),
+    )
+    return msgspec.structs.replace(decided, decision=decision)
 
 
 def _tasks(desk: Desk, decided: Decided) -> list[Task]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import read_plain
-from gristmill.core.records import DocumentFacts, Drop, PreparedDocument, SourceFile
+from gristmill.core.records import DocumentFacts, Drop, SourceFile, TokenizedDocument
 from gristmill.dedup.signatures import Keys
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import FileKeys, PartReader, is_whole
@@ -58,7 +58,7 @@ PARTS_AT_HAND = 4
 class Ready(NamedTuple):
     """A document with all that a part holds of it."""
 
-    document: PreparedDocument
+    document: TokenizedDocument
     facts: DocumentFacts
     block: bytes
     bands: Keys
@@ -122,6 +122,7 @@ class _EarlierPart:
         self._rows = {key: row for row, key in enumerate(keys.documents)}
         self._drops = dict(zip(keys.drops, reader.drops(), strict=True))
         self._documents, self._facts = reader.documents(), reader.facts()
+        self._offsets = np.cumsum([0, *(document.part_bytes for document in self._documents)]).tolist()
         self._bands, self._anchors = reader.bands(), reader.anchors()
         self._edges = np.concatenate(([0], np.cumsum(self._anchors.counts)))
 
@@ -135,7 +136,7 @@ class _EarlierPart:
         return Ready(
             document,
             self._facts[row],
-            self._content[document.part_offset : document.part_offset + document.part_bytes].tobytes(),
+            self._content[self._offsets[row] : self._offsets[row + 1]].tobytes(),
             self._bands[row : row + 1],
             anchors.positions[own],
             anchors.keys[own],

@@ -13,7 +13,7 @@ from gristmill.core.errors import OutputError
 from gristmill.core.manifest import FileFacts, PackingFacts
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.progress import Step
-from gristmill.core.records import Split
+from gristmill.core.records import FileKey, Split
 from gristmill.formats.format import folder_of
 from gristmill.formats.shares import AllFiles, ShareTask, WrittenFiles
 from gristmill.formats.zstd import Frame, table_of
@@ -30,6 +30,8 @@ class MadeFiles(NamedTuple):
     files: AllFiles
     shards: dict[Split, list[int]]
     packing: dict[Split, PackingFacts] | None = None
+    segments: dict[FileKey, int] | None = None
+    """With --pack repo: in how many stretches each file is in the rows. Only packing tells."""
 
 
 class DataFiles:

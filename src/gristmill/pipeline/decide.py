@@ -1,10 +1,10 @@
 """Step 2, once, and the only one that looks at more than one document: duplicates · groups · splits · places."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from gristmill.config.config import Config
 from gristmill.core.manifest import NearDuplicates, PreviousSplits
 from gristmill.core.names import counted
 from gristmill.core.progress import MapFunction, Progress
-from gristmill.core.records import Drop, DropReason, FileKey, PreparedDocument, Split
+from gristmill.core.records import Drop, DropReason, FileKey, PlacedDocument, PreparedDocument, Split, TokenizedDocument
 from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
 from gristmill.dedup.signatures import NUM_BANDS
 from gristmill.pipeline.context import Context
@@ -44,9 +44,11 @@ def settle(context: Context, intake: Intake, parts: Sequence[str], runner: Runne
     """The first half of step 2: files, splits and cuts, with every window shown once."""
     config = context.config
     with progress.phase("decide"):
-        documents, renamed = _load(context, parts)
-        documents, not_allowed, contradictions = license_documents(documents, intake.licenses, config)
-        intake.found.warnings.extend(contradictions)
+        licenses = _Licenses(intake.licenses, config)
+        documents = [document for part in parts for document in _documents_of(context, part, licenses)]
+        renamed = [drop for part in parts for drop in PartReader(context.prepared, part).renamed()]
+        intake.found.warnings.extend(licenses.warnings())
+        documents, not_allowed = _allowed(documents, config)
         _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
         decision = place(context, documents, runner.map)
     with progress.phase("compare", unit="tasks") as step:
@@ -74,23 +76,33 @@ def show(
     return judged._replace(decision=decision, sampling=sampling_facts(drawing, decision, config.sampling))
 
 
-def _load(context: Context, parts: Iterable[str]) -> tuple[list[PreparedDocument], list[Drop]]:
-    documents: list[PreparedDocument] = []
-    renamed: list[Drop] = []
+def _documents_of(context: Context, part: str, licenses: "_Licenses") -> Iterator[PreparedDocument]:
+    """A part's documents, in path order. Words that many have in common are one in memory."""
     num_more_bytes = context.row_format.num_more_bytes
-    for part in parts:
-        reader = PartReader(context.prepared, part)
-        documents += _sized(reader.documents(), num_more_bytes)
-        renamed += reader.renamed()
-    return documents, renamed
-
-
-def _sized(documents: list[PreparedDocument], num_more_bytes: int) -> list[PreparedDocument]:
-    """With the columns that step 1 knows nothing of."""
-    for document in documents if num_more_bytes else ():
-        num_bytes = document.num_row_bytes + document.num_windows * num_more_bytes
-        msgspec.structs.force_setattr(document, "num_row_bytes", num_bytes)
-    return documents
+    part_offset = 0
+    for part_row, one in enumerate(PartReader(context.prepared, part).documents()):
+        spdx, found_in = licenses.of(one)
+        yield PreparedDocument(
+            repo=sys.intern(one.repo),
+            path=one.path,
+            num_tokens=one.num_tokens,
+            part=part,
+            part_offset=part_offset,
+            part_row=part_row,
+            language=sys.intern(one.language),
+            size=one.size,
+            text_sha256=one.text_sha256,
+            num_newlines=one.num_newlines,
+            part_bytes=one.part_bytes,
+            num_windows=one.num_windows,
+            num_emitted_tokens=one.num_emitted_tokens,
+            num_shown_tokens=one.num_shown_tokens,
+            num_tail_tokens_dropped=one.num_tail_tokens_dropped,
+            num_row_bytes=one.num_row_bytes + one.num_windows * num_more_bytes,
+            license=sys.intern(spdx),
+            license_from=found_in,
+        )
+        part_offset += one.part_bytes
 
 
 def part_drops(context: Context, parts: Iterable[str]) -> Iterator[Drop]:
@@ -118,7 +130,7 @@ def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: Ma
     split_of_group = assign_splits(
         groups, config.split.fractions(), config.split.seed, before, train_wins=config.duplicates.near == "group"
     )
-    placed: dict[FileKey, PreparedDocument] = {}
+    placed: dict[FileKey, PlacedDocument] = {}
     for group in groups:
         for document in (*group.documents, *group.dropped):
             placed[document.key] = _placed(document, group.name, split_of_group[group.name], before)
@@ -151,10 +163,10 @@ def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: Ma
     )
 
 
-def _placed(document: PreparedDocument, group: str, split: Split, before: PreviousSplit) -> PreparedDocument:
+def _placed(document: PreparedDocument, group: str, split: Split, before: PreviousSplit) -> PlacedDocument:
     was = before.of(document)
     moved_from = was if was is not split else None
-    return msgspec.structs.replace(document, group=group, split=split, moved_from=moved_from)
+    return PlacedDocument(**msgspec.structs.asdict(document), group=group, split=split, moved_from=moved_from)
 
 
 def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
@@ -188,48 +200,53 @@ def _band_offsets(documents: Sequence[PreparedDocument]) -> range:
     return range(0, NUM_BANDS * num_bytes, num_bytes)
 
 
-class Licensed(NamedTuple):
-    kept: list[PreparedDocument]
-    drops: list[Drop]
-    warnings: list[str]
+class _Licenses:
+    """The licence of each document: by its first lines, its table, or the licence files in its folder and above."""
 
+    def __init__(self, license_files: Mapping[str, LicenseFiles], config: Config) -> None:
+        self._folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
+        self._nothing = FolderLicenses(LicenseFiles({}))
+        self._secrets = config.secrets
+        self._places: dict[str | None, str | None] = {None: None}
+        self._contradictions: Counter[str] = Counter()
 
-def license_documents(
-    documents: Sequence[PreparedDocument], license_files: Mapping[str, LicenseFiles], config: Config
-) -> Licensed:
-    folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
-    nothing = FolderLicenses(LicenseFiles({}))
-    allowed = AllowList.of(config.licenses.allow) if config.licenses.allow else None
-    places: dict[str | None, str | None] = {None: None}
-    contradictions: Counter[str] = Counter()
-    kept: list[PreparedDocument] = []
-    drops: list[Drop] = []
-    for document in documents:
-        folder = folders.get(document.repo, nothing)
+    def of(self, document: TokenizedDocument) -> tuple[str, str | None]:
+        """An SPDX expression or NOASSERTION, and where it was found."""
+        folder = self._folders.get(document.repo, self._nothing)
         found = license_of(
             document.path, document.header_license, document.named_license, folder, document.declared_license
         )
-        if found.found_in not in places:
-            places[found.found_in] = without_secret(found.found_in or "", config.secrets)
-        licensed = msgspec.structs.replace(document, license=found.spdx, license_from=places[found.found_in])
+        if found.found_in not in self._places:
+            self._places[found.found_in] = without_secret(found.found_in or "", self._secrets)
+        place = self._places[found.found_in]
         if found.is_contradiction:
-            contradictions[f"{document.repo}: {licensed.license_from}"] += 1
-        if allowed is None or allowed.allows(found.spdx):
-            kept.append(licensed)
+            self._contradictions[f"{document.repo}: {place}"] += 1
+        return found.spdx, place
+
+    def warnings(self) -> Iterator[str]:
+        if self._contradictions:
+            [first, *others] = self._contradictions
+            more = f", and {len(others):,} more such in files.jsonl" if others else ""
+            yield (
+                f"the licence of {counted(self._contradictions.total(), 'file')} is unknown, as a manifest contradicts "
+                f"another one or a licence text. In {first}{more}."
+            )
+
+
+def _allowed(documents: list[PreparedDocument], config: Config) -> tuple[list[PreparedDocument], list[Drop]]:
+    """Those that --license-allow lets in, and those that it does not."""
+    if not config.licenses.allow:
+        return documents, []
+    allowed = AllowList.of(config.licenses.allow)
+    kept: list[PreparedDocument] = []
+    drops: list[Drop] = []
+    for document in documents:
+        if allowed.allows(document.license):
+            kept.append(document)
         else:
-            detail = f"{found.spdx}, {_place(found.spdx, licensed.license_from)}"
-            drops.append(Drop.of(licensed, DropReason.LICENSE_NOT_ALLOWED, detail))
-    return Licensed(kept, drops, list(_warnings(contradictions)))
-
-
-def _warnings(contradictions: Counter[str]) -> Iterator[str]:
-    if contradictions:
-        [first, *others] = contradictions
-        more = f", and {len(others):,} more such in files.jsonl" if others else ""
-        yield (
-            f"the licence of {counted(contradictions.total(), 'file')} is unknown, as a manifest contradicts another "
-            f"one or a licence text. In {first}{more}."
-        )
+            detail = f"{document.license}, {_place(document.license, document.license_from)}"
+            drops.append(Drop.of(document, DropReason.LICENSE_NOT_ALLOWED, detail))
+    return kept, drops
 
 
 def _place(spdx: str, found_in: str | None) -> str:

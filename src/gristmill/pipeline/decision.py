@@ -1,24 +1,24 @@
 """The result of step 2: which documents are in the dataset, where, and why the others are not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from gristmill.core.manifest import Decontamination, NearDuplicates, PreviousSplits, SamplingFacts
-from gristmill.core.records import Drop, FileKey, NoVariant, PreparedDocument
+from gristmill.core.records import Drop, FileKey, NoVariant, PlacedDocument
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    kept: list[PreparedDocument]
+    kept: list[PlacedDocument]
     """In path order, each with its group and split."""
     drops: list[Drop]
     """Documents that were prepared and are not kept."""
     previous: PreviousSplits | None
     near_duplicates: NearDuplicates
-    cut_away: Sequence[PreparedDocument] = ()
+    cut_away: Sequence[PlacedDocument] = ()
     """Dropped because no window of them is left; with another overlap one might be."""
-    variants: Sequence[PreparedDocument] = ()
+    variants: Sequence[PlacedDocument] = ()
     """In the order of their files."""
     no_variants: Sequence[NoVariant] = ()
     """Of files that were chosen for one."""
@@ -26,9 +26,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     """That has rewritten files, by the name it goes by at its endpoint."""
 
-    def shown(self) -> Iterator[PreparedDocument]:
+    def shown(self) -> Iterator[PlacedDocument]:
         """Files, each with its variants behind it."""
-        behind: dict[FileKey, list[PreparedDocument]] = {}
+        behind: dict[FileKey, list[PlacedDocument]] = {}
         for one in self.variants:
             behind.setdefault(one.key, []).append(one)
         for document in self.kept:
@@ -47,3 +47,8 @@ class Judged(NamedTuple):
     renamed: Sequence[Drop]
     """Dropped in step 1, with a secret in their name."""
     sampling: SamplingFacts | None
+
+    def with_segments(self, segments: Mapping[FileKey, int]) -> "Judged":
+        """Where rows are cut without regard to windows, a file has as many windows as there are stretches of it."""
+        kept = [msgspec.structs.replace(one, num_windows=segments[one.key]) for one in self.decision.kept]
+        return self._replace(decision=msgspec.structs.replace(self.decision, kept=kept))

@@ -9,7 +9,7 @@ import msgspec
 
 from gristmill.core.manifest import BenchmarkFacts, Decontamination
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Cut, Drop, DropReason, FileKey, PreparedDocument, Split, StoredText
+from gristmill.core.records import Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
 from gristmill.dedup.signatures import Ids, band_keys
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
@@ -29,8 +29,8 @@ def decontaminate(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], map_tasks: MapFunction
 ) -> tuple[Decision, Decontamination]:
     how = context.config.split.decontaminate
-    train = [document for document in decision.kept if document.in_split is Split.TRAIN]
-    held_out = [document for document in decision.kept if document.in_split is not Split.TRAIN]
+    train = [document for document in decision.kept if document.split is Split.TRAIN]
+    held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
     cuts: dict[FileKey, tuple[Cut, ...]] = {}
     if how == "train" and held_out and train:
         found = compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="large")
@@ -51,7 +51,7 @@ def decontaminate(
 
 
 def without_cut_away(
-    decision: Decision, documents: Sequence[PreparedDocument], how: str, against: list[BenchmarkFacts]
+    decision: Decision, documents: Sequence[PlacedDocument], how: str, against: list[BenchmarkFacts]
 ) -> tuple[Decision, Decontamination]:
     """`documents`: those that the decision keeps, cut and measured. Those without a window left are dropped."""
     kept = [document for document in documents if document.num_windows]
@@ -129,14 +129,14 @@ def _merged(cuts: Iterable[Cut]) -> tuple[Cut, ...]:
 
 def _with_cuts(
     context: Context, decision: Decision, cuts: Mapping[FileKey, tuple[Cut, ...]], map_tasks: MapFunction
-) -> list[PreparedDocument]:
+) -> list[PlacedDocument]:
     """Documents with their cuts and new sizes."""
     drops_windows = context.config.split.decontaminate == "drop"
     changed = [
         msgspec.structs.replace(
             document,
             cuts=cuts[document.key],
-            drops_touched_windows=drops_windows and document.in_split is not Split.TRAIN,
+            drops_touched_windows=drops_windows and document.split is not Split.TRAIN,
         )
         for document in decision.kept
         if document.key in cuts
@@ -145,18 +145,18 @@ def _with_cuts(
     return [again.get(before.key, before) for before in decision.kept]
 
 
-def _drop(document: PreparedDocument) -> Drop:
+def _drop(document: PlacedDocument) -> Drop:
     detail = f"no clean stretch is left of {document.num_tokens} tokens: shared with {document.cuts[0].shared_with}"
     return Drop.of(document, DropReason.CONTAMINATED, detail)
 
 
 def _facts(
-    decision: Decision, kept: Sequence[PreparedDocument], how: str, against: list[BenchmarkFacts]
+    decision: Decision, kept: Sequence[PlacedDocument], how: str, against: list[BenchmarkFacts]
 ) -> Decontamination:
     before, files, tokens = (dict.fromkeys(Split, 0) for _ in range(3))
     num_uncut = {document.key: document.num_uncut_tokens for document in kept}
     for document in decision.kept:
-        split = document.in_split
+        split = document.split
         num_cut = document.num_tokens - num_uncut.get(document.key, 0)
         before[split] += document.num_tokens
         files[split] += num_cut > 0

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Cut, PreparedDocument, Variant
+from gristmill.core.records import Cut, Document, PlacedDocument, Variant
 from gristmill.formats.jsonl_rows import DocumentRows, Labels, RowFormat
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
@@ -37,14 +37,27 @@ class ShownWindows(NamedTuple):
     """How often each has been shown before; None: never."""
 
 
-def shown_windows(document: PreparedDocument, shape: WindowShape) -> ShownWindows:
+def shown_windows(document: PlacedDocument, shape: WindowShape) -> ShownWindows:
     if document.variant is not None and not document.variant.is_text:
         return ShownWindows(*_windows_by_themselves(document, document.variant), None)
     windows, repeats = shown(natural_windows(document, shape), document.draw, document.key)
     return ShownWindows(windows, None, repeats)
 
 
-def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> DocumentRows:
+def whole_rows(document: Document, block: Block, shape: WindowShape) -> DocumentRows:
+    """All of a document, each window once."""
+    return DocumentRows(
+        repo=document.file.repo,
+        path=document.file.path,
+        language=document.language,
+        ids=block.ids,
+        newline_tokens=block.newline_tokens,
+        windows=cut(len(block.ids), shape),
+        text=block.text,
+    )
+
+
+def rows_of(document: PlacedDocument, block: Block, shape: WindowShape) -> DocumentRows:
     windows, places, repeats = shown_windows(document, shape)
     return DocumentRows(
         repo=document.repo,
@@ -62,7 +75,7 @@ def rows_of(document: PreparedDocument, block: Block, shape: WindowShape) -> Doc
     )
 
 
-def _windows_by_themselves(document: PreparedDocument, variant: Variant) -> tuple[Windows, Windows]:
+def _windows_by_themselves(document: PlacedDocument, variant: Variant) -> tuple[Windows, Windows]:
     """And where in the file each is from. All that it shows is fresh, and none is shown twice."""
     edges, places = np.array(variant.edges, np.int64), np.array(variant.places, np.int64).reshape(-1, 2)
     numbers = np.arange(len(places))
@@ -73,7 +86,7 @@ def _windows_by_themselves(document: PreparedDocument, variant: Variant) -> tupl
     return Windows(starts, ends, fresh, 0), Windows(places[numbers, 0], places[numbers, 1], fresh, 0)
 
 
-def natural_windows(document: PreparedDocument, shape: WindowShape) -> Windows:
+def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
     ranges = [(one.start, one.end) for one in document.cuts]
     if not ranges:
         own = document.variant.own if document.variant is not None else ()
@@ -84,29 +97,47 @@ def natural_windows(document: PreparedDocument, shape: WindowShape) -> Windows:
     return cut_without(document.num_tokens, ranges, shape)
 
 
-def _with_lines(document: PreparedDocument, block: Block) -> Iterator[Cut]:
+def _with_lines(document: PlacedDocument, block: Block) -> Iterator[Cut]:
     for one in document.cuts:
         first, last = lines_between(one.start, one.end, block.newline_tokens)
         yield Cut(one.start, one.end, one.shared_with, int(first), int(last))
 
 
-def measured(document: PreparedDocument, block: Block, row_format: RowFormat, shape: WindowShape) -> PreparedDocument:
-    """With the sizes of what its windows will take in the output."""
+class Sizes(NamedTuple):
+    """What a document's windows take in the output, as the document has them."""
+
+    num_windows: int
+    num_emitted_tokens: int
+    num_shown_tokens: int
+    num_tail_tokens_dropped: int
+    num_row_bytes: int
+
+
+def sizes_of(rows: DocumentRows, row_format: RowFormat) -> Sizes:
+    windows = rows.windows
+    return Sizes(
+        num_windows=len(windows),
+        num_emitted_tokens=row_format.num_emitted(windows),
+        num_shown_tokens=int((windows.ends - windows.starts).sum()),
+        num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
+        num_row_bytes=row_format.num_row_bytes(rows) if len(windows) else 0,
+    )
+
+
+def measured(document: PlacedDocument, block: Block, row_format: RowFormat, shape: WindowShape) -> PlacedDocument:
+    """The document with the sizes that its cuts and its draw leave."""
     rows = rows_of(document, block, shape)
-    windows, natural = rows.windows, rows.windows
+    sizes = sizes_of(rows, row_format)
+    natural = rows.windows
     if document.draw is not None:
         natural = rows_of(msgspec.structs.replace(document, draw=None), block, shape).windows
     num_natural = int(natural.fresh.sum())
     return msgspec.structs.replace(
         document,
         cuts=tuple(_with_lines(document, block)),
-        num_windows=len(windows),
-        num_emitted_tokens=row_format.num_emitted(windows),
-        num_shown_tokens=int((windows.ends - windows.starts).sum()),
-        num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
-        num_cut_tokens=document.num_tokens - num_natural - windows.num_tail_tokens_dropped,
-        num_left_tokens=num_natural - int(windows.fresh.sum()),
-        num_row_bytes=row_format.num_row_bytes(rows) if len(windows) else 0,
+        num_cut_tokens=document.num_tokens - num_natural - sizes.num_tail_tokens_dropped,
+        num_left_tokens=num_natural - int(rows.windows.fresh.sum()),
+        **sizes._asdict(),
     )
 
 
@@ -129,7 +160,7 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The first and last one of each cut."""
 
     @classmethod
-    def of(cls, document: PreparedDocument) -> "Measures":
+    def of(cls, document: PlacedDocument) -> "Measures":
         return cls(
             num_windows=document.num_windows,
             num_emitted_tokens=document.num_emitted_tokens,
@@ -141,7 +172,7 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
             lines=tuple((one.first_line, one.last_line) for one in document.cuts),
         )
 
-    def put_into(self, document: PreparedDocument) -> PreparedDocument:
+    def put_into(self, document: PlacedDocument) -> PlacedDocument:
         return msgspec.structs.replace(
             document,
             num_windows=self.num_windows,
@@ -159,8 +190,8 @@ class Measures(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def measure_again(
-    context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction, *, name: str
-) -> list[PreparedDocument]:
+    context: Context, documents: Sequence[PlacedDocument], map_tasks: MapFunction, *, name: str
+) -> list[PlacedDocument]:
     """`name`: under which it is remembered."""
     path, rows_key = context.folder / name, context.rows_key
     before = recall(path, rows_key, dict[bytes, Measures]) or {}
@@ -176,12 +207,12 @@ def measure_again(
     return answers
 
 
-def measure(context: Context, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
+def measure(context: Context, documents: Sequence[PlacedDocument]) -> list[PlacedDocument]:
     blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
     return [measured(document, block, context.row_format, context.window_shape) for document, block in blocks]
 
 
-def _key(document: PreparedDocument) -> bytes:
+def _key(document: PlacedDocument) -> bytes:
     """Of all that its rows are made of."""
     cuts = [(one.start, one.end) for one in document.cuts]
     names = (document.repo, document.path, document.language, document.text_sha256)

@@ -9,7 +9,7 @@ import msgspec
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.errors import ConfigError
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Draw, FileKey, PreparedDocument, Split
+from gristmill.core.records import Draw, FileKey, PlacedDocument, Split
 from gristmill.core.seeded_random import luck
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.document_rows import measure_again
@@ -19,7 +19,7 @@ from gristmill.windows.weights import Rule, rule_for, rules_of
 DRAWN = "drawn"
 NUM_DIGITS = 6
 
-Documents = Sequence[PreparedDocument]
+Documents = Sequence[PlacedDocument]
 Draws = dict[FileKey, Draw]
 
 
@@ -39,7 +39,7 @@ class Group(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    documents: list[PreparedDocument]
+    documents: list[PlacedDocument]
     """With what is shown of each."""
     natural: dict[Split, int]
     """Windows there are, and are wanted."""
@@ -85,7 +85,7 @@ def _groups(train: Documents, wanted: int, config: SamplingConfig) -> list[Group
     if not (config.is_weighted or config.draws):
         return []
     rules = rules_of(config)
-    members: dict[Rule, list[PreparedDocument]] = {rule: [] for rule in rules}
+    members: dict[Rule, list[PlacedDocument]] = {rule: [] for rule in rules}
     for document in train:
         rule = rule_for(rules, document.repo, document.path, document.language)
         members.setdefault(rule, []).append(document)
@@ -130,7 +130,7 @@ def _weights(groups: Sequence[Group]) -> dict[FileKey, float]:
 
 def _measured(
     context: Context, documents: Documents, draws: Draws, weights: Mapping[FileKey, float], map_tasks: MapFunction
-) -> list[PreparedDocument]:
+) -> list[PlacedDocument]:
     changed = [
         msgspec.structs.replace(
             document, draw=draws.get(document.key), weight=weights.get(document.key, document.weight)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.core.manifest import EpochFacts, SamplingFacts, VariantFacts, WeightFacts
 from gristmill.core.names import counted
-from gristmill.core.records import VARIANTS, FileKey, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import VARIANTS, FileKey, PlacedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import natural_windows
 from gristmill.pipeline.draw import NUM_DIGITS, Drawing, Group, num_windows
@@ -17,7 +17,7 @@ from gristmill.windows.cut import WindowShape
 WORTH_SAYING = 0.005
 """Of train's tokens, between what was asked for and what came of it."""
 
-Documents = Sequence[PreparedDocument]
+Documents = Sequence[PlacedDocument]
 
 
 class _Shown(NamedTuple):
@@ -42,7 +42,7 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
     shown = [_shown(group, shown_as, varied, config) for group in drawing.groups]
     windows = dict.fromkeys(Split, 0)
     for document in decision.kept:
-        windows[document.in_split] += document.num_windows
+        windows[document.split] += document.num_windows
     named = {*config.weights}
     return SamplingFacts(
         natural_windows=drawing.natural,
@@ -53,7 +53,7 @@ def sampling_facts(drawing: Drawing | None, decision: Decision, config: Sampling
 
 
 def _shown(
-    group: Group, shown_as: Mapping[FileKey, PreparedDocument], varied: Mapping[FileKey, int], config: SamplingConfig
+    group: Group, shown_as: Mapping[FileKey, PlacedDocument], varied: Mapping[FileKey, int], config: SamplingConfig
 ) -> _Shown:
     """With `--weights-only`: what a trainer sees that draws by the weights."""
     documents = [shown_as.get(document.key, document) for document in group.members]
@@ -83,7 +83,7 @@ def _facts(groups: Sequence[Group], shown: Sequence[_Shown], config: SamplingCon
         )
 
 
-def _times(document: PreparedDocument) -> int:
+def _times(document: PlacedDocument) -> int:
     return 1 if document.draw is None else document.draw.passes + bool(document.draw.extra)
 
 
@@ -193,7 +193,7 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
     )
 
 
-def _num_distinct(document: PreparedDocument) -> int:
+def _num_distinct(document: PlacedDocument) -> int:
     """Tokens that its windows show, each once: those of noise overlap as the file's own do."""
     variant = document.variant
     if variant is None or variant.is_text or not variant.places:
@@ -205,12 +205,12 @@ def _num_distinct(document: PreparedDocument) -> int:
     return round(covered * document.num_windows / len(variant.places))
 
 
-def _in_effect(document: PreparedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
+def _in_effect(document: PlacedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
     num_tokens = max(document.num_tokens - document.num_cut_tokens, 1)
     return _epochs(document, shape) + VARIANT_WORTH * varied.get(document.key, 0) / num_tokens
 
 
-def _epochs(document: PreparedDocument, shape: WindowShape) -> float:
+def _epochs(document: PlacedDocument, shape: WindowShape) -> float:
     if document.draw is None:
         return 1.0
     num_windows = len(natural_windows(document, shape)) if document.draw.extra else 1

@@ -28,7 +28,7 @@ from gristmill.core.manifest import (
     facts_of,
 )
 from gristmill.core.names import counted
-from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PreparedDocument, Split, VariantKind
+from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PlacedDocument, Split, VariantKind
 from gristmill.core.version import __version__
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.data_files import MadeFiles
@@ -109,7 +109,7 @@ def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
     return {key: sorted(own, key=lambda row: order[row.kind]) for key, own in rows.items()}
 
 
-def _kept_row(document: PreparedDocument, facts: DocumentFacts, variants: tuple[VariantRow, ...]) -> FileRow:
+def _kept_row(document: PlacedDocument, facts: DocumentFacts, variants: tuple[VariantRow, ...]) -> FileRow:
     return FileRow(
         repo=document.repo,
         path=document.path,
@@ -236,7 +236,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             dropped_by_reason=dict(sorted(tally.dropped.items())),
             tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
             redactions=_tallied(tally.redactions),
-            licenses=_tallied(Counter(document.license or "" for document in decision.kept)),
+            licenses=_tallied(Counter(document.license for document in decision.kept)),
         ),
         splits=splits,
         packing=made.packing,
@@ -270,10 +270,10 @@ def _tallied(counts: Counter[str]) -> dict[str, int]:
 
 
 def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
-    members: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+    members: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in decision.kept:
-        members[document.in_split].append(document)
-    varied: dict[Split, Sequence[PreparedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
+        members[document.split].append(document)
+    varied: dict[Split, Sequence[PlacedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
     total = sum(document.num_uncut_tokens for document in decision.kept)
     shown = {document.key for document in (*decision.kept, *decision.variants) if document.num_windows}
     return {
@@ -301,7 +301,7 @@ def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
         by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
-        by_split[document.in_split] += document.num_uncut_tokens
+        by_split[document.split] += document.num_uncut_tokens
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
@@ -311,7 +311,7 @@ def warnings_of(
     decontamination: Decontamination,
 ) -> Iterator[str]:
     """What a user should know about the splits."""
-    everyone: Sequence[PreparedDocument | Drop] = (*decision.kept, *decision.drops)
+    everyone: Sequence[PlacedDocument | Drop] = (*decision.kept, *decision.drops)
     moved = sorted((file.repo, file.path, file.moved_from) for file in everyone if file.moved_from is not None)
     if moved:
         named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
@@ -327,7 +327,7 @@ def warnings_of(
                 "cannot be found in train, and were not taken out of it."
             )
     before = decontamination.tokens_before
-    filled = {document.in_split for document in decision.kept}
+    filled = {document.split for document in decision.kept}
     for split, fraction in config.fractions().items():
         share = before[split] / sum(before.values())
         if fraction and split not in filled:
@@ -348,7 +348,7 @@ def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
     for split, num_cut in facts.tokens_cut.items():
         if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
             continue
-        members = [document for document in decision.kept if document.in_split is split]
+        members = [document for document in decision.kept if document.split is split]
         worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
         named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
         gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]

@@ -5,7 +5,7 @@ repo       a repository's files one after the other, markers between them, cut e
            repository at its end shares rows with others
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from gristmill.core.manifest import PackingFacts
 from gristmill.core.progress import Progress
-from gristmill.core.records import PreparedDocument, Split
+from gristmill.core.records import FileKey, PlacedDocument, Split
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import piece_bytes
@@ -60,7 +60,7 @@ Row = list[Place]
 
 
 class SplitRows(msgspec.Struct, frozen=True):
-    documents: list[PreparedDocument]
+    documents: list[PlacedDocument]
     rows: list[Row]
 
 
@@ -74,14 +74,26 @@ def pack_all(context: Context, decision: Decision, runner: Runner, progress: Pro
     with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
         write_all(partial(write_packed, context), tasks, files, runner, step)
     files.finish(context.other_formats, context.dataset, context.schema)
-    facts = {split: packing_facts(own, context.config.window.length) for split, own in packs.items()}
-    return MadeFiles(files, {split: rows_by_file(own, context) for split, own in packs.items()}, facts)
+    return MadeFiles(
+        files,
+        {split: rows_by_file(own, context) for split, own in packs.items()},
+        {split: packing_facts(own, context.config.window.length) for split, own in packs.items()},
+        _segments_by_file(packs) if context.config.window.pack == "repo" else None,
+    )
 
 
-def pack_rows(context: Context, documents: Iterable[PreparedDocument]) -> dict[Split, SplitRows]:
-    by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+def _segments_by_file(packs: Mapping[Split, SplitRows]) -> dict[FileKey, int]:
+    return {
+        document.key: count
+        for own in packs.values()
+        for document, count in zip(own.documents, num_segments(own), strict=True)
+    }
+
+
+def pack_rows(context: Context, documents: Iterable[PlacedDocument]) -> dict[Split, SplitRows]:
+    by_split: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in documents:
-        by_split[document.in_split].append(document)
+        by_split[document.split].append(document)
     by_repo = context.config.window.pack == "repo"
     length = context.config.window.length
     packs: dict[Split, SplitRows] = {}
@@ -90,8 +102,6 @@ def pack_rows(context: Context, documents: Iterable[PreparedDocument]) -> dict[S
         sizes = [sum(place.size for place in one) for one in loose]
         shared = [_in_groups([loose[number] for number in row]) for row in best_fit(sizes, length)]
         packs[split] = SplitRows(own, sorted([*full, *shared], key=_first_place))
-        for document, count in zip(own, num_segments(packs[split]) if by_repo else (), strict=False):
-            msgspec.structs.force_setattr(document, "num_windows", count)  # known only now
     return packs
 
 
@@ -103,7 +113,7 @@ def _first_place(row: Row) -> tuple[int, int, int]:
     return row[0].document, row[0].number or 0, row[0].start
 
 
-def _window_rows(context: Context, documents: Sequence[PreparedDocument]) -> list[Row]:
+def _window_rows(context: Context, documents: Sequence[PlacedDocument]) -> list[Row]:
     template, end_id = context.tokenizer.definition.template, context.end_of_documents
     loose: list[Row] = []
     for number, document in enumerate(documents):
@@ -116,7 +126,7 @@ def _window_rows(context: Context, documents: Sequence[PreparedDocument]) -> lis
     return loose
 
 
-def _repo_rows(context: Context, documents: Sequence[PreparedDocument]) -> tuple[list[Row], list[Row]]:
+def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[list[Row], list[Row]]:
     """Those that are full, and what is left of each repository."""
     full: list[Row] = []
     loose: list[Row] = []
@@ -175,10 +185,10 @@ class _Markers:
         self._tokenizer = context.tokenizer
         self._ids: RepoIds = repo_ids(context.tokenizer.definition)
 
-    def repo(self, document: PreparedDocument) -> tuple[int, ...]:
+    def repo(self, document: PlacedDocument) -> tuple[int, ...]:
         return self._ids.repo, *self._spelled(document.repo)
 
-    def file(self, document: PreparedDocument) -> tuple[int, ...]:
+    def file(self, document: PlacedDocument) -> tuple[int, ...]:
         return self._ids.file, *self._spelled(f"{document.path}\n")
 
     def _spelled(self, name: str) -> tuple[int, ...]:

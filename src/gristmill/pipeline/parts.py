@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import DocumentFacts, Drop, NoVariant, PreparedDocument, StoredText
+from gristmill.core.records import DocumentFacts, Drop, NoVariant, PlacedDocument, StoredText, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS, Keys
 from gristmill.formats.jsonl_rows import DocumentText
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
@@ -109,8 +109,8 @@ class IdReader:
 
 
 def read_blocks(
-    folder: Path, documents: Sequence[PreparedDocument], vocab_size: int
-) -> Iterator[tuple[PreparedDocument, Block]]:
+    folder: Path, documents: Sequence[PlacedDocument], vocab_size: int
+) -> Iterator[tuple[PlacedDocument, Block]]:
     """In the order given; documents of one part next to each other cost one open."""
     for part, group in groupby(documents, key=lambda document: document.part):
         descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
@@ -122,7 +122,7 @@ def read_blocks(
             os.close(descriptor)
 
 
-def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> Block:
+def _from_bytes(content: bytes, document: PlacedDocument, vocab_size: int) -> Block:
     ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens)
     at = ids.nbytes
     newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
@@ -136,6 +136,18 @@ def _from_bytes(content: bytes, document: PreparedDocument, vocab_size: int) -> 
     num_starts = 1 + (document.num_tokens if clean_ids is None else len(clean_ids))
     starts = np.frombuffer(content, np.int64, num_starts, at)
     return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts), clean_ids)
+
+
+def with_shared_words(document: PlacedDocument) -> PlacedDocument:
+    """The same document; words that many have in common are one in memory."""
+    return msgspec.structs.replace(
+        document,
+        repo=sys.intern(document.repo),
+        language=sys.intern(document.language),
+        part=sys.intern(document.part),
+        license=sys.intern(document.license),
+        license_from=sys.intern(document.license_from) if document.license_from is not None else None,
+    )
 
 
 SUFFIX = ".part"
@@ -152,7 +164,8 @@ class Part(NamedTuple):
     blocks: Sequence[bytes]
     bands: Keys
     anchors: Anchors
-    documents: Sequence[PreparedDocument]
+    documents: Sequence[TokenizedDocument] | Sequence[PlacedDocument]
+    """In the order of their blocks; variants are placed as their files are."""
     facts: Sequence[DocumentFacts]
     """Of the same documents."""
     drops: Sequence[Drop]
@@ -262,16 +275,13 @@ class PartReader:
         """Of all texts, or of those in these rows, ascending; with a table, only those that it may hold."""
         return _anchors(self._read(ANCHORS), rows, table)
 
-    def documents(self) -> list[PreparedDocument]:
-        """Words that many have in common are one in memory."""
-        documents: list[PreparedDocument] = self._table(DOCUMENTS, list[PreparedDocument])
-        for document in documents:
-            for field in ("repo", "language", "header_license", "named_license", "declared_license"):
-                word = getattr(document, field)
-                if word is not None:
-                    msgspec.structs.force_setattr(document, field, sys.intern(word))
-            msgspec.structs.force_setattr(document, "part", self._name)
+    def documents(self) -> list[TokenizedDocument]:
+        documents: list[TokenizedDocument] = self._table(DOCUMENTS, list[TokenizedDocument])
         return documents
+
+    def variants(self) -> list[PlacedDocument]:
+        variants: list[PlacedDocument] = self._table(DOCUMENTS, list[PlacedDocument])
+        return list(map(with_shared_words, variants))
 
     def renamed(self) -> list[Drop]:
         drops: list[Drop] = self._table(RENAMED, list[Drop])

@@ -20,7 +20,7 @@ from gristmill.config.settings import OutputConfig
 from gristmill.core.layout import data_file_name, write_atomically
 from gristmill.core.partition import neighbours, steady_neighbours
 from gristmill.core.plain_files import read_plain
-from gristmill.core.records import PreparedDocument, Split
+from gristmill.core.records import PlacedDocument, Split
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.zstd import Frame
 from gristmill.pipeline.context import Context
@@ -41,7 +41,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     num_bytes: int
     """Of rows; compressed they take less, and then the offset counts for nothing."""
-    documents: list[PreparedDocument]
+    documents: list[PlacedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
@@ -52,12 +52,12 @@ def _unpacked(packed: bytes) -> Piece:
     return msgspec.msgpack.decode(packed, type=Piece)
 
 
-def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iterator[Piece]:
+def lay_out(documents: Iterable[PlacedDocument], config: OutputConfig) -> Iterator[Piece]:
     """Pieces depend on the documents alone, not on batches or workers, and so do the bytes written."""
-    by_split: dict[Split, list[PreparedDocument]] = {split: [] for split in Split}
+    by_split: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in documents:
         if document.num_windows:
-            by_split[document.in_split].append(document)
+            by_split[document.split].append(document)
     for split, members in by_split.items():
         runs = steady_neighbours(
             members, lambda one: one.path, lambda one: one.num_row_bytes, piece_bytes(config.shard_bytes)
@@ -72,7 +72,7 @@ def lay_out(documents: Iterable[PreparedDocument], config: OutputConfig) -> Iter
                 offset += num_bytes
 
 
-def _num_bytes(documents: Sequence[PreparedDocument]) -> int:
+def _num_bytes(documents: Sequence[PlacedDocument]) -> int:
     return sum(document.num_row_bytes for document in documents)
 
 

@@ -16,11 +16,11 @@ from gristmill.core.errors import InputError, OutputError
 from gristmill.core.names import printable
 from gristmill.core.partition import steady_neighbours
 from gristmill.core.progress import Progress
-from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, PreparedDocument, SourceFile
+from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, SourceFile, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS, band_keys
 from gristmill.pipeline.cache import NOT_READ, Ready, StampLog, earlier_files, known_stamps, stamp_leads
 from gristmill.pipeline.context import Context, is_large
-from gristmill.pipeline.document_rows import measured
+from gristmill.pipeline.document_rows import sizes_of, whole_rows
 from gristmill.pipeline.failures import GO_ON, SourceRoots, Whereabouts
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, is_whole, to_bytes, write_part
@@ -247,7 +247,7 @@ def _part(
             np.concatenate([np.zeros(0, np.uint32), *(one.positions for _, one in documents)]),
             np.concatenate([np.zeros(0, np.uint32), *(one.keys for _, one in documents)]),
         ),
-        documents=_placed([one.document for _, one in documents]),
+        documents=[one.document for _, one in documents],
         facts=[one.facts for _, one in documents],
         drops=[drop for _, drop, renamed in drops if not renamed],
         renamed=[drop for _, drop, renamed in drops if renamed],
@@ -272,15 +272,6 @@ def _signed(context: Context, prepared: Sequence[tuple[Document, Block]]) -> Ite
             anchors.positions[own],
             anchors.keys[own],
         )
-
-
-def _placed(documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
-    """One after the other, wherever they come from."""
-    offsets = np.cumsum([0, *(document.part_bytes for document in documents)]).tolist()
-    return [
-        msgspec.structs.replace(document, part="", part_offset=offset, part_row=row)
-        for row, (document, offset) in enumerate(zip(documents, offsets, strict=False))
-    ]
 
 
 def _cleaned(context: Context, read: _Read, limits: Limits) -> Document | Drop:
@@ -321,30 +312,23 @@ def _judged(context: Context, document: Document, encoded: Encoded) -> tuple[Doc
     return without_secrets(Drop.of(document.file, reason, detail, **facts), context.config.secrets)
 
 
-def _document(context: Context, document: Document, block: Block, num_bytes: int) -> PreparedDocument:
+def _document(context: Context, document: Document, block: Block, num_bytes: int) -> TokenizedDocument:
     text = document.text
-    prepared = PreparedDocument(
+    sizes = sizes_of(whole_rows(document, block, context.window_shape), context.plain_format)
+    return TokenizedDocument(
         repo=document.file.repo,
         path=document.file.path,
         language=document.language,
         size=document.size,
         text_sha256=(document.is_as_read and document.sha256) or hashlib.sha256(text).hexdigest(),
         num_tokens=len(block.ids),
-        num_windows=0,
-        num_emitted_tokens=0,
-        num_shown_tokens=0,
-        num_tail_tokens_dropped=0,
-        num_row_bytes=0,
-        part="",
-        part_offset=0,
-        part_bytes=num_bytes,
-        part_row=0,
         num_newlines=len(block.newline_tokens),
+        part_bytes=num_bytes,
+        **sizes._asdict(),
         header_license=header_license(text),
         named_license=named_license(text),
         declared_license=document.file.license,
     )
-    return measured(prepared, block, context.plain_format, context.window_shape)
 
 
 def _facts(document: Document) -> DocumentFacts:

@@ -15,7 +15,7 @@ from gristmill.core.errors import GristmillError
 from gristmill.core.layout import write_atomically
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
-from gristmill.core.records import PreparedDocument, Split
+from gristmill.core.records import PlacedDocument, Split
 from gristmill.formats.document_batches import batches_of
 from gristmill.formats.format import format_named
 from gristmill.formats.shares import Share, WrittenFiles, shares_of, write_share
@@ -152,7 +152,7 @@ def _write_at(path: os.PathLike[str], content: bytes, offset: int) -> None:
 
 class FormatTask(msgspec.Struct, frozen=True):
     share: Share
-    documents: list[PreparedDocument]
+    documents: list[PlacedDocument]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
@@ -184,11 +184,11 @@ def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:
     return rows
 
 
-def _documents(pieces: Any) -> list[PreparedDocument]:
+def _documents(pieces: Any) -> list[PlacedDocument]:
     return [document for piece in pieces for document in piece.documents]
 
 
-def _num_rows(documents: Sequence[PreparedDocument]) -> int:
+def _num_rows(documents: Sequence[PlacedDocument]) -> int:
     return sum(document.num_windows for document in documents)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from gristmill.core.records import Cut, PreparedDocument, Range
+from gristmill.core.records import Cut, PlacedDocument, Range
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import IdReader
@@ -24,7 +24,7 @@ from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, Positions, counted_f
 COMPARED = "compared"
 NOBODY = -1
 
-Documents = Sequence[PreparedDocument]
+Documents = Sequence[PlacedDocument]
 Identity = bytes
 """Of a document: its name and its text."""
 
@@ -193,5 +193,5 @@ def _with_twins(rows: Positions, twins: Positions) -> StartRuns:
     return np.column_stack((rows[:, :2], twins)).astype(np.int32).tobytes()
 
 
-def _identity(document: PreparedDocument) -> Identity:
+def _identity(document: PlacedDocument) -> Identity:
     return hashlib.sha256(f"{document.repo}\0{document.path}\0{document.text_sha256}".encode()).digest()[:16]

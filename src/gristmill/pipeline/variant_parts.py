@@ -15,7 +15,7 @@ from gristmill.core.records import (
     VARIANTS,
     Draw,
     NoVariant,
-    PreparedDocument,
+    PlacedDocument,
     Range,
     Variant,
     VariantKind,
@@ -61,7 +61,7 @@ BY_GRAMMAR: dict[VariantKind, Callable[[Parsed, Dice], bytes | None]] = {
 class Chosen(NamedTuple):
     """A document, and what is to be made of it."""
 
-    document: PreparedDocument
+    document: PlacedDocument
     kinds: tuple[tuple[VariantKind, int], ...]
     """Each with its seed."""
     answer: Path | None = None
@@ -106,7 +106,7 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
                 yield kind, _encoded(source, Variant(kind, seed), other) if isinstance(other, bytes) else other
 
 
-def text_of(context: Context, document: PreparedDocument, block: Block) -> bytes | None:
+def text_of(context: Context, document: PlacedDocument, block: Block) -> bytes | None:
     """What was tokenized; None where the tokenizer does not give it back."""
     text = block.text.utf8 if block.text is not None else context.tokenizer.decode(block.ids)
     return text if hashlib.sha256(text).hexdigest() == document.text_sha256 else None
@@ -239,13 +239,13 @@ def vary(context: Context, chosen: Sequence[Chosen]) -> Varied:
     """Leaves the part in the work folder, or finds it there."""
     part = key_of(_settings(context), [_told(one) for one in chosen])[:40] + SUFFIX
     if not is_whole(context.prepared / part):
-        write_part(context.prepared / part, _part(context, chosen))
+        write_part(context.prepared / part, _part(context, part, chosen))
     return Varied(part, len(chosen))
 
 
-def variants_in(context: Context, part: str) -> tuple[list[PreparedDocument], list[NoVariant]]:
+def variants_in(context: Context, part: str) -> tuple[list[PlacedDocument], list[NoVariant]]:
     reader = PartReader(context.prepared, part)
-    return reader.documents(), reader.no_variants()
+    return reader.variants(), reader.no_variants()
 
 
 def _settings(context: Context) -> tuple[object, ...]:
@@ -263,8 +263,8 @@ def _told(chosen: Chosen) -> tuple[object, ...]:
     return one.repo, one.path, one.language, one.text_sha256, one.draw, one.weight, chosen.kinds, rewritten
 
 
-def _part(context: Context, chosen: Sequence[Chosen]) -> Part:
-    made: list[tuple[PreparedDocument, Block]] = []
+def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
+    made: list[tuple[PlacedDocument, Block]] = []
     failed: list[NoVariant] = []
     blocks = read_blocks(context.prepared, [one.document for one in chosen], context.tokenizer.vocab_size)
     for one, (document, block) in zip(chosen, blocks, strict=True):
@@ -276,7 +276,7 @@ def _part(context: Context, chosen: Sequence[Chosen]) -> Part:
     contents = [to_bytes(block) for _, block in made]
     offsets = np.cumsum([0, *map(len, contents)]).tolist()
     documents = [
-        msgspec.structs.replace(document, part_row=row, part_offset=offset, part_bytes=len(content))
+        msgspec.structs.replace(document, part=name, part_row=row, part_offset=offset, part_bytes=len(content))
         for row, ((document, _), offset, content) in enumerate(zip(made, offsets, contents, strict=False))
     ]
     return Part(
@@ -292,7 +292,7 @@ def _part(context: Context, chosen: Sequence[Chosen]) -> Part:
     )
 
 
-def _document(context: Context, parent: PreparedDocument, made: Made) -> PreparedDocument:
+def _document(context: Context, parent: PlacedDocument, made: Made) -> PlacedDocument:
     """In the split and group of its file, with its licence and weight."""
     block = made.block
     document = msgspec.structs.replace(

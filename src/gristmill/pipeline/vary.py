@@ -15,7 +15,7 @@ from gristmill.core.errors import OutputError
 from gristmill.core.layout import write_atomically
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction, Progress, Step
-from gristmill.core.records import VARIANTS, FileKey, NoVariant, PreparedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import VARIANTS, FileKey, NoVariant, PlacedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.core.seeded_random import luck, number_of
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
@@ -44,7 +44,7 @@ JUDGED_AT_ONCE = 64
 SEED_BITS = 31
 
 
-def choose(documents: Iterable[PreparedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
+def choose(documents: Iterable[PlacedDocument], config: VariantsConfig) -> tuple[list[Chosen], list[NoVariant]]:
     """Of train, and of what is shown of it; and those for which it cannot be."""
     chosen: list[Chosen] = []
     missing: list[NoVariant] = []
@@ -65,7 +65,7 @@ def choose(documents: Iterable[PreparedDocument], config: VariantsConfig) -> tup
     return chosen, missing
 
 
-def _why_not(document: PreparedDocument, kind: VariantKind) -> WhyNoVariant | None:
+def _why_not(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant | None:
     if document.cuts:
         return WhyNoVariant.FILE_WAS_CUT
     if VARIANTS[kind].needs_grammar and not is_parsable(document.language):
@@ -83,9 +83,9 @@ def real_variants(
     parts: Sequence[str],
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
-) -> tuple[list[PreparedDocument], list[NoVariant]]:
+) -> tuple[list[PlacedDocument], list[NoVariant]]:
     """Of all that were made, those that count; and why the others do not."""
-    made: list[PreparedDocument] = []
+    made: list[PlacedDocument] = []
     missing: list[NoVariant] = []
     for part in parts:
         documents, failed = variants_in(context, part)
@@ -105,7 +105,7 @@ def real_variants(
     return kept, missing
 
 
-def _are_new(made: Sequence[PreparedDocument], decision: Decision) -> list[bool]:
+def _are_new(made: Sequence[PlacedDocument], decision: Decision) -> list[bool]:
     """Neither the text of a file that was tokenized, kept or not, nor of a variant before it."""
     known = {document.text_sha256 for document in decision.kept}
     known |= {drop.text_sha256 for drop in decision.drops if drop.text_sha256 is not None}
@@ -118,7 +118,7 @@ def _are_new(made: Sequence[PreparedDocument], decision: Decision) -> list[bool]
 
 def _shares_span(
     context: Context,
-    made: Sequence[PreparedDocument],
+    made: Sequence[PlacedDocument],
     decision: Decision,
     benchmarks: Sequence[Benchmark],
     map_tasks: MapFunction,
@@ -142,8 +142,8 @@ def _shares_span(
 
 class Suspect(NamedTuple):
     number: int
-    variant: PreparedDocument
-    file: PreparedDocument
+    variant: PlacedDocument
+    file: PlacedDocument
     shared: Shared
 
 

@@ -15,7 +15,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.manifest import PreviousSplits, SamplingFacts, SplitFacts, VariantFacts
 from gristmill.core.names import path_text
-from gristmill.core.records import Drop, DropReason, PreparedDocument, Split, VariantKind
+from gristmill.core.records import Drop, DropReason, PlacedDocument, Split, VariantKind
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.draw_facts import sampling_warnings, variant_facts, variant_warnings
@@ -118,12 +118,12 @@ def _totals(gathered: Gathered, decision: Decision, natural: Natural, column: in
     shown = dict.fromkeys(Split, np.zeros(TAIL))
     for document in decision.shown():
         weight = drawn.bytes_weight(document.size)
-        shown[document.in_split] = shown[document.in_split] + weight * np.array(_counts_of(document), np.float64)
+        shown[document.split] = shown[document.split] + weight * np.array(_counts_of(document), np.float64)
     if drawn.is_all:
         return shown
     there = dict.fromkeys(Split, np.zeros(TAIL))
     for document, counts in zip(natural.documents, natural.counts[:, column, :TAIL], strict=True):
-        there[document.in_split] = there[document.in_split] + drawn.bytes_weight(document.size) * counts
+        there[document.split] = there[document.split] + drawn.bytes_weight(document.size) * counts
     whole = sum(there.values(), np.zeros(TAIL))
     return {
         split: share * whole * np.divide(shown[split], there[split], out=np.ones(TAIL), where=there[split] > 0)
@@ -131,7 +131,7 @@ def _totals(gathered: Gathered, decision: Decision, natural: Natural, column: in
     }
 
 
-def _counts_of(document: PreparedDocument) -> tuple[int, ...]:
+def _counts_of(document: PlacedDocument) -> tuple[int, ...]:
     fresh = document.num_uncut_tokens - document.num_tail_tokens_dropped
     shown, ids = document.num_shown_tokens, document.num_emitted_tokens
     return document.num_windows, shown, fresh, ids, document.num_row_bytes
@@ -309,7 +309,7 @@ def _removed(gathered: Gathered, decision: Decision) -> list[Removed]:
     ]
 
 
-def _portions(drawn: Drawn, decision: Decision, name_of: Callable[[PreparedDocument], str]) -> list[Portion]:
+def _portions(drawn: Drawn, decision: Decision, name_of: Callable[[PlacedDocument], str]) -> list[Portion]:
     """Most tokens first."""
     files: dict[str, float] = {}
     tokens: dict[str, float] = {}
@@ -324,12 +324,12 @@ def _portions(drawn: Drawn, decision: Decision, name_of: Callable[[PreparedDocum
     ]
 
 
-def _weighted_tokens(drawn: Drawn, decision: Decision) -> Iterator[tuple[PreparedDocument, float]]:
+def _weighted_tokens(drawn: Drawn, decision: Decision) -> Iterator[tuple[PlacedDocument, float]]:
     for document in decision.kept:
         yield document, document.num_uncut_tokens * drawn.bytes_weight(document.size)
 
 
-def _weighted_cuts(drawn: Drawn, decision: Decision) -> Iterator[tuple[PreparedDocument, float]]:
+def _weighted_cuts(drawn: Drawn, decision: Decision) -> Iterator[tuple[PlacedDocument, float]]:
     for document in decision.kept:
         yield document, document.num_cut_tokens * drawn.bytes_weight(document.size)
     for document in decision.cut_away:
@@ -340,7 +340,7 @@ def _near_duplicates(decision: Decision) -> Iterator[Drop]:
     return (drop for drop in decision.drops if drop.reason is DropReason.NEAR_DUPLICATE)
 
 
-def _top_folder(document: PreparedDocument) -> str:
+def _top_folder(document: PlacedDocument) -> str:
     """`python3.11/email/`; `python3.11/` for what lies in no folder."""
     folder, slash, _ = document.path.partition("/")
     return f"{document.repo}/{folder}/" if slash else f"{document.repo}/"

@@ -21,7 +21,7 @@ import zstandard
 from gristmill.core.errors import MissingExtraError
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import PreparedDocument
+from gristmill.core.records import PlacedDocument
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import PIECE_BYTES
 from gristmill.formats.jsonl_rows import DocumentRows, RowFormat
@@ -53,12 +53,12 @@ WINDOWS, CONTENT, FRESH, IDS, BYTES, TAIL = range(6)
 class Natural(NamedTuple):
     """Every document that may have a window at some overlap, in path order, with each window shown once."""
 
-    documents: list[PreparedDocument]
+    documents: list[PlacedDocument]
     counts: Counts
     packed_bytes: int
     """Their bare ids (and text, where it is wanted), compressed."""
 
-    def at(self, column: int) -> list[PreparedDocument]:
+    def at(self, column: int) -> list[PlacedDocument]:
         """The documents as a build with that overlap measures them."""
         counted = zip(self.documents, self.counts[:, column].tolist(), strict=True)
         return [
@@ -85,7 +85,7 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Documents whose rows are made as they would be written, at one overlap."""
 
     overlap: int
-    files: list[list[PreparedDocument]]
+    files: list[list[PlacedDocument]]
     """As they are shown at that overlap, each list as one file."""
 
 
@@ -120,7 +120,7 @@ def shape_at(context: Context, overlap: int) -> WindowShape:
 
 
 def count_all(
-    context: Context, overlaps: Sequence[int], documents: list[PreparedDocument], map_tasks: MapFunction
+    context: Context, overlaps: Sequence[int], documents: list[PlacedDocument], map_tasks: MapFunction
 ) -> Natural:
     """Whatever each has at the configured overlap: with another one a window may be left, or none."""
     runs = neighbours(documents, lambda one: one.num_tokens + TOKENS_OF_A_FILE, COUNTED_TOKENS)
@@ -129,7 +129,7 @@ def count_all(
     return Natural(documents, counts, sum(piece.packed_bytes for piece in pieces))
 
 
-def count(context: Context, overlaps: Sequence[int], documents: Sequence[PreparedDocument]) -> PieceCounts:
+def count(context: Context, overlaps: Sequence[int], documents: Sequence[PlacedDocument]) -> PieceCounts:
     shapes = [shape_at(context, overlap) for overlap in overlaps]
     counts = np.zeros((len(documents), len(overlaps), TAIL + 1), np.int64)
     blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
@@ -179,7 +179,7 @@ def _num_bytes(rows: Sequence[bytes]) -> int:
     return sum(map(len, rows))
 
 
-def some_of(splits: Sequence[Sequence[PreparedDocument]]) -> list[list[PreparedDocument]]:
+def some_of(splits: Sequence[Sequence[PlacedDocument]]) -> list[list[PlacedDocument]]:
     """What is compressed: all of a small dataset, a file per split; else every so many runs of neighbours."""
     num_tokens = sum(document.num_tokens + TOKENS_OF_A_FILE for documents in splits for document in documents)
     step = num_tokens // SAMPLE_TOKENS
@@ -222,7 +222,7 @@ def try_rows(context: Context, task: Rows) -> RowsTried:
     )
 
 
-def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PreparedDocument]]) -> int | None:
+def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PlacedDocument]]) -> int | None:
     """None: the library is not there."""
     schema = context.window_schema
     num_bytes = 0
@@ -235,6 +235,6 @@ def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[Prepare
     return num_bytes
 
 
-def _with_windows(blocks: Iterable[tuple[PreparedDocument, Block]], shape: WindowShape) -> list[DocumentRows]:
+def _with_windows(blocks: Iterable[tuple[PlacedDocument, Block]], shape: WindowShape) -> list[DocumentRows]:
     made = (rows_of(document, block, shape) for document, block in blocks)
     return [rows for rows in made if len(rows.windows)]

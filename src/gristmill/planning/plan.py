@@ -20,7 +20,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.errors import ConfigError, InputError, OutputError
 from gristmill.core.progress import Progress
-from gristmill.core.records import DropReason, FileKey, PreparedDocument, Split
+from gristmill.core.records import DropReason, FileKey, PlacedDocument, Split
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import part_drops, settle, show
@@ -153,9 +153,9 @@ def _counted(
     )
 
 
-def _shown_of(some: list[list[PreparedDocument]], decision: Decision) -> list[list[PreparedDocument]]:
+def _shown_of(some: list[list[PlacedDocument]], decision: Decision) -> list[list[PlacedDocument]]:
     """These documents as they are shown, each with its variants behind it."""
-    shown: dict[FileKey, list[PreparedDocument]] = {}
+    shown: dict[FileKey, list[PlacedDocument]] = {}
     for document in decision.shown():
         shown.setdefault(document.key, []).append(document)
     files = [[one for document in documents for one in shown.get(document.key, ())] for documents in some]
@@ -179,7 +179,7 @@ def _scaled(config: Config, natural: Natural, column: int, drawn: Drawn) -> Samp
     name, share = "max_windows", 1.0
     if sampling.target_windows is not None:
         name, share = "target_windows", config.split.fractions()[Split.TRAIN]
-        windows = windows[[document.in_split is Split.TRAIN for document in natural.documents]]
+        windows = windows[[document.split is Split.TRAIN for document in natural.documents]]
     size = round(getattr(sampling, name) * int(windows.sum()) / max(1.0, share * whole))
     return msgspec.structs.replace(sampling, **{name: max(1, size)})
 
@@ -187,7 +187,7 @@ def _scaled(config: Config, natural: Natural, column: int, drawn: Drawn) -> Samp
 def _shown(
     context: Context,
     judged: Judged,
-    documents: list[PreparedDocument],
+    documents: list[PlacedDocument],
     benchmarks: list[Benchmark],
     runner: Runner,
 ) -> Judged:

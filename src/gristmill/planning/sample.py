@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.records import PreparedDocument, SourceFile
+from gristmill.core.records import PlacedDocument, SourceFile
 
 DEVIATIONS = 3.0
 """By chance alone a count is further off in less than one drawing in a hundred (tests/test_planning.py)."""
@@ -111,7 +111,7 @@ def _draw_sizes(whole: SizeCounts, count: int) -> SizeCounts:
     return drawn
 
 
-def evened(documents: Sequence[PreparedDocument], drawn: Drawn) -> list[PreparedDocument]:
+def evened(documents: Sequence[PlacedDocument], drawn: Drawn) -> list[PlacedDocument]:
     """Of those drawn, so many of each size that each stands for as many: what a plain sample would be."""
     largest = max((drawn.bytes_weight(document.size) for document in documents), default=1.0)
     return [document for document in documents if drawn.bytes_weight(document.size) > largest * _chance(document.name)]

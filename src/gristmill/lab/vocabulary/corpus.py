@@ -23,7 +23,7 @@ from gristmill.core.layout import FILES, is_dataset_folder
 from gristmill.core.manifest import PreviousSplits, require_windows
 from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import Progress
-from gristmill.core.records import FileKey, PreparedDocument, Range, Split
+from gristmill.core.records import FileKey, PlacedDocument, Range, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import read_rows
 from gristmill.dataset.stretches import Stretch, join
@@ -110,7 +110,7 @@ def whole_characters(text: bytes) -> bytes:
     return text.decode("utf-8", "ignore").encode()
 
 
-def _shown(document: PreparedDocument, context: Context) -> Iterator[Range]:
+def _shown(document: PlacedDocument, context: Context) -> Iterator[Range]:
     """The ranges of tokens that its windows show, each as long as it goes without a gap."""
     windows = natural_windows(document, context.window_shape)
     if not len(windows):
