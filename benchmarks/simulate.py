@@ -23,7 +23,7 @@ from shop import Flow, Pool, Setting, Tasks, simulate
 
 from gristmill.config.settings import RunConfig
 from gristmill.formats.jsonl import PIECE_BYTES
-from gristmill.pipeline.span_join import BUCKET_BITS, MATCH, PARTITION_SPANS, RUN_TOKENS, SPAN, num_partition_bits
+from gristmill.splits.span_join import BUCKET_BITS, MATCH, PARTITION_SPANS, RUN_TOKENS, SPAN, num_partition_bits
 
 HERE = Path(__file__).parent
 SCALE = HERE / "scale.md"

@@ -109,7 +109,7 @@ def test_cutting_keeps_more_than_dropping(leaky, tmp_path):
 
 @pytest.mark.parametrize("how", ["cut", "drop", "train"])
 def test_same_bytes_for_any_workers_batches_runs_and_partitions(leaky, tmp_path, monkeypatch, how):
-    from gristmill.pipeline import span_join
+    from gristmill.splits import span_join
 
     expected = None
     for workers, batch_files, tokens in ((1, 1000, 1 << 20), (2, 3, 20_000), (3, 50, 70_000)):

@@ -10,6 +10,7 @@ from gristmill.formats.format import format_named
 from gristmill.formats.jsonl_rows import RowFormat
 from gristmill.formats.packed_rows import packed_schema
 from gristmill.pipeline.keys import key_of, prepare_key
+from gristmill.pipeline.parts import PartStore
 from gristmill.tokenizers.cuda.exchange import Address
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids
@@ -92,6 +93,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     def served_by(self, server: Address | None) -> "Context":
         return msgspec.structs.replace(self, server=server)
+
+    @property
+    def store(self) -> PartStore:
+        return PartStore(self.prepared, self.tokenizer.vocab_size)
 
     @property
     def row_format(self) -> RowFormat:

@@ -13,25 +13,31 @@ from gristmill.cleaning.clean import without_secret, without_secrets
 from gristmill.cleaning.folder_licenses import HEADER, TABLE, FolderLicenses, LicenseFiles, license_of
 from gristmill.cleaning.licenses import NOASSERTION, AllowList
 from gristmill.config.config import Config
+from gristmill.core.errors import ConfigError
 from gristmill.core.manifest import NearDuplicates, PreviousSplits
 from gristmill.core.names import counted
 from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import Drop, DropReason, FileKey, PlacedDocument, PreparedDocument, Split, TokenizedDocument
 from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
 from gristmill.dedup.signatures import NUM_BANDS
+from gristmill.dedup.similarity import clusters_of
+from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.decontaminate import decontaminate
-from gristmill.pipeline.draw import draw
+from gristmill.pipeline.document_rows import measure_again
 from gristmill.pipeline.draw_facts import sampling_facts
 from gristmill.pipeline.failures import nothing_to_build
 from gristmill.pipeline.intake import Intake
 from gristmill.pipeline.parts import PartReader
-from gristmill.pipeline.similarity import clusters_of
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.assign import assign_splits, make_groups
 from gristmill.splits.previous import PreviousSplit, read_previous_splits
+from gristmill.windows.draw import Drawing, draw, num_windows
+
+SIMILAR = "similar"
+DRAWN = "drawn"
 
 
 def decide(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
@@ -66,14 +72,26 @@ def show(
     """The second half of step 2: how often each window is shown, and the variants beside the files."""
     config, decision = context.config, judged.decision
     with progress.phase("compare", unit="tasks") as step:
-        drawing = draw(context, decision.kept, step.counting(runner.map))
-    if drawing is not None:
-        decision = msgspec.structs.replace(decision, kept=drawing.documents)
+        drawing = draw(decision.kept, config.sampling)
+        if drawing is not None:
+            kept = _drawn(context, decision.kept, drawing, step.counting(runner.map))
+            decision = msgspec.structs.replace(decision, kept=kept)
     if config.variants.rates:
         from gristmill.pipeline.vary import with_variants  # noqa: PLC0415 - many builds do without, and it has much to load
 
         decision = with_variants(context, decision, benchmarks, runner, progress)
     return judged._replace(decision=decision, sampling=sampling_facts(drawing, decision, config.sampling))
+
+
+def _drawn(
+    context: Context, documents: Sequence[PlacedDocument], drawing: Drawing, map_tasks: MapFunction
+) -> list[PlacedDocument]:
+    changed = measure_again(context, drawing.changed(documents), map_tasks, name=DRAWN)
+    again = {document.key: document for document in changed}
+    drawn = [again.get(document.key, document) for document in documents]
+    if not num_windows(drawn):
+        raise ConfigError("no window is left to show: all of train weighs 0, and nothing is held out. See --weight.")
+    return drawn
 
 
 def _documents_of(context: Context, part: str, licenses: "_Licenses") -> Iterator[PreparedDocument]:
@@ -180,7 +198,10 @@ def _clusters(context: Context, documents: Sequence[PreparedDocument], map_tasks
     path = context.scratch / "bands"
     _write_columns(path, context, documents)
     bands = (np.fromfile(path, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
-    return clusters_of(context, documents, bands, map_tasks)
+    known = recall(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
+    clusters, similar = clusters_of(context.store, documents, bands, known, map_tasks)
+    remember(context.folder / SIMILAR, context.prepare_key, similar)
+    return clusters
 
 
 def _write_columns(path: Path, context: Context, documents: Sequence[PreparedDocument]) -> None:

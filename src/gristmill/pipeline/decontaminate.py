@@ -11,16 +11,18 @@ from gristmill.core.manifest import BenchmarkFacts, Decontamination
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
 from gristmill.dedup.signatures import Ids, band_keys
+from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import measure_again
 from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
-from gristmill.pipeline.span_cache import Documents, compare_again
-from gristmill.pipeline.span_join import Shared, Sides, compare
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, anchors_of
+from gristmill.splits.span_history import Compare, Compared, Documents, compare_again
+from gristmill.splits.span_join import Shared, Sides, compare
 
 CUT = "measured"
+COMPARED = "compared"
 BENCHMARKS = "../scratch/benchmarks.part"
 """As a part goes by its place from the folder of parts."""
 
@@ -36,7 +38,7 @@ def decontaminate(
         found = compare(held_out, train, sides_of(context, "splits", held_out, train), map_tasks, cut="large")
         cuts = {train[number].key: shared.cuts for number, shared in found.items() if shared.cuts}
     elif how != "off" and held_out and train:
-        ranges = compare_again(context, held_out, train, partial(_compare_splits, context, map_tasks))
+        ranges = compare_with_earlier(context, held_out, train, partial(_compare_splits, context, map_tasks))
         cuts = {held_out[number].key: own for number, own in ranges.items()}
     texts = tokenized(context, benchmarks)
     found = {}
@@ -61,6 +63,18 @@ def without_cut_away(
     return msgspec.structs.replace(decision, kept=kept, drops=drops, cut_away=cut_away), facts
 
 
+def compare_with_earlier(
+    context: Context, held_out: Documents, train: Documents, compare: Compare
+) -> dict[int, tuple[Cut, ...]]:
+    """What each held-out document shares with train, by number. Only what changed since the last build is compared."""
+    path = context.folder / COMPARED
+    before = recall(path, context.prepare_key, Compared)
+    with context.store.open() as reader:
+        cuts, compared = compare_again(before, held_out, train, compare, reader.ids_of)
+    remember(path, context.prepare_key, compared)
+    return cuts
+
+
 def _compare_splits(
     context: Context, map_tasks: MapFunction, held_out: Documents, train: Documents, *, is_any: bool
 ) -> dict[int, Shared]:
@@ -80,9 +94,8 @@ def sides_of(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides
     parts = dict.fromkeys(text.part for side in sides for text in side)
     return Sides(
         folder=context.scratch / name,
-        prepared=context.prepared,
+        store=context.store,
         parts=tuple(parts),
-        vocab_size=context.tokenizer.vocab_size,
     )
 
 

@@ -11,8 +11,8 @@ from gristmill.core.names import counted
 from gristmill.core.records import VARIANTS, FileKey, PlacedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import natural_windows
-from gristmill.pipeline.draw import NUM_DIGITS, Drawing, Group, num_windows
 from gristmill.windows.cut import WindowShape
+from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
 WORTH_SAYING = 0.005
 """Of train's tokens, between what was asked for and what came of it."""

@@ -256,6 +256,22 @@ def is_whole(path: Path) -> bool:
         return False
 
 
+class PartStore(msgspec.Struct, frozen=True):
+    """The texts in a folder of parts. Small and picklable: every process reads for itself."""
+
+    folder: Path
+    vocab_size: int
+
+    def open(self) -> IdReader:
+        return IdReader(self.folder, self.vocab_size)
+
+    def read_ids(self, texts: Sequence[StoredText]) -> Iterator[npt.NDArray[Any]]:
+        return read_ids(self.folder, texts, self.vocab_size)
+
+    def anchors(self, part: str, rows: Sequence[int], table: KeyTable | None) -> Anchors:
+        return PartReader(self.folder, part).anchors(rows, table)
+
+
 class PartReader:
     """One part's tables, each read when it is asked for."""
 

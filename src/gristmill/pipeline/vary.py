@@ -21,11 +21,11 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.decontaminate import sides_of, tokenized
 from gristmill.pipeline.parts import IdReader, read_blocks
-from gristmill.pipeline.span_join import Shared, compare
 from gristmill.pipeline.variant_parts import Chosen, text_of, variants_in, vary
 from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, span_keys
+from gristmill.splits.span_join import Shared, compare
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import require_spelled_fim, variant_ids
 from gristmill.variants.endpoint import Endpoint

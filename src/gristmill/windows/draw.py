@@ -1,4 +1,4 @@
-"""Still step 2: how often each window is shown. By nature, every one once, and nothing is done here."""
+"""How often each window of a corpus is shown, as sizes and weights ask for. Without any, each is shown once."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,16 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 from gristmill.config.settings import SamplingConfig
-from gristmill.core.errors import ConfigError
-from gristmill.core.progress import MapFunction
 from gristmill.core.records import Draw, FileKey, PlacedDocument, Split
 from gristmill.core.seeded_random import luck
-from gristmill.pipeline.context import Context
-from gristmill.pipeline.document_rows import measure_again
 from gristmill.windows.sampling import Sized, WeightedGroup, apportion, drawn_from, epochs_of
 from gristmill.windows.weights import Rule, rule_for, rules_of
 
-DRAWN = "drawn"
 NUM_DIGITS = 6
 
 Documents = Sequence[PlacedDocument]
@@ -39,18 +34,29 @@ class Group(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    documents: list[PlacedDocument]
-    """With what is shown of each."""
+    draws: Draws
+    """Of documents that are not shown just once."""
+    weights: dict[FileKey, float]
+    """With --weights-only, of documents whose rows weigh more or less than 1."""
     natural: dict[Split, int]
     """Windows there are, and are wanted."""
     wanted: dict[Split, int]
     groups: list[Group]
     """None where nobody asked for weights or a size of train."""
 
+    def changed(self, documents: Documents) -> list[PlacedDocument]:
+        """Those that are drawn or weighed, with that; their sizes are still those of all windows once."""
+        return [
+            msgspec.structs.replace(
+                document, draw=self.draws.get(document.key), weight=self.weights.get(document.key, document.weight)
+            )
+            for document in documents
+            if document.key in self.draws or document.key in self.weights
+        ]
 
-def draw(context: Context, documents: Documents, map_tasks: MapFunction) -> Drawing | None:
+
+def draw(documents: Documents, config: SamplingConfig) -> Drawing | None:
     """None where all is as it is by nature."""
-    config = context.config.sampling
     members = {split: [document for document in documents if document.split is split] for split in Split}
     natural = {split: num_windows(own) for split, own in members.items()}
     wanted = _wanted(natural, config)
@@ -65,10 +71,7 @@ def draw(context: Context, documents: Documents, map_tasks: MapFunction) -> Draw
         elif wanted[split] != natural[split]:
             draws |= _draw(own, wanted[split], config.seed)
     weights = _weights(groups) if config.weights_only else {}
-    drawn = _measured(context, documents, draws, weights, map_tasks)
-    if not num_windows(drawn):
-        raise ConfigError("no window is left to show: all of train weighs 0, and nothing is held out. See --weight.")
-    return Drawing(drawn, natural, wanted, groups)
+    return Drawing(draws, weights, natural, wanted, groups)
 
 
 def _wanted(natural: Mapping[Split, int], config: SamplingConfig) -> dict[Split, int]:
@@ -114,7 +117,7 @@ def _counts(groups: Sequence[Group]) -> list[int]:
 
 def _draw(documents: Documents, count: int, seed: int) -> Draws:
     """Of those that are not shown just once."""
-    files = [Sized(document.key, document.group or "", document.num_windows) for document in documents]
+    files = [Sized(document.key, document.group, document.num_windows) for document in documents]
     draws = zip(files, drawn_from(files, count, seed), strict=True)
     return {file.key: one for file, one in draws if (one.passes, one.extra) != (1, 0)}
 
@@ -126,20 +129,6 @@ def _weights(groups: Sequence[Group]) -> dict[FileKey, float]:
         for document in group.members
         if group.epochs != 1
     }
-
-
-def _measured(
-    context: Context, documents: Documents, draws: Draws, weights: Mapping[FileKey, float], map_tasks: MapFunction
-) -> list[PlacedDocument]:
-    changed = [
-        msgspec.structs.replace(
-            document, draw=draws.get(document.key), weight=weights.get(document.key, document.weight)
-        )
-        for document in documents
-        if document.key in draws or document.key in weights
-    ]
-    again = {document.key: document for document in measure_again(context, changed, map_tasks, name=DRAWN)}
-    return [again.get(document.key, document) for document in documents]
 
 
 def num_windows(documents: Documents) -> int:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gristmill.config.config import Config
 from gristmill.dedup.signatures import band_keys
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
-from gristmill.pipeline.span_cache import COMPARED, compare_again
-from gristmill.pipeline.span_join import Sides, compare
+from gristmill.pipeline.decontaminate import COMPARED, compare_with_earlier
+from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write_part
 from gristmill.splits.shared_spans import anchors_of
+from gristmill.splits.span_join import Sides, compare
 from gristmill.tokenizers.tokenizer import load_tokenizer
 from support.documents import document
 from support.made_spans import VOCAB_SIZE, made_up
@@ -51,16 +51,15 @@ class Bench:
         self.compared.append((len(held_out), len(train)))
         sides = Sides(
             folder=self.context.scratch / f"{len(self.compared)}",
-            prepared=self.context.prepared,
+            store=PartStore(self.context.prepared, VOCAB_SIZE),
             parts=tuple({text.part for text in (*held_out, *train)}),
-            vocab_size=VOCAB_SIZE,
         )
         sides = msgspec.structs.replace(sides, min_distinct=1) if is_any else sides
         return compare(held_out, train, sides, map, cut="small")
 
     def run(self, held_out, train):
         small, large = self.store("held", held_out), self.store("train", train)
-        return compare_again(self.context, small, large, self.compare)
+        return compare_with_earlier(self.context, small, large, self.compare)
 
 
 def changed(rng, texts, others):

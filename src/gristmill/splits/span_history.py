@@ -8,23 +8,20 @@ compared with all of train, like one that is not known. What comes out is what c
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
-from gristmill.core.records import Cut, PlacedDocument, Range
-from gristmill.pipeline.cache import recall, remember
-from gristmill.pipeline.context import Context
-from gristmill.pipeline.parts import IdReader
-from gristmill.pipeline.span_join import Shared, StartRuns, runs_of_starts
+from gristmill.core.records import Cut, PreparedDocument, Range, StoredText
+from gristmill.dedup.signatures import Ids
 from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, Positions, counted_from, ranges_of
+from gristmill.splits.span_join import Shared, StartRuns, runs_of_starts
 
-COMPARED = "compared"
 NOBODY = -1
 
-Documents = Sequence[PlacedDocument]
+Documents = Sequence[PreparedDocument]
 Identity = bytes
 """Of a document: its name and its text."""
 
@@ -127,41 +124,43 @@ def _united(some: Positions, others: Positions) -> Positions:
 
 
 def compare_again(
-    context: Context, held_out: Documents, documents: Documents, compare: Compare
-) -> dict[int, tuple[Cut, ...]]:
-    """For each held-out document, by number, what it shares with the documents of train."""
-    path = context.folder / COMPARED
-    before = recall(path, context.prepare_key, Compared) or Compared(set(), [], {})
+    before: Compared | None,
+    held_out: Documents,
+    documents: Documents,
+    compare: Compare,
+    ids_of: Callable[[StoredText], Ids],
+) -> tuple[dict[int, tuple[Cut, ...]], Compared]:
+    """For each held-out document, by number, what it shares with the documents of train; and what to remember."""
+    before = before or Compared(set(), [], {})
     train = _Train(documents, before)
     ids = [_identity(document) for document in held_out]
     stable = [number for number, one in enumerate(ids) if one in before.held_out]
     new = [documents[number] for number in train.new.tolist()]
     found = compare([held_out[number] for number in stable], new, is_any=True) if stable and new else {}
     known: dict[int, KnownShared] = {}
-    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
-        for index, number in enumerate(stable):
-            was = before.held_out[ids[number]]
-            more = found[index].runs if index in found else b""
-            runs = train.followed(was.runs, more)
-            if runs is not None:
-                known[number] = KnownShared(was.cuts, runs)
-                continue
-            old = _Starts.of(was.runs)
-            merged = train.merged(old, _Starts.of(more))
-            if merged is not None:
-                has_grown = len(merged.starts) > len(old.starts)
-                ranges = (
-                    ranges_of(reader.ids_of(held_out[number]), merged.starts, MIN_DISTINCT_IDS)
-                    if has_grown
-                    else [(cut.start, cut.end) for cut in was.cuts]
-                )
-                known[number] = _known(ranges, merged, documents)
+    for index, number in enumerate(stable):
+        was = before.held_out[ids[number]]
+        more = found[index].runs if index in found else b""
+        runs = train.followed(was.runs, more)
+        if runs is not None:
+            known[number] = KnownShared(was.cuts, runs)
+            continue
+        old = _Starts.of(was.runs)
+        merged = train.merged(old, _Starts.of(more))
+        if merged is not None:
+            has_grown = len(merged.starts) > len(old.starts)
+            ranges = (
+                ranges_of(ids_of(held_out[number]), merged.starts, MIN_DISTINCT_IDS)
+                if has_grown
+                else [(cut.start, cut.end) for cut in was.cuts]
+            )
+            known[number] = _known(ranges, merged, documents)
     rest = [number for number in range(len(held_out)) if number not in known]
     found = compare([held_out[number] for number in rest], documents, is_any=False) if rest else {}
     known |= {number: KnownShared((), b"") for number in rest}
     known |= {rest[index]: KnownShared(shared.cuts, shared.runs) for index, shared in found.items()}
-    remember(path, context.prepare_key, _compared(train, {ids[number]: one for number, one in known.items()}))
-    return {number: one.cuts for number, one in sorted(known.items()) if one.cuts}
+    cuts = {number: one.cuts for number, one in sorted(known.items()) if one.cuts}
+    return cuts, _compared(train, {ids[number]: one for number, one in known.items()})
 
 
 def _known(ranges: Sequence[Range], shared: _Starts, documents: Documents) -> KnownShared:
@@ -193,5 +192,5 @@ def _with_twins(rows: Positions, twins: Positions) -> StartRuns:
     return np.column_stack((rows[:, :2], twins)).astype(np.int32).tobytes()
 
 
-def _identity(document: PlacedDocument) -> Identity:
+def _identity(document: PreparedDocument) -> Identity:
     return hashlib.sha256(f"{document.repo}\0{document.path}\0{document.text_sha256}".encode()).digest()[:16]

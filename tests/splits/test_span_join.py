@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from gristmill.core.records import StoredText
 from gristmill.dedup.signatures import band_keys
-from gristmill.pipeline import span_join as compare_module
-from gristmill.pipeline import span_join as sides_module
-from gristmill.pipeline.parts import FileKeys, Part, ids_bytes, write_part
-from gristmill.pipeline.span_join import Sides, compare
+from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write_part
+from gristmill.splits import span_join
 from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, SPAN_TOKENS, anchors_of
+from gristmill.splits.span_join import Sides, compare
 from support.made_spans import VOCAB_SIZE, made_up
 
 
@@ -60,12 +59,11 @@ def store(folder, name, texts):
 def found_by_compare(folder, small, large, cut, num_partition_bits=0):
     sides = Sides(
         folder=folder / "work",
-        prepared=folder,
+        store=PartStore(folder, VOCAB_SIZE),
         parts=("small.part", "large.part"),
-        vocab_size=VOCAB_SIZE,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare_module, "num_partition_bits", lambda _: num_partition_bits)
+        patch.setattr(span_join, "num_partition_bits", lambda _: num_partition_bits)
         found = compare(store(folder, "small", small), store(folder, "large", large), sides, map, cut=cut)
         return {number: shared.cuts for number, shared in found.items() if shared.cuts}
 
@@ -77,9 +75,9 @@ def found_by_compare(folder, small, large, cut, num_partition_bits=0):
 def test_equals_the_slow_search(tmp_path_factory, seed, cut, num_partition_bits, run_tokens):
     small, large = made_up(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sides_module, "RUN_TOKENS", run_tokens)
+        patch.setattr(span_join, "RUN_TOKENS", run_tokens)
         for name in ("TWIN_TOKENS_AT_ONCE", "COMPARED_AT_ONCE"):
-            patch.setattr(compare_module, name, run_tokens)
+            patch.setattr(span_join, name, run_tokens)
         found = found_by_compare(tmp_path_factory.mktemp("compare"), small, large, cut, num_partition_bits)
     ours, theirs = (small, large) if cut == "small" else (large, small)
     for number, ids in enumerate(ours):
@@ -170,7 +168,7 @@ def test_keys_that_collide_cut_nothing_that_is_not_shared(tmp_path, monkeypatch)
     rng = random.Random(2)
     small = [[rng.randrange(VOCAB_SIZE) for _ in range(120)] for _ in range(3)]
     large = [small[0][10:35] + [rng.randrange(VOCAB_SIZE) for _ in range(100)], [*small[1]]]
-    monkeypatch.setattr(sides_module, "span_keys", lambda ids, starts: np.zeros(len(starts), np.uint64))
+    monkeypatch.setattr(span_join, "span_keys", lambda ids, starts: np.zeros(len(starts), np.uint64))
     for cuts in found_by_compare(tmp_path, small, large, "small").values():
         for one in cuts:
             assert small[1][one.start : one.end] == large[1][one.start : one.end]

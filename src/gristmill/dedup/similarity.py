@@ -1,23 +1,31 @@
-"""How near two documents are: measured over pairs that may be near-duplicates, and remembered by their texts."""
+"""How similar two documents are: measured over pairs that may be near-duplicates, and known again by their texts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, islice
+from typing import Protocol
 
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import PreparedDocument, StoredText
 from gristmill.dedup.clusters import Cluster, GramSets, Pair, find_clusters, groups_of, jaccards
-from gristmill.dedup.signatures import Keys
-from gristmill.pipeline.cache import recall, remember
-from gristmill.pipeline.context import Context
-from gristmill.pipeline.parts import IdReader
+from gristmill.dedup.signatures import Ids, Keys
 
-SIMILAR = "similar"
 PAIR_TOKENS = 1 << 20
 """Of the documents in the pairs that one task measures."""
 ASSUMED = 1.0
 ROUNDS = 2
+
+
+class Reader(Protocol):
+    def ids_of(self, text: StoredText) -> Ids: ...
+
+
+class Store(Protocol):
+    """Where the ids of texts are read from. Picklable: every worker reads for itself."""
+
+    def open(self) -> AbstractContextManager[Reader]: ...
 
 
 class _Similarities:
@@ -58,17 +66,18 @@ class _Similarities:
 
 
 def clusters_of(
-    context: Context,
+    store: Store,
     documents: Sequence[PreparedDocument],
     bands: Iterable[Keys],
+    known: Mapping[bytes, float],
     map_tasks: MapFunction,
-) -> list[Cluster]:
+) -> tuple[list[Cluster], dict[bytes, float]]:
     """In rounds: pairs that are asked for and not known count as near, and are measured all at once, over processes.
 
-    What is still asked for after a few of them, or is little, is measured as it is asked for.
+    What is still asked for after a few of them, or is little, is measured as it is asked for. `known`: by the texts of
+    a pair, what was measured before; what is of use now comes back beside the clusters.
     """
-    path = context.folder / SIMILAR
-    similar = _Similarities(documents, recall(path, context.prepare_key, dict[bytes, float]) or {})
+    similar = _Similarities(documents, known)
     groups = groups_of(bands)
     clusters = find_clusters(groups, len(documents), similar.assumed)
     for _ in range(ROUNDS):
@@ -76,21 +85,20 @@ def clusters_of(
         first_two = list(islice(tasks, 2))
         if len(first_two) <= 1:
             break
-        for measured in map_tasks(partial(measure, context), chain(first_two, tasks)):
+        for measured in map_tasks(partial(measure, store), chain(first_two, tasks)):
             similar.known |= measured
         similar.missing.clear()
         clusters = find_clusters(groups, len(documents), similar.assumed)
     if similar.missing:
-        with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+        with store.open() as reader:
             grams = GramSets(lambda number: reader.ids_of(documents[number]))
             clusters = find_clusters(groups, len(documents), partial(similar.measured, grams))
-    remember(path, context.prepare_key, similar.to_remember())
-    return clusters
+    return clusters, similar.to_remember()
 
 
-def measure(context: Context, places: dict[Pair, tuple[StoredText, StoredText]]) -> dict[Pair, float]:
+def measure(store: Store, places: dict[Pair, tuple[StoredText, StoredText]]) -> dict[Pair, float]:
     place_of = {number: place for pair, both in places.items() for number, place in zip(pair, both, strict=True)}
-    with IdReader(context.prepared, context.tokenizer.vocab_size) as reader:
+    with store.open() as reader:
         return jaccards(places, lambda number: reader.ids_of(place_of[number]))
 
 

@@ -8,7 +8,7 @@
 
 What counts is decided on the small side. To cut the large side instead, `narrow` leaves of the small side's 50-grams
 those in ranges that count, and these are joined and verified once more, for the large side.
-All are plain functions over numbers; grouping.leakage says why nothing is missed.
+All are plain functions over numbers; shared_spans says why nothing is missed.
 """
 
 import os
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -30,10 +30,10 @@ from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import Cut, StoredText
 from gristmill.dedup.signatures import Ids, Keys, distinct
-from gristmill.pipeline.parts import PartReader, read_ids
 from gristmill.splits.shared_spans import (
     MIN_DISTINCT_IDS,
     SPAN_TOKENS,
+    Anchors,
     AnyKeys,
     BlockKeys,
     Flags,
@@ -80,13 +80,24 @@ class Run(NamedTuple):
     end: int
 
 
+class Store(Protocol):
+    """Texts by where they lie. Picklable: every worker reads for itself."""
+
+    def read_ids(self, texts: Sequence[StoredText]) -> Iterator[Ids]:
+        """In the order given."""
+        ...
+
+    def anchors(self, part: str, rows: Sequence[int], table: KeyTable | None) -> Anchors:
+        """Of the texts in these rows of a part, ascending; with a table, only those that it may hold."""
+        ...
+
+
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """The files of one comparison."""
 
     folder: Path
-    prepared: Path
+    store: Store
     parts: tuple[str, ...]
-    vocab_size: int
     min_distinct: int = MIN_DISTINCT_IDS
     """Ids that a range on the small side must have to count."""
     num_partition_bits: int = 0
@@ -105,7 +116,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
             StoredText(repo="", path="", part=self.parts[part], part_row=row, part_offset=offset, num_tokens=num_tokens)
             for part, row, offset, num_tokens in places.tolist()
         ]
-        return read_ids(self.prepared, stored, self.vocab_size)
+        return self.store.read_ids(stored)
 
     def anchors(self, side: SideName, run: Run, table: KeyTable | None = None) -> "RunAnchors":
         """Read from the parts, which the texts of a run share with their neighbours; those that a table may hold."""
@@ -113,7 +124,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         texts, positions, keys = [], [], []
         for part, group in groupby(enumerate(places.tolist(), run.first), key=lambda item: item[1][0]):
             numbers, rows = zip(*((number, place[1]) for number, place in group), strict=True)
-            anchors = PartReader(self.prepared, self.parts[part]).anchors(rows, table)
+            anchors = self.store.anchors(self.parts[part], rows, table)
             texts.append(np.repeat(numbers, anchors.counts))
             positions.append(anchors.positions)
             keys.append(anchors.keys)
