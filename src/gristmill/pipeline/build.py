@@ -6,12 +6,13 @@ Between the steps everything lies in the work folder, under names that say what 
 there, and the next one does again only what has changed.
 """
 
+import errno
 import json
 import os
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import msgspec
 
 from gristmill.cards.card_files import write_cards
 from gristmill.config.config import Config
+from gristmill.core.errors import OutputError
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
 from gristmill.core.names import is_address
@@ -30,10 +32,9 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.data_files import MadeFiles
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Judged
-from gristmill.pipeline.failures import as_ours
 from gristmill.pipeline.finish import Outcome, clear_old, describe, machine, write_files_table
 from gristmill.pipeline.intake import check_settings, local_sources, take_in
-from gristmill.pipeline.prepare import batches, in_order, prepare_all
+from gristmill.pipeline.prepare import GO_ON, batches, in_order, prepare_all
 from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner, num_workers
@@ -144,6 +145,25 @@ def opened(config: Config) -> Workspace:
             refuse_taken(config.out)
     work.refuse_sources([source.root for source in local_sources(config)])
     return work
+
+
+@contextmanager
+def as_ours(config: Config) -> Iterator[None]:
+    """What the system refuses while writing; sources that cannot be read never come here."""
+    try:
+        yield
+    except OSError as error:
+        raise _output_error(error, config) from error
+
+
+def _output_error(error: OSError, config: Config) -> OutputError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return OutputError(
+            f"no space left while writing {config.out!r}; nothing was changed there. {GO_ON}, once there is room; "
+            "--compress zstd takes a tenth."
+        )
+    place = f" at {str(error.filename)!r}" if error.filename else ""
+    return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{place}.")
 
 
 def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock") -> Manifest:

@@ -21,12 +21,11 @@ from gristmill.core.layout import UNFINISHED
 from gristmill.core.manifest import Decontamination, Manifest, SamplingFacts
 from gristmill.core.progress import Progress
 from gristmill.core.records import Drop
-from gristmill.pipeline.build import Clock, Job, load, opened, runner_for, seal
+from gristmill.pipeline.build import Clock, Job, as_ours, load, opened, runner_for, seal
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.data_files import DataFiles
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
-from gristmill.pipeline.failures import as_ours
 from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.pack import pack_all

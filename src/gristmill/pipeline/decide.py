@@ -13,9 +13,9 @@ from gristmill.cleaning.clean import without_secret, without_secrets
 from gristmill.cleaning.folder_licenses import HEADER, TABLE, FolderLicenses, LicenseFiles, license_of
 from gristmill.cleaning.licenses import NOASSERTION, AllowList
 from gristmill.config.config import Config
-from gristmill.core.errors import ConfigError
+from gristmill.core.errors import ConfigError, NothingToBuildError
 from gristmill.core.manifest import NearDuplicates, PreviousSplits
-from gristmill.core.names import counted
+from gristmill.core.names import counted, printable
 from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import Drop, DropReason, FileKey, PlacedDocument, PreparedDocument, Split, TokenizedDocument
 from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
@@ -26,11 +26,11 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.decontaminate import decontaminate
 from gristmill.pipeline.document_rows import measure_again
-from gristmill.pipeline.draw_facts import sampling_facts
-from gristmill.pipeline.failures import nothing_to_build
+from gristmill.pipeline.facts import sampling_facts
 from gristmill.pipeline.intake import Intake
 from gristmill.pipeline.parts import PartReader
 from gristmill.runners.runner import Runner
+from gristmill.sources.addresses import without_credentials
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.assign import assign_splits, make_groups
 from gristmill.splits.previous import PreviousSplit, read_previous_splits
@@ -133,7 +133,29 @@ def _require(
     documents: Sequence[PreparedDocument], context: Context, parts: Sequence[str], drops: Sequence[Drop]
 ) -> None:
     if not documents:
-        raise nothing_to_build(context.config, [*drops, *part_drops(context, parts)])
+        raise _nothing_to_build(context.config, [*drops, *part_drops(context, parts)])
+
+
+def _nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildError:
+    """An empty result has a reason: say it."""
+    where = ", ".join(repr(without_credentials(source)) for source in config.sources)
+    counts: Counter[str] = Counter()
+    first: dict[str, Drop] = {}
+    for drop in drops:
+        counts[drop.reason] += 1
+        first.setdefault(drop.reason, drop)
+    if not counts:
+        return NothingToBuildError(
+            f"there are no files in {where}. Check the path, and what its .gitignore leaves out."
+        )
+    reasons = counts.most_common(3)
+    listed = ", ".join(f"{count} {reason}" for reason, count in reasons)
+    one = without_secrets(first[reasons[0][0]], config.secrets)
+    example = printable(f"{one.path}: {one.detail}")
+    return NothingToBuildError(
+        f"nothing to build from in {where}: {counted(counts.total(), 'file')} found, all dropped ({listed}). "
+        f"For example {example}."
+    )
 
 
 def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> Decision:

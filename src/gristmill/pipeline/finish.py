@@ -3,7 +3,7 @@
 import platform
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +12,11 @@ import msgspec
 
 from gristmill.cleaning.clean import without_secret
 from gristmill.config.config import fingerprint
-from gristmill.config.settings import SplitConfig
 from gristmill.core.files_table import FileRow, VariantRow
 from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.core.manifest import (
     FORMAT,
     Counts,
-    Decontamination,
     Manifest,
     PackingFacts,
     Run,
@@ -27,22 +25,25 @@ from gristmill.core.manifest import (
     TokenizerFacts,
     facts_of,
 )
-from gristmill.core.names import counted
-from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PlacedDocument, Split, VariantKind
+from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PlacedDocument, VariantKind
 from gristmill.core.version import __version__
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.data_files import MadeFiles
 from gristmill.pipeline.decision import Decision, Judged
-from gristmill.pipeline.draw_facts import epoch_facts, sampling_warnings, variant_facts, variant_warnings
+from gristmill.pipeline.facts import (
+    epoch_facts,
+    sampling_warnings,
+    split_facts,
+    split_warnings,
+    tokens_by_language,
+    variant_facts,
+    variant_warnings,
+)
 from gristmill.pipeline.keys import grammar_versions, versions
 from gristmill.pipeline.parts import PartReader
 from gristmill.sources.trees import Scan
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import stand_in_notes
-
-WORTH_A_WARNING = 0.01
-MUCH_CUT = 1 / 3
-FILES_NAMED = 5
 
 
 class Tally(NamedTuple):
@@ -240,14 +241,14 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         ),
         splits=splits,
         packing=made.packing,
-        tokens_by_language=_tokens_by_language(decision),
+        tokens_by_language=tokens_by_language(decision),
         files=dict(sorted({**made.files.facts, **own_files}.items())),
         warnings=[
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
             *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
             *stand_in_notes(context.config.tokenizer.name, located),
-            *warnings_of(context.config.split, decision, decontamination),
+            *split_warnings(context.config.split, decision, decontamination),
         ],
         run=run,
     )
@@ -269,94 +270,11 @@ def _tallied(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
-    members: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
-    for document in decision.kept:
-        members[document.split].append(document)
-    varied: dict[Split, Sequence[PlacedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
-    total = sum(document.num_uncut_tokens for document in decision.kept)
-    shown = {document.key for document in (*decision.kept, *decision.variants) if document.num_windows}
-    return {
-        split: SplitFacts(
-            files=sum(document.key in shown for document in documents),
-            groups=len({document.group for document in documents if document.key in shown}),
-            windows=sum(document.num_windows for document in (*documents, *varied[split])),
-            tokens=sum(document.num_uncut_tokens for document in documents),
-            emitted_tokens=sum(document.num_emitted_tokens for document in (*documents, *varied[split])),
-            share=round(sum(document.num_uncut_tokens for document in documents) / total, 6),
-        )
-        for split, documents in members.items()
-    }
-
-
 def _packed(facts: SplitFacts, packing: PackingFacts, context: Context) -> SplitFacts:
     """Windows are rows, whatever is in them."""
     is_padded = context.row_format.pad_id is not None
     num_ids = packing.rows * context.config.window.length if is_padded else packing.ids
     return msgspec.structs.replace(facts, windows=packing.rows, emitted_tokens=num_ids)
-
-
-def _tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
-    """Most tokens first."""
-    tokens: dict[str, dict[Split, int]] = {}
-    for document in decision.kept:
-        by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
-        by_split[document.split] += document.num_uncut_tokens
-    return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
-
-
-def warnings_of(
-    config: SplitConfig,
-    decision: Decision,
-    decontamination: Decontamination,
-) -> Iterator[str]:
-    """What a user should know about the splits."""
-    everyone: Sequence[PlacedDocument | Drop] = (*decision.kept, *decision.drops)
-    moved = sorted((file.repo, file.path, file.moved_from) for file in everyone if file.moved_from is not None)
-    if moved:
-        named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
-        yield (
-            f"{counted(len(moved), 'file')} moved into the split of the files they must be with: "
-            f"{named}{', …' if len(moved) > FILES_NAMED else ''} (moved_from in {FILES})."
-        )
-    yield from _cut_warnings(decision, decontamination)
-    for one in decontamination.against:
-        if 2 * one.texts_too_short > one.texts:
-            yield (
-                f"{one.name}: {one.texts_too_short:,} of {counted(one.texts, 'text')} with fewer than 50 tokens, which "
-                "cannot be found in train, and were not taken out of it."
-            )
-    before = decontamination.tokens_before
-    filled = {document.split for document in decision.kept}
-    for split, fraction in config.fractions().items():
-        share = before[split] / sum(before.values())
-        if fraction and split not in filled:
-            why = "the earlier splits" if decision.previous else f"only {counted(len(decision.kept), 'file')}"
-            if before[split]:
-                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
-            else:
-                yield f"{split} is empty: {why} left nothing to give it {fraction:.0%} of the tokens."
-        elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
-            yield (
-                f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
-                "files stay in their earlier splits (--fresh-splits starts over)."
-            )
-
-
-def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
-    """Where much of a held-out split is in train too, a few files are often to blame."""
-    for split, num_cut in facts.tokens_cut.items():
-        if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
-            continue
-        members = [document for document in decision.kept if document.split is split]
-        worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
-        named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
-        gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
-        whole = f"; {counted(len(gone), 'file')} went whole" if gone else ""
-        yield (
-            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
-            f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
-        )
 
 
 def clear_old(context: Context, names: Collection[str]) -> None:

@@ -1,9 +1,12 @@
 """Step 1, over batches of files: read · decode · clean · tokenize · sign -> a part: ids, and facts per document."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -15,13 +18,13 @@ from gristmill.config.settings import RunConfig
 from gristmill.core.errors import InputError, OutputError
 from gristmill.core.names import printable
 from gristmill.core.partition import steady_neighbours
+from gristmill.core.plain_files import read_plain
 from gristmill.core.progress import Progress
 from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, SourceFile, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS, band_keys
 from gristmill.pipeline.cache import NOT_READ, Ready, StampLog, earlier_files, known_stamps, stamp_leads
 from gristmill.pipeline.context import Context, is_large
 from gristmill.pipeline.document_rows import sizes_of, whole_rows
-from gristmill.pipeline.failures import GO_ON, SourceRoots, Whereabouts
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, is_whole, to_bytes, write_part
 from gristmill.runners.runner import Runner, TaskFailed
@@ -31,6 +34,7 @@ from gristmill.splits.shared_spans import Anchors, anchors_of
 from gristmill.tokenizers.cuda.host import NO_SERVER, NoServer, Server
 from gristmill.tokenizers.tokenizer import Encoded
 
+GO_ON = "What is done is kept: the same command goes on from there"
 EVERYWHERE = (1 << 64) - 1
 """In place of a file's number: all texts of the batch are being encoded at once."""
 
@@ -65,6 +69,41 @@ class _Read(NamedTuple):
     file: SourceFile
     raw: bytes
     sha256: str
+
+
+class Whereabouts:
+    """Which file of its batch a worker is at, written down where it is found if the worker dies over it."""
+
+    def __init__(self, scratch: Path, batch_index: int) -> None:
+        self._path = scratch / f"{batch_index:08d}.at"
+        self._descriptor: int | None = None
+
+        self.is_tried_again = False
+        """A worker died at this batch: files are now to be taken one by one, so that it is clear over which."""
+
+    def __enter__(self) -> Self:
+        self.is_tried_again = self.last() is not None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        if error is None:
+            self._path.unlink(missing_ok=True)
+
+    def __call__(self, number: int) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.pwrite(self._descriptor, number.to_bytes(8, "little"), 0)
+        return number
+
+    def last(self) -> int | None:
+        try:
+            return int.from_bytes(read_plain(self._path), "little")
+        except OSError:
+            return None
 
 
 def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
@@ -165,7 +204,7 @@ def prepare(context: Context, batch: Batch) -> Prepared:
 
 
 def _prepare(
-    context: Context, batch: Batch, at: "Whereabouts", stamps: bytes, known: Sequence[bytes | None]
+    context: Context, batch: Batch, at: Whereabouts, stamps: bytes, known: Sequence[bytes | None]
 ) -> Prepared | None:
     """None where a file that is known by its stamp would have to be read."""
     read = [
@@ -340,3 +379,23 @@ def _facts(document: Document) -> DocumentFacts:
         measures=document.measures,
         redactions=document.redactions,
     )
+
+
+class SourceRoots:
+    """The sources as they were when the build began: one that is unmounted later must not look like an empty one."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._places = {source.root: _identity(source.root) for source in sources}
+
+    def refuse_vanished(self) -> None:
+        for root, identity in self._places.items():
+            if identity is None or _identity(root) != identity:
+                raise InputError(f"the source {root!r} is gone. Bring it back. {GO_ON}.")
+
+
+def _identity(root: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(root)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -18,8 +18,7 @@ from gristmill.core.names import path_text
 from gristmill.core.records import Drop, DropReason, PlacedDocument, Split, VariantKind
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
-from gristmill.pipeline.draw_facts import sampling_warnings, variant_facts, variant_warnings
-from gristmill.pipeline.finish import split_facts, warnings_of
+from gristmill.pipeline.facts import sampling_warnings, split_facts, split_warnings, variant_facts, variant_warnings
 from gristmill.planning.overlap_choice import FEW_PASSES, MANY_PASSES, Wanted, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, TAIL, WINDOWS, Natural, RowsTried
 from gristmill.planning.plan_result import Budget, OverlapPlan, Passes, Plan, Portion, Removed, Sample, SplitPlan
@@ -192,7 +191,7 @@ def _warnings(
         *sampling_warnings(judged.sampling, config.sampling, has_variants=bool(decision.variants)),
         *variant_warnings(variants, config.rewrite),
         *gathered.found.warnings,
-        *warnings_of(config.split, decision, judged.decontamination),
+        *split_warnings(config.split, decision, judged.decontamination),
     ]
 
 

@@ -31,7 +31,8 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.document_rows import natural_windows
-from gristmill.pipeline.finish import warnings_of, write_files_table
+from gristmill.pipeline.facts import split_warnings
+from gristmill.pipeline.finish import write_files_table
 from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.parts import Block, read_blocks
 from gristmill.pipeline.prepare import batches, in_order, prepare_all
@@ -76,15 +77,15 @@ class Corpus(Protocol):
 
 
 class SourceCorpus:
-    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, decided: Judged) -> None:
-        self.tokenizer, self._context, self._decided = tokenizer, context, decided
+    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, judged: Judged) -> None:
+        self.tokenizer, self._context, self._judged = tokenizer, context, judged
         self.settings: dict[str, Any] | None = context.config.settings()
-        decision = decided.decision
+        decision = judged.decision
         self._documents = {split: [one for one in decision.kept if one.split is split] for split in Split}
         self.num_files = {split: len(members) for split, members in self._documents.items()}
         self.num_bytes = {split: sum(one.size for one in members) for split, members in self._documents.items()}
         self.previous = decision.previous
-        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, decided)]
+        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, judged)]
 
     def texts(self, split: Split) -> Iterator[Text]:
         context = self._context
@@ -94,7 +95,7 @@ class SourceCorpus:
             yield Text(document.name, document.language, stretches, sum(end - start for start, end in ranges))
 
     def write_files_table(self, path: Path) -> None:
-        write_files_table(path, self._context, self._decided)
+        write_files_table(path, self._context, self._judged)
 
     def _stretch(self, block: Block, shown: Range, num_tokens: int) -> bytes:
         start, end = shown
@@ -137,8 +138,8 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
             with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
                 tasks = batches(intake.found.files, config.run)
                 parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
-                decided = decide(context, intake, parts, runner, progress)
-        yield SourceCorpus(context, definition, intake, decided)
+                judged = decide(context, intake, parts, runner, progress)
+        yield SourceCorpus(context, definition, intake, judged)
 
 
 def _natural(config: Config) -> Config:
@@ -155,8 +156,8 @@ def _context(config: Config, definition: Definition, folder: Path) -> Context:
     return Context.of(msgspec.structs.replace(config, output=output), definition, folder)
 
 
-def _split_warnings(config: Config, decision: Decision, decided: Judged) -> Iterator[str]:
-    return warnings_of(config.split, decision, decided.decontamination)
+def _split_warnings(config: Config, decision: Decision, judged: Judged) -> Iterator[str]:
+    return split_warnings(config.split, decision, judged.decontamination)
 
 
 @contextmanager

@@ -1,23 +1,120 @@
-"""What came of weights and sizes: asked for and realised, variants included; and what to say where these differ."""
+"""The numbers that a manifest records of a decision, and the warnings that go with them.
+
+Plans count the same way: what they promise is what a build finds.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
-from gristmill.core.manifest import EpochFacts, SamplingFacts, VariantFacts, WeightFacts
+from gristmill.config.settings import RewriteConfig, SamplingConfig, SplitConfig, VariantsConfig
+from gristmill.core.layout import FILES
+from gristmill.core.manifest import Decontamination, EpochFacts, SamplingFacts, SplitFacts, VariantFacts, WeightFacts
 from gristmill.core.names import counted
-from gristmill.core.records import VARIANTS, FileKey, PlacedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import VARIANTS, Drop, DropReason, FileKey, PlacedDocument, Split, VariantKind, WhyNoVariant
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import natural_windows
 from gristmill.windows.cut import WindowShape
 from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
+WORTH_A_WARNING = 0.01
+"""Of the tokens, between the share of a split that was asked for and the one it has."""
+MUCH_CUT = 1 / 3
+FILES_NAMED = 5
 WORTH_SAYING = 0.005
 """Of train's tokens, between what was asked for and what came of it."""
 
 Documents = Sequence[PlacedDocument]
+
+
+# Splits.
+
+
+def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
+    members: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
+    for document in decision.kept:
+        members[document.split].append(document)
+    varied: dict[Split, Sequence[PlacedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
+    total = sum(document.num_uncut_tokens for document in decision.kept)
+    shown = {document.key for document in (*decision.kept, *decision.variants) if document.num_windows}
+    return {
+        split: SplitFacts(
+            files=sum(document.key in shown for document in documents),
+            groups=len({document.group for document in documents if document.key in shown}),
+            windows=sum(document.num_windows for document in (*documents, *varied[split])),
+            tokens=sum(document.num_uncut_tokens for document in documents),
+            emitted_tokens=sum(document.num_emitted_tokens for document in (*documents, *varied[split])),
+            share=round(sum(document.num_uncut_tokens for document in documents) / total, 6),
+        )
+        for split, documents in members.items()
+    }
+
+
+def tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
+    """Most tokens first."""
+    tokens: dict[str, dict[Split, int]] = {}
+    for document in decision.kept:
+        by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
+        by_split[document.split] += document.num_uncut_tokens
+    return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
+
+
+def split_warnings(
+    config: SplitConfig,
+    decision: Decision,
+    decontamination: Decontamination,
+) -> Iterator[str]:
+    """What a user should know about the splits."""
+    everyone: Sequence[PlacedDocument | Drop] = (*decision.kept, *decision.drops)
+    moved = sorted((file.repo, file.path, file.moved_from) for file in everyone if file.moved_from is not None)
+    if moved:
+        named = ", ".join(f"{repo}/{path} from {split}" for repo, path, split in moved[:FILES_NAMED])
+        yield (
+            f"{counted(len(moved), 'file')} moved into the split of the files they must be with: "
+            f"{named}{', …' if len(moved) > FILES_NAMED else ''} (moved_from in {FILES})."
+        )
+    yield from _cut_warnings(decision, decontamination)
+    for one in decontamination.against:
+        if 2 * one.texts_too_short > one.texts:
+            yield (
+                f"{one.name}: {one.texts_too_short:,} of {counted(one.texts, 'text')} with fewer than 50 tokens, which "
+                "cannot be found in train, and were not taken out of it."
+            )
+    before = decontamination.tokens_before
+    filled = {document.split for document in decision.kept}
+    for split, fraction in config.fractions().items():
+        share = before[split] / sum(before.values())
+        if fraction and split not in filled:
+            why = "the earlier splits" if decision.previous else f"only {counted(len(decision.kept), 'file')}"
+            if before[split]:
+                yield f"{split} is empty: all of its {before[split]:,} tokens were cut, for spans also elsewhere."
+            else:
+                yield f"{split} is empty: {why} left nothing to give it {fraction:.0%} of the tokens."
+        elif decision.previous and abs(share - fraction) > WORTH_A_WARNING:
+            yield (
+                f"{split} has {share:.1%} of the tokens where {fraction:.1%} were asked for: "
+                "files stay in their earlier splits (--fresh-splits starts over)."
+            )
+
+
+def _cut_warnings(decision: Decision, facts: Decontamination) -> Iterator[str]:
+    """Where much of a held-out split is in train too, a few files are often to blame."""
+    for split, num_cut in facts.tokens_cut.items():
+        if split is Split.TRAIN or num_cut <= MUCH_CUT * facts.tokens_before[split]:
+            continue
+        members = [document for document in decision.kept if document.split is split]
+        worst = sorted(members, key=lambda document: (-document.num_cut_tokens, document.key))[:FILES_NAMED]
+        named = ", ".join(f"{document.name} ({document.num_cut_tokens:,})" for document in worst if document.cuts)
+        gone = [drop for drop in decision.drops if drop.reason is DropReason.CONTAMINATED and drop.split is split]
+        whole = f"; {counted(len(gone), 'file')} went whole" if gone else ""
+        yield (
+            f"{num_cut / facts.tokens_before[split]:.0%} of {split}'s tokens were cut, for spans also in train. "
+            f"Most of them in {named or 'files that went whole'}{whole}. Exclude them, or try --split-by directory."
+        )
+
+
+# Weights and sizes: asked for and realised, variants included.
 
 
 class _Shown(NamedTuple):
