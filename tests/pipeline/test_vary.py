@@ -496,10 +496,10 @@ DEADLY = """
 import os, sys
 from gristmill import Config, RunConfig, SplitConfig, VariantsConfig, build
 from gristmill.core.records import VariantKind
-from gristmill.pipeline.variant_parts import BY_GRAMMAR
+from gristmill.variants.kinds import MAKERS
 
-BY_GRAMMAR[VariantKind.RENAME] = (
-    lambda parsed, dice: os._exit(9) if b"class Calendar" in parsed.text else parsed.text + b"# other\\n"
+MAKERS[VariantKind.RENAME] = (
+    lambda file, means, dice: os._exit(9) if b"class Calendar" in file.text else file.text + b"# other\\n"
 )
 source, out, workers, skips = sys.argv[1:]
 build(Config(

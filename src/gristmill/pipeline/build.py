@@ -116,7 +116,7 @@ def build_without(
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:
     definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
     if config.variants.rates:
-        from gristmill.pipeline.vary import require_means  # noqa: PLC0415 - many builds do without, and it has much to load
+        from gristmill.variants.kinds import require_means  # noqa: PLC0415 - many builds do without, and it has much to load
 
         require_means(config, definition)
     return definition, Context.of(config, definition, folder)

@@ -1,7 +1,7 @@
 """One document -> its variants, each made and judged by itself, or why there is none."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,16 +12,13 @@ import numpy.typing as npt
 from gristmill.cleaning.secrets import find_secrets
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import (
-    VARIANTS,
     Draw,
     NoVariant,
     PlacedDocument,
-    Range,
     Variant,
     VariantKind,
     WhyNoVariant,
 )
-from gristmill.core.seeded_random import Dice
 from gristmill.dedup.signatures import band_keys
 from gristmill.formats.jsonl_rows import DocumentText
 from gristmill.pipeline.context import Context
@@ -39,23 +36,8 @@ from gristmill.pipeline.parts import (
     write_part,
 )
 from gristmill.splits.shared_spans import anchors_of
-from gristmill.tokenizers.definition import AddedToken, Definition
-from gristmill.tokenizers.sentinels import fim_ids, mask_id
-from gristmill.tokenizers.tokenizer import tokenizer_for
-from gristmill.variants.answers import why_refused
-from gristmill.variants.code_layout import lay_out_again
-from gristmill.variants.comments import vary_comments
-from gristmill.variants.grammars import Parsed, is_hard_to_query, parse
-from gristmill.variants.infill import Infiller, Sentinel
-from gristmill.variants.noise import Noise
-from gristmill.variants.rename import rename
+from gristmill.variants.kinds import LoneWindow, Means, Original, make_variant
 from gristmill.windows.cut import WindowShape, cut
-
-BY_GRAMMAR: dict[VariantKind, Callable[[Parsed, Dice], bytes | None]] = {
-    VariantKind.RENAME: rename,
-    VariantKind.COMMENTS: vary_comments,
-    VariantKind.FORMAT: lay_out_again,
-}
 
 
 class Chosen(NamedTuple):
@@ -77,33 +59,29 @@ class Made(NamedTuple):
     """By which a second one of the same is known."""
 
 
-class _Source(NamedTuple):
-    """What a variant is made of."""
-
-    context: Context
-    block: Block
-    text: bytes
-
-
 def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[VariantKind, Made | WhyNoVariant]]:
     document = chosen.document
     text = text_of(context, document, block)
     if text is None:
         yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
         return
-    source = _Source(context, block, text)
-    parsed: Parsed | None = None
+    config = context.config
+    means = Means(config.variants, context.tokenizer, context.window_shape, config.output.with_text)
+    original = Original(
+        text=text,
+        ids=block.ids,
+        language=document.language,
+        answer=chosen.answer,
+        why_no_answer=chosen.why_no_answer,
+    )
     for kind, seed in chosen.kinds:
-        match kind:
-            case VariantKind.NOISE:
-                yield kind, _noise(source, seed)
-            case VariantKind.FIM:
-                yield kind, _infilled(source, seed)
-            case _:
-                parsed = parsed or parse(text, document.language)
-                is_hard = is_hard_to_query(parsed)
-                other = WhyNoVariant.SYNTAX_ERRORS if is_hard else _other_text(kind, parsed, seed, chosen)
-                yield kind, _encoded(source, Variant(kind, seed), other) if isinstance(other, bytes) else other
+        variant, made = Variant(kind, seed), make_variant(kind, original, means, seed)
+        if isinstance(made, WhyNoVariant):
+            yield kind, made
+        elif isinstance(made, bytes):
+            yield kind, _encoded(context, block, variant, made)
+        else:
+            yield kind, _by_themselves(context, block, variant, made)
 
 
 def text_of(context: Context, document: PlacedDocument, block: Block) -> bytes | None:
@@ -112,31 +90,16 @@ def text_of(context: Context, document: PlacedDocument, block: Block) -> bytes |
     return text if hashlib.sha256(text).hexdigest() == document.text_sha256 else None
 
 
-def _other_text(kind: VariantKind, parsed: Parsed, seed: int, chosen: Chosen) -> bytes | WhyNoVariant:
-    if kind is VariantKind.REWRITE:
-        if chosen.answer is None:
-            return chosen.why_no_answer
-        text = read_plain(chosen.answer)
-        return text if why_refused(parsed, text) is None else WhyNoVariant.ANSWER_REFUSED
-    other = BY_GRAMMAR[kind](parsed, Dice(seed))
-    if other is None or other == parsed.text:
-        has_errors = parsed.tree.root_node.has_error
-        return WhyNoVariant.SYNTAX_ERRORS if has_errors else WhyNoVariant.NOTHING_TO_VARY
-    # To parse once more would double the cost; tests/variants/test_rename.py proves that the tree is the same.
-    if "tree" not in VARIANTS[kind].keeps and parse(other, parsed.language).num_errors > parsed.num_errors:
-        return WhyNoVariant.MORE_ERRORS
-    return other
-
-
-def _encoded(source: _Source, variant: Variant, text: bytes) -> Made | WhyNoVariant:
-    context, secrets = source.context, source.context.config.secrets
+def _encoded(context: Context, original: Block, variant: Variant, text: bytes) -> Made | WhyNoVariant:
+    """Another text, tokenized as any file."""
+    secrets = context.config.secrets
     if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
         return WhyNoVariant.HOLDS_SECRET
     encoded = context.tokenizer.encode(text, with_starts=context.keeps_text)
     if not len(encoded.ids) or encoded.control_id is not None:
         return WhyNoVariant.CONTROL_TOKEN
     block = Block.of(encoded, text, context.tokenizer.vocab_size)
-    own = _own_windows(source.block.ids, block.ids, context.window_shape)
+    own = _own_windows(original.ids, block.ids, context.window_shape)
     if own is None:
         return WhyNoVariant.NOTHING_TO_VARY
     return Made(block, msgspec.structs.replace(variant, own=own), text)
@@ -155,74 +118,26 @@ def _own_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: Windo
     return own if len(own) < len(places) else None
 
 
-def _noise(source: _Source, seed: int) -> Made | WhyNoVariant:
-    context, ids, dice = source.context, source.block.ids, Dice(seed)
-    config = context.config.variants
-    noise = Noise(mask_id(context.tokenizer.definition), config.noise_mask, config.noise_span, config.noise_delete)
-    windows = cut(len(ids), context.window_shape)
-    made = [
-        (noise.corrupt(ids[start:end], dice), (start, end))
-        for start, end in zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
-    ]
-    return _by_themselves(source, VariantKind.NOISE, seed, [(own, place) for own, place in made if own is not None])
-
-
-def _infilled(source: _Source, seed: int) -> Made | WhyNoVariant:
-    context, tokenizer = source.context, source.context.tokenizer
-    definition = tokenizer.definition
-    with_text = context.config.output.with_text
-    if with_text and any(token.content.encode() in source.text for token in _found_in_texts(definition)):
-        return WhyNoVariant.CONTROL_TOKEN  # a trainer that tokenizes the row's text would make one of it
-    goes_on = definition.continuing
-    parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
-    spelled = {token.id: token.content.encode() for token in definition.added_tokens}
-    prefix, middle, suffix = (Sentinel(index, spelled.get(index, b"")) for index in fim_ids(definition))
-    infiller = Infiller(
-        encode=lambda part: parts.encode(part).ids,
-        decode=parts.decode,
-        prefix=prefix,
-        middle=middle,
-        suffix=suffix,
-        num_content=context.window_shape.num_content,
-        with_text=with_text,
+def _by_themselves(context: Context, original: Block, variant: Variant, windows: Sequence[LoneWindow]) -> Made:
+    """Windows one after the other, with where in the file's tokens each is from, and what each spells."""
+    ids = np.concatenate([one.ids for one in windows]).astype(original.ids.dtype)
+    edges = np.cumsum([0, *(len(one.ids) for one in windows)]).tolist()
+    variant = msgspec.structs.replace(
+        variant,
+        edges=tuple(edges),
+        places=tuple(one.place for one in windows),
+        num_file_tokens=len(original.ids),
     )
-    starts = tokenizer.encode(source.text, with_starts=True).starts
-    assert starts is not None, "they were asked for"
-    made = infiller.infill(source.text, starts, Dice(seed))
-    if made is None:
-        return WhyNoVariant.TEXT_NOT_GIVEN_BACK
-    texts = [one.text for one in made] if with_text else None
-    return _by_themselves(source, VariantKind.FIM, seed, [(one.ids, one.place) for one in made], texts)
+    clean = original.ids if variant.has_labels else None
+    if variant.has_labels:
+        text = original.text
+    else:
+        text = _text_of_rows([one.text or b"" for one in windows], edges) if context.config.output.with_text else None
+    return Made(Block(ids, original.newline_tokens, text, clean), variant, variant.kind.encode() + ids.tobytes())
 
 
-def _found_in_texts(definition: Definition) -> list[AddedToken]:
-    """Tokens that other programs find in a text that spells them."""
-    return [token for token in definition.added_tokens if token.special or token.id in definition.control_ids]
-
-
-def _by_themselves(
-    source: _Source,
-    kind: VariantKind,
-    seed: int,
-    pieces: Sequence[tuple[npt.NDArray[Any], Range]],
-    texts: Sequence[bytes] | None = None,
-) -> Made | WhyNoVariant:
-    """Windows, where in the file's tokens each is from, and what each spells; None: the file's own text there."""
-    if not pieces:
-        return WhyNoVariant.NOTHING_TO_VARY
-    block = source.block
-    ids = np.concatenate([own for own, _ in pieces]).astype(block.ids.dtype)
-    edges = np.cumsum([0, *(len(own) for own, _ in pieces)]).tolist()
-    variant = Variant(kind, seed, tuple(edges), tuple(place for _, place in pieces), len(block.ids))
-    clean = block.ids if variant.has_labels else None
-    text = block.text if variant.has_labels else _text_of_rows(texts, edges)
-    return Made(Block(ids, block.newline_tokens, text, clean), variant, kind.encode() + ids.tobytes())
-
-
-def _text_of_rows(texts: Sequence[bytes] | None, edges: Sequence[int]) -> DocumentText | None:
+def _text_of_rows(texts: Sequence[bytes], edges: Sequence[int]) -> DocumentText:
     """A row's tokens all begin where its text does: no window begins within a row."""
-    if texts is None:
-        return None
     ends = np.cumsum([0, *map(len, texts)])
     return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], np.diff(edges)), ends[-1]))
 

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from gristmill.cleaning.secrets import redact
-from gristmill.config.config import Config
 from gristmill.config.settings import SecretsConfig, VariantsConfig
 from gristmill.core.errors import OutputError
 from gristmill.core.layout import write_atomically
@@ -26,10 +25,8 @@ from gristmill.runners.runner import Runner, TaskFailed
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, span_keys
 from gristmill.splits.span_join import Shared, compare
-from gristmill.tokenizers.definition import Definition
-from gristmill.tokenizers.sentinels import require_spelled_fim, variant_ids
 from gristmill.variants.endpoint import Endpoint
-from gristmill.variants.grammars import is_parsable, require_grammars
+from gristmill.variants.grammars import is_parsable
 from gristmill.variants.rewrite import Rewriter, RewriteTask, Rewritten
 
 if TYPE_CHECKING:
@@ -170,19 +167,6 @@ def _shared_starts(shared: Shared) -> np.ndarray[tuple[int], np.dtype[np.int64]]
     return starts[counts]
 
 
-def require_means(config: Config, definition: Definition) -> None:
-    """Before any work is done: the grammars, the tokens and the endpoint that the variants need."""
-    kinds = config.variants.rates
-    if config.variants.need_grammar:
-        require_grammars()
-    for kind in kinds:
-        variant_ids(definition, kind)
-    if VariantKind.FIM in kinds and config.output.with_text:
-        require_spelled_fim(definition)
-    if config.variants.ask_model:
-        _endpoint(config)
-
-
 def with_variants(
     context: Context, decision: Decision, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
 ) -> Decision:
@@ -258,27 +242,15 @@ def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress
 
 
 def _rewriter(context: Context) -> Rewriter:
-    return Rewriter(_endpoint(context.config), context.answers, partial(_without_secrets, context.config.secrets))
+    return Rewriter(
+        Endpoint.of(context.config.rewrite), context.answers, partial(_without_secrets, context.config.secrets)
+    )
 
 
 def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
     """Of what a model says: nothing else is kept, or sent on. What cannot be redacted is no answer."""
     redacted = redact(text.encode(), language, config)
     return "" if redacted is None else redacted.text.decode()
-
-
-def _endpoint(config: Config) -> Endpoint:
-    rewrite = config.rewrite
-    assert rewrite.endpoint is not None, "the configuration requires one"
-    return Endpoint(
-        url=rewrite.endpoint,
-        model=rewrite.model,
-        timeout_seconds=rewrite.timeout_seconds,
-        num_retries=rewrite.retries,
-        concurrency=rewrite.concurrency,
-        max_tokens=rewrite.max_tokens,
-        context_tokens=rewrite.context_tokens,
-    )
 
 
 def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:

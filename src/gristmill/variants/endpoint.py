@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from gristmill.config.settings import RewriteConfig
 from gristmill.core.errors import ConfigError, InputError
 from gristmill.core.http import Fault, NoAnswerError, Request, StoppedError, exchange
 from gristmill.variants.answers import Reply, listed_models, read_reply
@@ -49,6 +50,19 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int | None = None
     """What the model takes, question and answer together; None: not known."""
     temperature: float = 0.7
+
+    @classmethod
+    def of(cls, config: RewriteConfig) -> "Endpoint":
+        assert config.endpoint is not None, "the configuration requires one"
+        return cls(
+            url=config.endpoint,
+            model=config.model,
+            timeout_seconds=config.timeout_seconds,
+            num_retries=config.retries,
+            concurrency=config.concurrency,
+            max_tokens=config.max_tokens,
+            context_tokens=config.context_tokens,
+        )
 
     def __post_init__(self) -> None:
         _refuse_odd_address(self.url)
