@@ -33,6 +33,7 @@ from gristmill.config.validation import check_types, is_section, text_list, want
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import is_address, nearest
 from gristmill.core.plain_files import read_plain_text
+from gristmill.core.records import WITH_LABELS
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         pack, refused = self.window.pack, []
         if pack != "none":
             refused = ["--weights-only"] if self.sampling.weights_only else []
-            refused += ["--variants noise"] if self.variants.have_labels else []
+            refused += [f"--variants {kind}" for kind in self.variants.rates if kind in WITH_LABELS]
         if pack == "repo":
             refused += ["--variants"] if self.variants.rates else []
             refused += ["--decontaminate drop"] if self.split.decontaminate == "drop" else []
