@@ -16,6 +16,7 @@ import orjson
 from gristmill.checks.findings import Faults
 from gristmill.checks.tokens import Block, Fields, Ids, RowRules, key_of_ids, path_of
 from gristmill.core.digits import Numbers, numbers_in
+from gristmill.core.records import VARIANTS
 
 HEAD = b'{"input_ids":['
 TOO_LARGE = 99_999_999
@@ -23,7 +24,6 @@ TOO_LARGE = 99_999_999
 LARGEST = 1 << 60
 IGNORED = -100
 """In labels, in the place of padding."""
-KINDS = frozenset({"rename", "comments", "format", "rewrite", "noise", "fim"})
 REQUIRED = frozenset({"input_ids", "path", "repo", "language", "lines", "start", "fresh"})
 VALUE_SHOWN = 40
 
@@ -191,7 +191,7 @@ def _is_weight(value: Any) -> bool:
 
 
 def _is_kind(value: Any) -> bool:
-    return type(value) is str and (not value or value in KINDS)
+    return type(value) is str and (not value or value in VARIANTS)
 
 
 def _are_labels(value: Any) -> bool:

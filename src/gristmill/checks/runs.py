@@ -12,8 +12,9 @@ import numpy.typing as npt
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row
 from gristmill.checks.tokens import Ids, key_of_ids
+from gristmill.core.records import BY_THEMSELVES
 
-BY_WINDOWS = frozenset({"noise", "fim"})
+BY_WINDOWS = BY_THEMSELVES
 COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended")
 ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED = range(len(COLUMNS))
 

@@ -1,7 +1,7 @@
 """`variants`: each is of a train file that is kept, as files.jsonl tells it, and shows what it must.
 
 Another text is cut into windows as any. Of fill in the middle, each window has its three sentinels in order (and its
-parts are the file's text: checking.infilled); of noise, each window's labels are the file's own window there.
+parts are the file's text: checks.infilled); of noise, each window's labels are the file's own window there.
 """
 
 from collections.abc import Callable, Iterator

@@ -75,7 +75,7 @@ Maker = Callable[[Original, Means, Dice], Content | WhyNoVariant]
 
 
 def make_variant(kind: VariantKind, original: Original, means: Means, seed: int) -> Content | WhyNoVariant:
-    """Make a variant that differs from its file and has no more syntax errors."""
+    """Make a variant. One that needs a grammar has no more syntax errors than its file."""
     traits = VARIANTS[kind]
     if traits.needs_grammar and is_hard_to_query(original.parsed):
         return WhyNoVariant.SYNTAX_ERRORS
@@ -84,7 +84,8 @@ def make_variant(kind: VariantKind, original: Original, means: Means, seed: int)
         return made or WhyNoVariant.NOTHING_TO_VARY
     assert isinstance(made, bytes), f"{kind} makes text"
     # To parse once more would double the cost; tests/variants/test_rename.py proves that the tree is the same.
-    if "tree" not in traits.keeps and _has_more_errors(made, original.parsed):
+    may_differ = traits.needs_grammar and "tree" not in traits.keeps
+    if may_differ and _has_more_errors(made, original.parsed):
         return WhyNoVariant.MORE_ERRORS
     return made
 
