@@ -34,7 +34,6 @@ ALLOWED = {
     "views/report/sheet.py": OURS,
     "pipeline/keys.py:code_digest": OURS,
     "variants/rename.py": OURS,
-    "variants/fresh_names.py": OURS,
     "cleaning/rules.py": OURS,
     "tokenizers/cuda/character_classes.py": OURS,
     "tokenizers/cuda/cupy_card.py": OURS,
