@@ -53,6 +53,7 @@ def _primary(tags: frozenset[str]) -> str:
 
 @cache
 def known_languages() -> frozenset[str]:
+    """All that language_of may say. cleaning/language_kinds.toml has the kind of each, programming or not."""
     tables = (
         extensions.EXTENSIONS,
         extensions.EXTENSIONS_NEED_BINARY_CHECK,
