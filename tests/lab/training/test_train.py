@@ -7,11 +7,13 @@ import math
 import os
 import pickle
 import re
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -51,48 +53,20 @@ from gristmill.lab.training.train import train
 from gristmill.lab.training.train_config import TrainConfig
 from gristmill.lab.training.train_result import result_text
 from gristmill.lab.training.trainer import rate_share
-from support.builds import command, refusal
+from support.builds import called, refusal
+from support.short_trainings import losses, plain, small_dataset
 from support.source_trees import ROOT
 from support.surroundings import default_signals
-from support.tokenizers_made_here import roberta_like
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="session")
-def small(tmp_path_factory, corpus):
-    """A few hundred short windows of a vocabulary of 500."""
-    return small_dataset(tmp_path_factory.mktemp("small"), corpus)
-
-
-def small_dataset(root, corpus, **sections):
-    (root / "tokenizer.json").write_text(roberta_like())
-    for name in ("json", "concurrent"):
-        shutil.copytree(corpus / name, root / "code" / name)
-    config = Config(
-        sources=[str(root / "code")],
-        out=str(root / "dataset"),
-        tokenizer=TokenizerConfig(name=str(root / "tokenizer.json")),
-        window=WindowConfig(length=48, overlap=16),
-        **sections,
-    )
-    build(config)
-    return root / "dataset"
-
-
-def plain(folder):
-    """What was measured, but for clocks."""
-    lines = [msgspec.to_builtins(line) for line in read_metrics(folder)]
-    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
-
-
-def losses(folder, split="validation"):
-    return [line.loss for line in read_metrics(folder) if line.split == split]
+pytestmark = pytest.mark.usefixtures("short_trainings")
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
 def test_the_loss_falls(small, tmp_path, objective):
-    config = TrainConfig(objective=objective, tokens=60_000, batch_size=16, eval_every=40)
+    config = TrainConfig(objective=objective, tokens=40_000, batch_size=16, eval_every=30)
     told = []
     result = train(small, tmp_path / "run", config, tell=told.append)
     validation, learnt = losses(tmp_path / "run"), losses(tmp_path / "run", "train")
@@ -101,10 +75,10 @@ def test_the_loss_falls(small, tmp_path, objective):
     assert learnt[-1] < learnt[0] - 0.2
     assert result.test.loss < validation[0] - 0.8
     assert result.best.loss == min(validation)
-    assert result.tokens == pytest.approx(60_000, rel=0.02)
+    assert result.tokens == pytest.approx(40_000, rel=0.02)
     assert (result.best.bits_per_byte is None) == (objective == "mlm")
     # How long it will take is told before the first evaluation, though nothing was measured yet.
-    first = next(number for number, line in enumerate(told) if line.split()[1:2] == ["40"])
+    first = next(number for number, line in enumerate(told) if line.split()[1:2] == ["30"])
     (estimate,) = [line for line in told if " left for " in line]
     assert told.index(estimate) < first
     assert re.search(r"about \d+ (s|min) left for \d+ steps: \S+ s a step, \S+ s an evaluation; less if", estimate)
@@ -133,11 +107,11 @@ def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(small, tmp_path):
-    config = TrainConfig(objective="mlm", tokens=25_000, batch_size=16, eval_every=8, save_every=5, seed=3)
+    config = TrainConfig(objective="mlm", tokens=9_000, batch_size=16, eval_every=4, save_every=3, seed=3)
     train(small, tmp_path / "whole", config)
 
     def crash(line):
-        if line.split()[1:2] == ["16"]:
+        if line.split()[1:2] == ["8"]:
             raise RuntimeError("the power is out")
 
     with pytest.raises(RuntimeError, match="power"):
@@ -201,18 +175,18 @@ def test_a_dataset_is_known_by_all_that_a_training_reads(small, tmp_path):
 
 
 def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
-    config = TrainConfig(objective="causal", tokens=25_000, batch_size=16, eval_every=8)
+    config = TrainConfig(objective="causal", tokens=8_000, batch_size=16, eval_every=4)
     told = []
 
     def interrupt(line):
         told.append(line)
-        if line.split()[1:2] == ["8"]:
+        if line.split()[1:2] == ["4"]:
             os.kill(os.getpid(), signal.SIGINT)
 
     with default_signals(), pytest.raises(KeyboardInterrupt, match="--resume goes on from here"):
         train(small, tmp_path / "run", config, tell=interrupt)
     assert "stopping after this step; once more to stop at once" in told
-    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-9"]
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-5"]
     train(small, tmp_path / "run", config, resume=True)
     train(small, tmp_path / "whole", config)
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
@@ -240,7 +214,7 @@ def test_a_signal_that_is_ignored_stops_no_training(small, tmp_path, number):
 
 
 def test_a_checkpoint_that_was_cut_off_is_not_taken(small, tmp_path):
-    config = TrainConfig(objective="mlm", tokens=12_000, batch_size=16, eval_every=100, save_every=4)
+    config = TrainConfig(objective="mlm", tokens=6_000, batch_size=16, eval_every=100, save_every=3)
     train(small, tmp_path / "whole", config)
 
     def crash(line):
@@ -283,10 +257,10 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
 
 def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
     """A later one had taken its place; the run goes on from before that."""
-    config = TrainConfig(objective="mlm", tokens=20_000, batch_size=16, eval_every=5, save_every=10)
+    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=2, save_every=4)
 
     def crash(line):
-        if line.split()[1:2] == ["15"]:
+        if line.split()[1:2] == ["6"]:
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -297,10 +271,10 @@ def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
 
 
-def test_two_processes_train_together(corpus, tmp_path):
+def test_two_processes_train_together(tmp_path):
     """What torchrun starts; with a last step that has a window for one of them only, if nobody saw to it."""
-    small = small_dataset(tmp_path, corpus, sampling=SamplingConfig(target_windows=641))
-    num_windows, batch_size = sizes(small)[0], 64
+    small = small_dataset(tmp_path, sampling=SamplingConfig(target_windows=161))
+    num_windows, batch_size = sizes(small)[0], 16
     assert num_windows % batch_size == 1
     options = [
         "--objective",
@@ -338,9 +312,9 @@ def sizes(folder):
 @pytest.mark.parametrize(
     "output", [OutputConfig(formats=["parquet"]), OutputConfig(compress="zstd")], ids=["parquet", "zstd"]
 )
-def test_test_is_scored_though_the_dataset_was_rebuilt_meanwhile(tmp_path, corpus, output):
+def test_test_is_scored_though_the_dataset_was_rebuilt_meanwhile(tmp_path, output):
     """Test is read once all steps are done."""
-    folder = small_dataset(tmp_path, corpus, output=output)
+    folder = small_dataset(tmp_path, output=output)
     num_windows = len(open_dataset(folder)["test"])
     feeds = Feeds(open_dataset(folder), TrainConfig(objective="causal"), is_fixed_width=False)
     feeds.held_out("validation")
@@ -663,9 +637,8 @@ class HubAnswer(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-@pytest.mark.parametrize("name", ["org/model", "gpt2@v1"])
-def test_a_model_comes_from_the_hub(small, tmp_path, stopped, name):
-    """By the command line, as Hub addresses are read when its client is imported."""
+def test_a_model_comes_from_the_hub(small, tmp_path, stopped):
+    """In a process of its own, as Hub addresses are read when its client is imported."""
     server = ModelHub(stopped / "model")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment = {
@@ -675,13 +648,21 @@ def test_a_model_comes_from_the_hub(small, tmp_path, stopped, name):
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "DISABLE_SAFETENSORS_CONVERSION": "1",
     }
-    words = command("train", small, "--out", tmp_path / "second", "--model", name, "--tokens", "1e3", "--json")
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    code = """
+        import sys
+        from gristmill.cli import main
+        for name, out in zip(sys.argv[2::2], sys.argv[3::2]):
+            assert main.run(["train", sys.argv[1], "--out", out, "--model", name, "--tokens", "1e3", "--json"]) == 0
+    """
+    runs = {"org/model": tmp_path / "by name", "gpt2@v1": tmp_path / "at a revision"}
+    words = [sys.executable, "-c", textwrap.dedent(code), small, *(word for pair in runs.items() for word in pair)]
+    done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, timeout=120, check=False)
     server.shutdown()
     server.server_close()
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["model"] == name
-    assert losses(tmp_path / "second")[0] == pytest.approx(losses(stopped)[1], rel=1e-6)
+    assert [json.loads(line)["model"] for line in done.stdout.splitlines()] == [*runs]
+    for folder in runs.values():
+        assert losses(folder)[0] == pytest.approx(losses(stopped)[1], rel=1e-6)
 
 
 def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
@@ -809,7 +790,7 @@ def test_a_model_is_loaded_as_safetensors_only(small, tmp_path, stopped):
     assert not (tmp_path / "marker").exists()
 
 
-def test_code_beside_a_model_is_not_run(small, tmp_path, stopped):
+def test_code_beside_a_model_is_not_run(small, tmp_path, stopped, monkeypatch):
     """Nor is anybody asked whether to: the answer here would be yes."""
     folder = shutil.copytree(stopped / "model", tmp_path / "model")
     (folder / "evil.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'marker')!r})\nclass Evil: pass\n")
@@ -820,15 +801,9 @@ def test_code_beside_a_model_is_not_run(small, tmp_path, stopped):
     settings["attn_implementation"] = settings["experts_implementation"] = "evil/kernel"
     for kind in ("evil", settings["model_type"]):
         (folder / "config.json").write_text(json.dumps({**settings, "model_type": kind}))
-        words = command("train", small, "--out", tmp_path / kind, "--model", folder, "--objective", "mlm")
-        done = subprocess.run(
-            [*words, "--tokens", "700", "--batch-size", "16", "--quiet"],
-            input="y\ny\n",
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n"))
+        words = ("train", small, "--out", tmp_path / kind, "--model", folder, "--objective", "mlm")
+        done = called(*words, "--tokens", "700", "--batch-size", "16", "--quiet")
         assert not (tmp_path / "marker").exists()
         if kind == "evil":
             assert refusal(done)[0] == InputError.exit_code
@@ -1067,19 +1042,18 @@ def test_two_trainings_in_one_folder_are_refused(small, tmp_path):
 
 def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
     """No file of the process may grow past a limit; the signal that comes with it is not taken."""
-    words = command(
-        "train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1"
-    )
-    limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "
-    limit += "sys.argv = ['gristmill', *sys.argv[1:]]; from gristmill.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", limit, *words[3:]], capture_output=True, text=True, timeout=120, check=False
-    )
+    words = ("train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1")
+    assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, limits[1]))
+    try:
+        done = called(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert done.returncode == 3
     assert done.stderr.splitlines()[-1].startswith("gristmill: cannot ")
     assert "Traceback" not in done.stderr
-    again = subprocess.run([*words, "--quiet"], capture_output=True, text=True, timeout=120, check=False)
+    again = called(*words, "--quiet")
     assert (again.returncode, again.stderr) == (0, "")
 
 

@@ -1,0 +1,29 @@
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.short_trainings import small_dataset
+
+
+@pytest.fixture(scope="session")
+def short_trainings() -> Iterator[None]:
+    """`tiny` has two narrow layers here.
+
+    And what is loaded by now is no garbage: at the end of each training Accelerate would look through all of PyTorch.
+    """
+    from gristmill.lab.training import models, train  # noqa: F401 - with all that a training loads
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(models.SIZES, "tiny", models.Size(layers=2, width=64, heads=2, learning_rate=2e-3))
+        gc.collect()
+        gc.freeze()
+        yield
+        gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred short windows."""
+    return small_dataset(tmp_path_factory.mktemp("small"))
