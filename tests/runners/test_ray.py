@@ -351,7 +351,7 @@ def test_probes_leave_nothing_behind(runner, shared):
 
 
 def test_a_node_with_another_version_is_refused(runner, shared, monkeypatch):
-    monkeypatch.setattr(gristmill, "__version__", "0.0.0")
+    monkeypatch.setattr(probe, "__version__", "0.0.0")
     with pytest.raises(InputError, match=r"^node \S+ has gristmill .*, this machine 0\.0\.0: install the same"):
         RayRunner(None, [probe_of(shared / "probe")], "auto").__enter__()
 
