@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
+# Python keeps what it compiled, whoever asked it not to: tests start hundreds of interpreters.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint format docs clean
 
 demo: $(VENV)/.demo
@@ -11,8 +14,9 @@ demo: $(VENV)/.demo
 	$(BIN)/gristmill check demo
 	$(BIN)/gristmill report demo
 
+# Each worker takes one stretch of the tests, and helps others when it is done: few fixtures are made by two of them.
 test: $(VENV)/.test
-	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
