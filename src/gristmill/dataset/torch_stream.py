@@ -17,8 +17,7 @@ from gristmill.core.errors import ConfigError
 from gristmill.core.seeded_random import Dice, luck
 from gristmill.dataset.batches import Draw, Order
 from gristmill.dataset.items import DEFAULT_COLUMNS, DRAW_COLUMNS, Item, Row
-from gristmill.dataset.torch_split import FedSplit
-from gristmill.dataset.worker_batches import PackingLoader
+from gristmill.dataset.torch_split import FedSplit, PackingLoader
 
 State = dict[str, Any]
 

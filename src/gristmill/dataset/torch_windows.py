@@ -15,8 +15,7 @@ import torch.utils.data
 from gristmill.core.errors import DatasetError
 from gristmill.dataset.batches import Batches, Draw, Order, RowNumbers, State, Weights, can_draw_by
 from gristmill.dataset.items import Item
-from gristmill.dataset.torch_split import FedSplit
-from gristmill.dataset.worker_batches import PackingLoader
+from gristmill.dataset.torch_split import FedSplit, PackingLoader
 
 # WindowLoader: a DataLoader over a WindowDataset that resumes where it was.
 
@@ -103,8 +102,6 @@ class WindowDataset(FedSplit, torch.utils.data.Dataset[Item]):
 
         `across_epochs=True, epochs=None`: without end, and every batch full. See Batches.
         """
-        # DROPPED
-
         batches = self.batches(
             batch_size, epochs=epochs, across_epochs=across_epochs, drop_last=drop_last, num_batches=num_batches
         )
