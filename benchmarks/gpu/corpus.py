@@ -23,8 +23,7 @@ import numpy as np
 import zstandard
 
 from gristmill import Progress, load_tokenizer
-from gristmill.lab.bench.bench_files import gather
-from gristmill.lab.bench.tokenizer_documents import Documents
+from gristmill.lab.bench.bench_files import Documents, gather
 
 CORPUS, OFFSETS, NAMES = "corpus.zst", "offsets.npy", "names.json"
 LEVEL = 19

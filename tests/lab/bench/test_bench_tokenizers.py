@@ -14,7 +14,7 @@ import pytest
 
 from gristmill import ConfigError, GristmillError, Progress, load_tokenizer
 from gristmill.cli import main
-from gristmill.lab.bench.bench_files import gather
+from gristmill.lab.bench.bench_files import Documents, gather
 from gristmill.lab.bench.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
 from gristmill.lab.bench.engines import SLICE_BYTES, slices
 from gristmill.lab.bench.methods import METHODS, chosen, why_skipped
@@ -22,7 +22,6 @@ from gristmill.lab.bench.speed_markdown import HEADING, tokenizers_markdown
 from gristmill.lab.bench.speed_svg import tokenizers_svg
 from gristmill.lab.bench.speed_text import ratio_of, speed_of, tokenizers_json, tokenizers_text
 from gristmill.lab.bench.speeds import Case, State
-from gristmill.lab.bench.tokenizer_documents import Documents
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.locate import locate
 from support.source_trees import ROOT, write_tree

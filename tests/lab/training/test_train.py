@@ -41,16 +41,14 @@ from gristmill.config.config import TokenizerConfig
 from gristmill.config.settings import VariantsConfig
 from gristmill.core.errors import TrainingError
 from gristmill.dataset.token_edges import Vocabulary
-from gristmill.lab.training.budget import LEAST_PATIENCE, PATIENCE_SHARE, Budget
 from gristmill.lab.training.feeds import Feeds, Scored
 from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
 from gristmill.lab.training.models import Needs, make_model, put_weights
 from gristmill.lab.training.monitor import Heartbeat
 from gristmill.lab.training.objectives import Objective, all_places, score, some_places
-from gristmill.lab.training.run import Run
-from gristmill.lab.training.run_facts import digest_of
+from gristmill.lab.training.run import Run, digest_of
 from gristmill.lab.training.train import train
-from gristmill.lab.training.train_config import TrainConfig
+from gristmill.lab.training.train_config import LEAST_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
 from gristmill.lab.training.train_result import result_text
 from gristmill.lab.training.trainer import rate_share
 from support.builds import called, refusal

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.plain_files import open_plain
+from gristmill.lab.bench.bench_files import Documents
 from gristmill.lab.bench.methods import FAST_ENGINE
 from gristmill.lab.bench.speeds import Case
-from gristmill.lab.bench.tokenizer_documents import Documents
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.tokenizer import Ids, Offsets, Tokenizer, load_tokenizer

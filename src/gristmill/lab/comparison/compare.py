@@ -27,7 +27,7 @@ from gristmill.lab.comparison.statistics import DatasetScores, Floats, verdicts_
 from gristmill.lab.training.feeds import Scored
 from gristmill.lab.training.metrics import Metric, read_metrics
 from gristmill.lab.training.monitor import Tell
-from gristmill.lab.training.run_facts import with_objective
+from gristmill.lab.training.run import with_objective
 from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.training.train import train
 from gristmill.lab.training.train_config import DEFAULT_EPOCHS, NO_EARLY_STOP, TrainConfig

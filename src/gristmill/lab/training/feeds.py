@@ -16,9 +16,8 @@ from gristmill.dataset.frame import Frame, Pad
 from gristmill.dataset.items import Item
 from gristmill.dataset.token_edges import Vocabulary
 from gristmill.dataset.torch_split import place_of
-from gristmill.lab.training.budget import Budget
 from gristmill.lab.training.objectives import all_places, some_places
-from gristmill.lab.training.train_config import LEFT_OUT, TrainConfig
+from gristmill.lab.training.train_config import LEFT_OUT, Budget, TrainConfig
 
 SCORED_AT_ONCE = 16
 SCORED_AT_ONCE_ON_A_GPU = 64

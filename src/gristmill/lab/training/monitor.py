@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from gristmill.core.layout import write_atomically
 from gristmill.core.names import counted, printable
-from gristmill.lab.training.budget import Budget
 from gristmill.lab.training.metrics import Metric, Metrics
 from gristmill.lab.training.objectives import Score
 from gristmill.lab.training.run_folder import CURVES_HTML, CURVES_SVG, TENSORBOARD
+from gristmill.lab.training.train_config import Budget
 from gristmill.views.curves.chart import curves_svg
 from gristmill.views.curves.page import curves_html
 from gristmill.views.curves.panel import Line, Mark, Panel, Point

@@ -7,11 +7,9 @@ from gristmill.core.names import printable
 from gristmill.dataset.dataset import open_dataset
 from gristmill.lab.training.faults import device_for, explained
 from gristmill.lab.training.feeds import Scored
-from gristmill.lab.training.interrupts import Stop
 from gristmill.lab.training.monitor import Tell
-from gristmill.lab.training.processes import Together
-from gristmill.lab.training.run import Run
-from gristmill.lab.training.run_facts import changed_versions, facts_of, with_objective
+from gristmill.lab.training.processes import Stop, Together
+from gristmill.lab.training.run import Run, changed_versions, facts_of, with_objective
 from gristmill.lab.training.run_folder import RunFolder
 from gristmill.lab.training.train_config import TrainConfig
 from gristmill.lab.training.train_result import Result, read_result

@@ -18,13 +18,12 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from gristmill.lab.training.budget import Budget
 from gristmill.lab.training.faults import not_a_number, readable
 from gristmill.lab.training.models import put_weights
 from gristmill.lab.training.objectives import Objective
 from gristmill.lab.training.processes import Together
 from gristmill.lab.training.run_folder import CHECKPOINTS
-from gristmill.lab.training.train_config import TrainConfig
+from gristmill.lab.training.train_config import Budget, TrainConfig
 
 LAST_RATE_SHARE = 0.1
 WEIGHT_DECAY = 0.1
