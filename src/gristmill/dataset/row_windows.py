@@ -3,17 +3,19 @@
 read_row(dataset, "test", 12)          one row, by its number
 read_rows(dataset, Split.TRAIN)        all of a split, in order
 read_windows(dataset, Split.TRAIN)     the same without ids, which are only counted
+windows_of_file(dataset, split, key)   the same for one file
 
 In order, ids are parsed as digits, many rows at once, where rows are written the way gristmill writes them; other
 spellings of the same JSON are taken row by row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import count, islice, pairwise
 from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
+import orjson
 
 from gristmill.core.columns import IGNORED_LABEL
 from gristmill.core.digits import numbers_in
@@ -157,7 +159,19 @@ def read_rows(dataset: Dataset, split: str, advance: Callable[[int], None] = lam
 def read_windows(dataset: Dataset, split: str, lines: Iterable[bytes] | None = None) -> Iterator[RowWindows]:
     """In order; `lines`: all rows of the split as they are stored, for who looks at these too."""
     decoder = _Decoder(dataset, split)
-    return map(decoder.windows, dataset[split].lines() if lines is None else lines, range(len(dataset[split])))
+    return map(decoder.windows, dataset[split].lines() if lines is None else lines, count())
+
+
+def windows_of_file(dataset: Dataset, split: str, file: FileKey) -> Iterator[tuple[int, RowWindows]]:
+    """Rows in which a build has windows of a file, by number, with these windows alone; no other row is parsed."""
+    repo, path = file
+    names = b'"path":%b,"repo":%b,' % (orjson.dumps(path), orjson.dumps(repo))
+    decoder = _Decoder(dataset, split)
+    for number, line in enumerate(dataset[split].lines()):
+        if names in line:
+            num_ids, windows = decoder.windows(line, number)
+            if own := [window for window in windows if window.file == file]:
+                yield number, RowWindows(num_ids, own)
 
 
 class _Decoder:

@@ -6,7 +6,6 @@ explain_file("dataset", "src/app.py:120")     explain_row("dataset", "test", 123
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 import orjson
@@ -21,7 +20,8 @@ from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, did_you_mean, path_text, printable
 from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Split
-from gristmill.dataset.dataset import Dataset, open_dataset, windows_in
+from gristmill.dataset.dataset import Dataset, open_dataset
+from gristmill.dataset.row_windows import Window, read_row, windows_of_file
 
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
@@ -91,16 +91,18 @@ def _explain_row(dataset: Dataset, manifest: Manifest, split: str, number: int) 
     rows = dataset[split]
     if not 0 <= number < len(rows):
         raise InputError(f"{split} has {counted(len(rows), 'row')}, counted from 0: there is no row {number}.")
-    window, *others = windows_in(rows[number]) or [{}]
-    if not window:
+    read = read_row(dataset, split, number)
+    if not read.windows:
         raise InputError(f"row {split}:{number} holds only the markers before a file, and no tokens of one.")
+    window, *others = read.windows
     table = {row.key: row for row in file_rows(dataset.folder / FILES)}
-    row = table.get((str(window.get("repo")), str(window.get("path"))))
+    row = table.get(window.file)
     if row is None:
         raise DatasetError(f"row {split}:{number} is of no file in {FILES}. `gristmill check` tells more.")
     explained = _explain(dataset, manifest, table, row, None)
-    beside = [f"{one['repo']}/{one['path']}, lines {one['lines'][0]} to {one['lines'][1]}" for one in others]
-    return msgspec.structs.replace(explained, windows=[_place(split, number, window)], beside=beside)
+    beside = [f"{one.repo}/{one.path}, lines {one.lines[0]} to {one.lines[1]}" for one in others]
+    place = _place(f"{split}:{number}", window, len(read.ids) if manifest.packing is None else window.length)
+    return msgspec.structs.replace(explained, windows=[place], beside=beside)
 
 
 def _find(asked: str, table: dict[FileKey, FileRow]) -> tuple[FileRow, int | None]:
@@ -185,16 +187,23 @@ def _is_switch(rule: str) -> bool:
 def _windows(dataset: Dataset, row: FileRow) -> Iterator[WindowPlace]:
     if row.status != "kept" or row.split is None:
         return
-    for number, window in dataset[row.split].of_file(row.repo, row.path):
-        yield _place(row.split, number, window)
+    for number, (num_ids, windows) in windows_of_file(dataset, row.split, row.key):
+        for window in windows:
+            yield _place(
+                f"{row.split}:{number}", window, num_ids if dataset.manifest.packing is None else window.length
+            )
 
 
-def _place(split: str, number: int, window: dict[str, Any]) -> WindowPlace:
-    try:
-        place = {"row": f"{split}:{number}", "num_ids": len(window["input_ids"])}
-        return msgspec.convert({**window, **place}, WindowPlace)
-    except (KeyError, TypeError, msgspec.ValidationError) as error:
-        raise DatasetError(f"row {split}:{number} is damaged: {error}. `gristmill check` tells more.") from None
+def _place(row: str, window: Window, num_ids: int) -> WindowPlace:
+    return WindowPlace(
+        row=row,
+        lines=window.lines,
+        start=window.start,
+        num_ids=num_ids,
+        fresh=window.fresh,
+        repeat=window.repeat,
+        variant=window.variant or None,
+    )
 
 
 def explanation_json(explained: Explanation) -> str:
