@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from gristmill.checks.spans import shared_with_train
 from gristmill.core.errors import DatasetError
-from gristmill.core.files_table import FileRow
+from gristmill.core.files_table import FileRow, decoded_lines
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
-from gristmill.dataset.foreign import ForeignRow, Shown, decoded, raw_rows, rows_of
+from gristmill.dataset.foreign import ForeignRow, Shown, rows_of
 from gristmill.lab.bench.bench_result import Quality
 from gristmill.lab.bench.job import Job
 from gristmill.runners.local import num_cores
@@ -99,8 +99,7 @@ def _without_reasons(job: Job, shown: Shown) -> int:
 
 def _with_reasons(out: Path, job: Job, shown: Shown) -> tuple[int, int]:
     """Tokens lost, and tokens that the files' table or a setting accounts for."""
-    path = out / FILES
-    table = {row.key: row for row in decoded(path, raw_rows(path), FileRow)}
+    table = {row.key: row for _, row in decoded_lines(out / FILES, FileRow)}
     num_tail = read_manifest(out).counts.tail_tokens_dropped
     num_not_shown, num_left_out = 0, num_tail
     for file in job.files:

@@ -19,9 +19,9 @@ import numpy as np
 from gristmill.config.config import Config, default_of
 from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
+from gristmill.core.files_table import file_rows
 from gristmill.core.layout import FILES, is_dataset_folder
 from gristmill.core.manifest import PreviousSplits, require_windows
-from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PlacedDocument, Range, Split
 from gristmill.dataset.dataset import Dataset
@@ -177,15 +177,6 @@ def errors_as_ours() -> Iterator[None]:
 # A finished dataset as a corpus: what its rows show of each file, each token once, in the splits it has.
 
 
-class _FileRow(msgspec.Struct, frozen=True):
-    repo: str
-    path: str
-    status: str
-    split: Split | None = None
-    language: str | None = None
-    bytes: int | None = None
-
-
 class DatasetCorpus:
     def __init__(self, folder: Path) -> None:
         self._dataset = Dataset(folder)
@@ -201,8 +192,8 @@ class DatasetCorpus:
         )
         self.settings: dict[str, Any] | None = None
         with self._dataset.edition.reading():
-            rows = list(self._file_rows())
-        self._languages: dict[FileKey, str] = {(row.repo, row.path): row.language or "" for row in rows}
+            rows = [row for row in file_rows(folder / FILES) if row.status == "kept"]
+        self._languages: dict[FileKey, str] = {row.key: row.language or "" for row in rows}
         self.num_files = {split: sum(row.split is split for row in rows) for split in Split}
         self.num_bytes = {split: sum(row.bytes or 0 for row in rows if row.split is split) for split in Split}
         self.previous: PreviousSplits | None = None
@@ -225,22 +216,11 @@ class DatasetCorpus:
     def _stretches(self, windows: Iterable[Stretch]) -> list[Stretch]:
         found = join(windows)
         if found is None:
-            raise self._damaged("two windows of a file contradict each other")
+            raise DatasetError(
+                f"{str(self._dataset.folder)!r} is damaged: two windows of a file contradict each other. "
+                "Build the dataset again."
+            )
         return found
-
-    def _file_rows(self) -> Iterator[_FileRow]:
-        decoder = msgspec.json.Decoder(_FileRow)
-        try:
-            with open_plain(self._dataset.folder / FILES) as stream:
-                rows = map(decoder.decode, stream)
-                yield from (row for row in rows if row.status == "kept")
-        except OSError as error:
-            raise self._damaged(f"{FILES}: {error.strerror}") from None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise self._damaged(f"{FILES}: {error}") from None
-
-    def _damaged(self, how: str) -> DatasetError:
-        return DatasetError(f"{str(self._dataset.folder)!r} is damaged: {how}. Build the dataset again.")
 
 
 def dataset_in(config: Config) -> Path | None:
