@@ -17,9 +17,7 @@ from gristmill.core.files_table import FileRow
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import read_manifest, write_manifest
 from gristmill.core.records import DropReason, Split
-from gristmill.dataset import foreign
-from gristmill.dataset.foreign import adopt, data_files, raw_rows, rows_of
-from gristmill.dataset.row_windows import read_rows
+from gristmill.dataset.foreign import rows_of
 from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.lab.bench.bench import keep_as_dataset
 from gristmill.lab.bench.job import Job, JobFile
@@ -70,35 +68,7 @@ def write_rows(out, split, rows, kind):
         (out / f"{split}.jsonl.zst").write_bytes(compressed + table_of(frames))
 
 
-# --- reading ---
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
-    ["\n  },\n  {", '"\n  }\n]', "}, {", "\\n", "é/ü\u2028.py", "\x00\x1b["]
-)
-VALUES = TEXTS | st.integers(-(2**40), 2**40) | st.lists(st.integers(0, 70_000), max_size=5)
-FLAT_ROWS = st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4), max_size=6)
-
-
-@settings(deadline=None, max_examples=150)
-@given(rows=FLAT_ROWS, block=st.integers(1, 40), as_ascii=st.booleans())
-def test_a_list_is_read_as_json_load_reads_it(rows, block, as_ascii):
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foreign, "BLOCK_BYTES", block)
-        path = Path(folder, "train.json")
-        with path.open("w", encoding="utf-8") as stream:
-            json.dump(rows, stream, indent=2, ensure_ascii=as_ascii)
-        assert [json.loads(row) for row in raw_rows(path)] == json.loads(path.read_bytes()) == rows
-
-
-def test_files_of_a_split_are_found_whatever_they_are_written_as(tmp_path):
-    names = ["train.json", "train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl", "train.jsonl.zst"]
-    for name in [*names, "trained.json", "phases.json", "test.jsonl", "train.txt"]:
-        (tmp_path / name).touch()
-    (tmp_path / "cache").mkdir()
-    assert {path.name for path in data_files(tmp_path, Split.TRAIN)} == set(names)
-    assert [path.name for path in data_files(tmp_path, Split.TEST)] == ["test.jsonl"]
-    assert data_files(tmp_path, Split.VALIDATION) == []
-
+# --- damage ---
 
 GOOD = row_of("a.py", 0, range(5, 9), pad_to=8)
 
@@ -405,27 +375,3 @@ def test_no_rows_at_all_are_kept_as_such(codebert, tmp_path):
     dataset = open_dataset(tmp_path / "kept")
     assert [len(rows) for rows in dataset.values()] == [0, 0, 0]
     assert list(rows_of(tmp_path / "kept", Split.TRAIN)) == []
-
-
-def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
-    """Without a word of files: each row is a text of its own."""
-    rows, _ = full_rows(codebert, pad=False, stride=510)
-    (tmp_path / "theirs").mkdir()
-    theirs = [{"tokens": row["input_ids"], "quality": 0.5} for row in rows]
-    (tmp_path / "theirs" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
-    (tmp_path / "out").mkdir()
-    adopt(
-        tmp_path / "theirs",
-        tmp_path / "out",
-        codebert.definition,
-        made_by="somebody",
-        window_length=512,
-        renamed={"tokens": "input_ids"},
-    )
-    dataset = open_dataset(tmp_path / "out")
-    assert [row["input_ids"] for row in dataset["train"]] == [row["input_ids"] for row in rows]
-    assert dataset.record.columns == ["input_ids", "quality"]
-    assert [window.length for row in read_rows(dataset, Split.TRAIN) for window in row.windows] == [
-        len(row["input_ids"]) - 2 for row in rows
-    ]
-    assert (tmp_path / "theirs" / "train.jsonl").exists()

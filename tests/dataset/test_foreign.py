@@ -1,0 +1,67 @@
+"""Rows that gristmill did not build: read whatever they are written as, and adopted."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill import open_dataset
+from gristmill.core.records import Split
+from gristmill.dataset import foreign
+from gristmill.dataset.foreign import adopt, data_files, raw_rows
+from gristmill.dataset.row_windows import read_rows, read_windows
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    ["\n  },\n  {", '"\n  }\n]', "}, {", "\\n", "é/ü\u2028.py", "\x00\x1b["]
+)
+VALUES = TEXTS | st.integers(-(2**40), 2**40) | st.lists(st.integers(0, 70_000), max_size=5)
+FLAT_ROWS = st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4), max_size=6)
+
+
+@settings(deadline=None, max_examples=150)
+@given(rows=FLAT_ROWS, block=st.integers(1, 40), as_ascii=st.booleans())
+def test_a_list_is_read_as_json_load_reads_it(rows, block, as_ascii):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(foreign, "BLOCK_BYTES", block)
+        path = Path(folder, "train.json")
+        with path.open("w", encoding="utf-8") as stream:
+            json.dump(rows, stream, indent=2, ensure_ascii=as_ascii)
+        assert [json.loads(row) for row in raw_rows(path)] == json.loads(path.read_bytes()) == rows
+
+
+def test_files_of_a_split_are_found_whatever_they_are_written_as(tmp_path):
+    names = ["train.json", "train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl", "train.jsonl.zst"]
+    for name in [*names, "trained.json", "phases.json", "test.jsonl", "train.txt"]:
+        (tmp_path / name).touch()
+    (tmp_path / "cache").mkdir()
+    assert {path.name for path in data_files(tmp_path, Split.TRAIN)} == set(names)
+    assert [path.name for path in data_files(tmp_path, Split.TEST)] == ["test.jsonl"]
+    assert data_files(tmp_path, Split.VALIDATION) == []
+
+
+def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
+    """They say nothing of files: each is a text of its own."""
+    rows = [codebert.encode(b"name = %d\n" % number * 40).ids.tolist() for number in range(30)]
+    rows = [[0, *ids, 2] for ids in rows]
+    for name in ("theirs", "out"):
+        (tmp_path / name).mkdir()
+    theirs = [{"tokens": ids, "quality": 0.5} for ids in rows]
+    (tmp_path / "theirs" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in theirs))
+    adopt(
+        tmp_path / "theirs",
+        tmp_path / "out",
+        codebert.definition,
+        made_by="somebody",
+        window_length=512,
+        renamed={"tokens": "input_ids"},
+    )
+    dataset = open_dataset(tmp_path / "out")
+    assert [row["input_ids"] for row in dataset["train"]] == rows
+    assert (len(dataset["validation"]), dataset.record.columns) == (0, ["input_ids", "quality"])
+    for read in (read_rows, read_windows):
+        found = [(window.at, window.length) for row in read(dataset, Split.TRAIN) for window in row.windows]
+        assert found == [(1, len(ids) - 2) for ids in rows]
+    assert (tmp_path / "theirs" / "train.jsonl").exists()
