@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill import open_dataset
+from gristmill import DatasetError, open_dataset
 from gristmill.core.records import Split
 from gristmill.dataset import foreign
 from gristmill.dataset.foreign import adopt, data_files, raw_rows
@@ -55,7 +55,6 @@ def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
         tmp_path / "out",
         codebert.definition,
         made_by="somebody",
-        window_length=512,
         renamed={"tokens": "input_ids"},
     )
     dataset = open_dataset(tmp_path / "out")
@@ -65,3 +64,11 @@ def test_rows_of_others_are_adopted_under_our_names(codebert, tmp_path):
         found = [(window.at, window.length) for row in read(dataset, Split.TRAIN) for window in row.windows]
         assert found == [(1, len(ids) - 2) for ids in rows]
     assert (tmp_path / "theirs" / "train.jsonl").exists()
+    assert dataset.record.window_length == max(map(len, rows))
+
+
+def test_a_row_that_is_too_long_is_refused(codebert, tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"input_ids": [0, 5, 6, 2]}\n')
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DatasetError, match="a row has 4 ids, more than the 3"):
+        adopt(tmp_path, tmp_path / "out", codebert.definition, made_by="somebody", window_length=3)

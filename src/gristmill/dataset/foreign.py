@@ -4,7 +4,7 @@ A row is a JSON object with `input_ids`, special tokens included, and `attention
 and `start` say which tokens of which file it shows: `gristmill compare` goes by them to find what is held out.
 Text without ids is no row: `gristmill build` reads tables of texts.
 
-adopt(Path("theirs"), Path("dataset"), definition, made_by="somebody", window_length=512)
+adopt(Path("theirs"), Path("dataset"), definition, made_by="somebody")
 
 `.jsonl` and `.jsonl.zst` have a row a line. A `.json` is what `json.dump(rows, stream, indent=2)` leaves of flat rows:
 between two of them always stand the same nine bytes, which no row holds, as a line feed inside a string is escaped.
@@ -33,6 +33,7 @@ from gristmill.core.manifest import (
     facts_of,
     write_manifest,
 )
+from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import FileKey, Range, Split
 from gristmill.core.version import __version__
@@ -162,12 +163,13 @@ def adopt(
     definition: Definition,
     *,
     made_by: str,
-    window_length: int,
+    window_length: int | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> ForeignRows:
     """Make an existing, empty folder the dataset of the rows in `source`, whose `.jsonl` files are moved there.
 
-    `renamed`: columns of theirs under other names, `{"tokens": "input_ids"}`.
+    `window_length`: ids in a row at most; None: as many as the longest has. `renamed`: columns of theirs under other
+    names, `{"tokens": "input_ids"}`.
     """
     definition.write(folder)
     taken = {split: _Taken.of(split, source, folder, definition, renamed or {}) for split in Split}
@@ -177,13 +179,19 @@ def adopt(
         gristmill=__version__,
         made_by=made_by,
         tokenizer=_tokenizer_facts(definition, made_by),
-        window_length=window_length,
+        window_length=_window_length(window_length, max(one.longest for one in taken.values())),
         columns=next((one.columns for one in taken.values() if one.columns), []),
         splits={split: one.counts() for split, one in taken.items()},
         files={**files, **{name: facts_of(folder / name) for name in (TOKENIZER, TOKENIZER_CONFIG)}},
     )
     write_manifest(rows, folder, is_synced=False)
     return rows
+
+
+def _window_length(asked: int | None, longest: int) -> int:
+    if asked is not None and asked < longest:
+        raise DatasetError(f"a row has {counted(longest, 'id')}, more than the {asked} that a window is said to have.")
+    return max(1, longest) if asked is None else asked
 
 
 class _Taken:
@@ -193,6 +201,8 @@ class _Taken:
         self._num_special = num_special
         self._shown = Shown()
         self._num_windows = self._num_emitted = 0
+        self.longest = 0
+        """Of its rows, in ids."""
         self.columns: list[str] = []
         self.files: dict[str, FileFacts] = {}
 
@@ -228,6 +238,7 @@ class _Taken:
             self._shown.add(row.key, row.start, max(0, row.num_ids - self._num_special))
             self._num_windows += 1
             self._num_emitted += len(row.input_ids)
+            self.longest = max(self.longest, len(row.input_ids))
         return FileFacts(bytes=num_bytes, sha256=digest.hexdigest(), rows=num_rows, split=split, format="jsonl")
 
     def counts(self) -> RowCounts:
