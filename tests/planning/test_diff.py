@@ -15,6 +15,7 @@ from gristmill.cli import main
 from gristmill.core.records import Split, VariantKind
 from gristmill.planning.diff import Row, kinds_of, paired, read_rows
 from gristmill.planning.diff_result import FileKind, Step
+from support.foreign_datasets import made_foreign
 
 NUM_FILES = 20
 
@@ -244,7 +245,7 @@ def test_trouble_has_its_own_codes(old, tmp_path, capsys):
 
 
 def test_rows_that_bench_kept_have_no_record(old, tmp_path, capsys):
-    bench = rewritten(old, tmp_path / "bench", made_by="the method 'x' of gristmill bench")
+    bench = made_foreign(shutil.copytree(old, tmp_path / "bench"))
     code, line = failure(capsys, old, bench)
     assert code == 4
     assert "keeps no record of files" in line

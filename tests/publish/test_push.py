@@ -14,6 +14,7 @@ from gristmill.cli import main
 from gristmill.publish.gates import OVERRIDES
 from support import hub_server
 from support.builds import said
+from support.foreign_datasets import MADE_BY, made_foreign
 from support.source_trees import ROOT, write_tree
 
 ID = "someone/windows"
@@ -290,10 +291,10 @@ def test_a_folder_of_this_machine_in_what_goes_refuses(hub, push, dataset):
 
 
 def test_what_bench_made_is_refused(hub, push, dataset):
-    edit_manifest(dataset, lambda manifest: manifest.update(made_by="gristmill bench, method original"))
+    made_foreign(dataset)
     code, out, err = push("--upload", *OVERRIDES.values())
     assert (code, out) == (4, "")
-    assert "was made by gristmill bench, method original, not by gristmill build" in err
+    assert f"was made by {MADE_BY}, not by gristmill build" in err
     assert hub.requests == []
 
 

@@ -38,6 +38,7 @@ from gristmill.views.report.file_counts import MOST_EXAMPLES, MOST_FOLDERS, Fold
 from gristmill.views.report.gather import gather
 from gristmill.views.report.row_statistics import histogram_of
 from support.codebert_with import MARKERS, codebert_with
+from support.foreign_datasets import made_foreign
 from support.source_trees import write_tree
 
 HOSTILE = "<img src=x onerror=alert(1)>.py"
@@ -378,7 +379,6 @@ def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
         ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "nothing says where"),
         ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "its settings"),
         ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "its settings"),
-        ("manifest.json", lambda content: content.replace(b"gristmill build", b"naive"), "keeps no record of files"),
         ("train.jsonl", lambda content: content.replace(b'"start":0', b'"start":"0"', 1), "row train:0 is damaged"),
         (
             "train.jsonl",
@@ -394,6 +394,12 @@ def test_a_damaged_dataset_is_refused_in_one_line(dataset, tmp_path, name, chang
     (folder / name).write_bytes(change(content))
     with pytest.raises(DatasetError, match=said):
         gather(folder)
+
+
+def test_rows_that_no_build_has_made_are_refused(dataset, tmp_path):
+    folder = write_tree(tmp_path / "copy", {path.name: path.read_bytes() for path in dataset.iterdir()})
+    with pytest.raises(DatasetError, match="keeps no record of files"):
+        gather(made_foreign(folder))
 
 
 def test_files_that_are_grouped_are_counted(tmp_path):
