@@ -6,8 +6,9 @@ import pytest
 from gristmill import load_tokenizer
 from gristmill.core.errors import ConfigError
 from gristmill.core.seeded_random import number_of
-from gristmill.dataset.collators import CausalCollator, MaskedCollator, Masking
+from gristmill.dataset.collators import CausalCollator, MaskedCollator
 from gristmill.dataset.frame import Frame
+from gristmill.dataset.masking import Masking
 from gristmill.dataset.token_edges import Vocabulary, token_bytes
 from support.tokenizers_made_here import word_piece
 

@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, Dataset
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import RowsRecord
 from gristmill.core.records import VariantKind
-from gristmill.dataset.collators import MASK_RATE, CausalCollator, MaskedCollator
+from gristmill.dataset.collators import CausalCollator, MaskedCollator
 from gristmill.dataset.frame import Frame, Pad
 from gristmill.dataset.items import DEFAULT_COLUMNS, Item, ItemFormat, StoredRows
+from gristmill.dataset.masking import MASK_RATE
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
 
 # How batches come from a worker: as one array through its pipe. Tensors would go through shared memory, and for each of
