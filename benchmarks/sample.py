@@ -103,7 +103,7 @@ def measure(folder: str) -> Sample:
             judged = decide(context, intake, parts, runner, progress)
             scratch_bytes = size_of(context.scratch)
             pieces = pieces_of(context, judged.decision)
-            shape_all(context, judged, work, runner, progress)
+            shape_all(context, judged.decision, work, runner, progress)
         kept = judged.decision.kept
         readers = [PartReader(context.prepared, part) for part in parts]
         return Sample(

@@ -12,7 +12,7 @@ import pytest
 from gristmill import Config, ConfigError, DatasetError, OutputConfig, RunConfig, SplitConfig, WindowConfig, build
 from gristmill.checks.rebuild import against_clean
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from gristmill.pipeline.data_files import DataFiles
+from gristmill.pipeline.pieces import DataFiles
 from gristmill.pipeline.work_folder import Workspace
 from support.builds import (
     command,

@@ -242,10 +242,10 @@ def build_to(config, place, calls, is_after):
         ("zstd", ("pipeline.shape:shape", 1, True)),
         ("none", ("pipeline.shape:shape", 5, False)),
         ("zstd", ("pipeline.shape:shape", 5, False)),
-        ("none", ("pipeline.data_files:DataFiles.add", 4, True)),
-        ("zstd", ("pipeline.data_files:DataFiles.add", 4, True)),
-        ("none", ("pipeline.data_files:DataFiles.add", 9, False)),
-        ("zstd", ("pipeline.data_files:DataFiles.add", 9, False)),
+        ("none", ("pipeline.pieces:DataFiles.add", 4, True)),
+        ("zstd", ("pipeline.pieces:DataFiles.add", 4, True)),
+        ("none", ("pipeline.pieces:DataFiles.add", 9, False)),
+        ("zstd", ("pipeline.pieces:DataFiles.add", 9, False)),
         ("none", ("pipeline.build:clear_old", 1, True)),
         ("none", ("pipeline.build:write_manifest", 1, False)),
         ("none", ("pipeline.build:write_manifest", 1, True)),
@@ -333,7 +333,7 @@ def test_what_was_damaged_after_a_kill_is_made_anew(prospects, tmp_path, damage,
     """The dataset that was growing, the log of its pieces, and leftovers of all kinds."""
     prospect = prospects(compress, MUCH)
     config = prospect.begin(tmp_path / "out")
-    killed(build_to, config, "pipeline.data_files:DataFiles.add", 9, True)
+    killed(build_to, config, "pipeline.pieces:DataFiles.add", 9, True)
     half_done = [path for path in sorted((tmp_path / "out.work/dataset").iterdir()) if path.stat().st_size]
     assert len(half_done) > 3
     for path in half_done:
@@ -477,7 +477,7 @@ def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
 
 def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):
     config = prospects("none", MUCH).begin(tmp_path / "out")
-    killed(build_to, config, "pipeline.data_files:DataFiles.add", 4, True)
+    killed(build_to, config, "pipeline.pieces:DataFiles.add", 4, True)
     before = everything(tmp_path / "out")
     assert run("clean", tmp_path / "out").returncode == 0
     assert os.listdir(tmp_path) == ["out"]
@@ -504,7 +504,7 @@ def test_a_work_folder_inside_a_source_is_never_source(small, tmp_path, is_git, 
     expected = set(files_table(tmp_path / "expected"))
     inside = Config(sources=[str(source)], out=str(source / "data/set"), run=RunConfig(workers=1))
     if is_killed:
-        killed(build_to, inside, "pipeline.data_files:DataFiles.add", 1, True)
+        killed(build_to, inside, "pipeline.pieces:DataFiles.add", 1, True)
     else:
         build(inside)
     assert (

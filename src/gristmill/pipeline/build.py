@@ -29,13 +29,13 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import PlacedDocument, SourceFile
 from gristmill.pipeline.cache import remember, write_index
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.data_files import MadeFiles
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Judged
 from gristmill.pipeline.finish import Outcome, clear_old, describe, machine, write_files_table
 from gristmill.pipeline.intake import check_settings, local_sources, take_in
+from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.prepare import GO_ON, batches, in_order, prepare_all
-from gristmill.pipeline.shape import shape_all
+from gristmill.pipeline.shape import MadeFiles, shape_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.probe import probe_of
@@ -108,7 +108,10 @@ def build_without(
                 intake.found.files.clear()  # of no more use, and there may be many
                 judged = decide(job.context, intake, parts, runner, progress)
                 work.keep_previous(previous_file(config))
-                made = shape_all(job.context, judged, work, runner, progress)
+                if job.context.is_packed:
+                    made = pack_all(job.context, judged.decision, runner, progress)
+                else:
+                    made = shape_all(job.context, judged.decision, work, runner, progress)
                 clock.workers, clock.gpu = runner.workers, server.end()
         return seal(job, intake.found, judged, made, clock)
 

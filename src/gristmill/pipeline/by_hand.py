@@ -23,14 +23,13 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import Drop
 from gristmill.pipeline.build import Clock, Job, as_ours, load, opened, runner_for, seal
 from gristmill.pipeline.cache import recall, remember
-from gristmill.pipeline.data_files import DataFiles
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.parts import is_whole, with_shared_words
-from gristmill.pipeline.pieces import KnownPiece, ShapedPiece, Task, piece_key, piece_tasks, pieces_of
+from gristmill.pipeline.pieces import DataFiles, KnownPiece, ShapedPiece, Task, piece_key, piece_tasks, pieces_of
 from gristmill.pipeline.prepare import Batch, batches, in_order, prepare_all
 from gristmill.pipeline.shape import shape_tasks, with_other_formats
 from gristmill.runners.runner import Runner

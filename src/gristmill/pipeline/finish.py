@@ -28,7 +28,6 @@ from gristmill.core.manifest import (
 from gristmill.core.records import DocumentFacts, Drop, DropReason, FileKey, PlacedDocument, VariantKind
 from gristmill.core.version import __version__
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.data_files import MadeFiles
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.facts import (
     epoch_facts,
@@ -41,6 +40,7 @@ from gristmill.pipeline.facts import (
 )
 from gristmill.pipeline.keys import grammar_versions, versions
 from gristmill.pipeline.parts import PartReader
+from gristmill.pipeline.shape import MadeFiles
 from gristmill.sources.trees import Scan
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import stand_in_notes

@@ -23,10 +23,10 @@ from gristmill.formats.jsonl_rows import DocumentRows
 from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.data_files import MadeFiles, clear_formats, write_all
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of, shown_windows
 from gristmill.pipeline.parts import read_blocks
+from gristmill.pipeline.shape import MadeFiles, clear_formats, write_all
 from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
 from gristmill.windows.cut import Windows, stretches_of

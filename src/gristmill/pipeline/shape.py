@@ -2,40 +2,57 @@
 
 import hashlib
 import os
+import shutil
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import compress, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gristmill.core.errors import GristmillError
 from gristmill.core.layout import write_atomically
+from gristmill.core.manifest import PackingFacts
 from gristmill.core.names import counted
-from gristmill.core.progress import Progress
-from gristmill.core.records import PlacedDocument, Split
+from gristmill.core.progress import Progress, Step
+from gristmill.core.records import FileKey, PlacedDocument, Split
 from gristmill.formats.document_batches import batches_of
-from gristmill.formats.format import format_named
-from gristmill.formats.shares import Share, WrittenFiles, shares_of, write_share
+from gristmill.formats.format import folder_of, format_named
+from gristmill.formats.shares import AllFiles, Share, ShareTask, WrittenFiles, shares_of, write_share
 from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.pipeline.context import Context, is_large
-from gristmill.pipeline.data_files import DataFiles, MadeFiles, clear_formats, compressed_file, write_all
-from gristmill.pipeline.decision import Judged
+from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of
-from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.parts import read_blocks
-from gristmill.pipeline.pieces import KnownPiece, Piece, ShapedPiece, Task, piece_tasks, pieces_of
+from gristmill.pipeline.pieces import (
+    DataFiles,
+    KnownPiece,
+    Piece,
+    ShapedPiece,
+    Task,
+    compressed_file,
+    piece_tasks,
+    pieces_of,
+)
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.runner import Runner
 
 
-def shape_all(context: Context, judged: Judged, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
-    """Step 3."""
-    if context.is_packed:
-        return pack_all(context, judged.decision, runner, progress)
-    pieces = pieces_of(context, judged.decision)
+class MadeFiles(NamedTuple):
+    """Step 3: rows, in every format."""
+
+    files: AllFiles
+    shards: dict[Split, list[int]]
+    packing: dict[Split, PackingFacts] | None = None
+    segments: dict[FileKey, int] | None = None
+    """With --pack repo: in how many stretches each file is in the rows. Only packing tells."""
+
+
+def shape_all(context: Context, decision: Decision, work: Workspace, runner: Runner, progress: Progress) -> MadeFiles:
+    """Step 3: a row for each window. pack_all() makes rows of several files."""
+    pieces = pieces_of(context, decision)
     with DataFiles(context, work.log) as files:
         for task, shaped in shape_tasks(context, piece_tasks(context, pieces, work), runner, progress):
             files.add(task, shaped)
@@ -196,3 +213,20 @@ def write_format(context: Context, task: FormatTask) -> WrittenFiles:
     blocks = read_blocks(context.prepared, task.documents, context.tokenizer.vocab_size)
     rows = (rows_of(document, block, context.window_shape) for document, block in blocks)
     return write_share(task.share, context.dataset, context.schema, batches_of(rows, context.schema))
+
+
+def clear_formats(context: Context) -> None:
+    """Their folders are new: an earlier attempt may have left something."""
+    for name in context.other_formats:
+        folder = folder_of(context.dataset, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+
+
+def write_all(
+    write: Callable[[Any], WrittenFiles], tasks: Sequence[ShareTask], files: AllFiles, runner: Runner, step: Step
+) -> None:
+    """Each task's share of a format, in order."""
+    for task, written in zip(tasks, runner.map(write, tasks), strict=True):
+        files.add(task.share, written)
+        step.advance(task.share.num_rows)

@@ -38,7 +38,7 @@ from gristmill.formats.format import folder_of, format_named
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.formats.stored_split import StoredSplit
-from gristmill.pipeline.data_files import write_all
+from gristmill.pipeline.shape import write_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner, num_workers
 
