@@ -57,11 +57,22 @@ def test_the_command_prints_json_and_leaves_page_chart_and_datasets(source, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.md", "bench.svg", "code", "kept"]
 
 
-def test_the_command_prints_tables(source, tmp_path, capsys):
-    code, text, _ = run(capsys, "bench", str(source), "--only", "floor", "--out", str(tmp_path / "b.md"))
+def test_the_command_prints_tables_makes_a_folder_for_its_page_and_replaces_an_earlier_one(source, tmp_path, capsys):
+    page = tmp_path / "new" / "er" / "b.md"
+    words = ("bench", str(source), "--only", "floor", "--out", str(page))
+    code, text, _ = run(capsys, *words)
     assert code == 0
     for word in ("floor", "seconds", "windows", "tokenize", "page"):
         assert word in text
+    first = page.read_text()
+    assert run(capsys, *words, "-q")[0] == 0
+    assert page.read_text() != first
+    assert sorted(path.name for path in page.parent.iterdir()) == ["b.md", "b.svg"]
+
+
+def test_no_folder_is_made_before_there_is_a_page(tmp_path):
+    Page(str(tmp_path / "none" / "b.md"))
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("name", ["b.md", "b.svg"])
@@ -85,19 +96,6 @@ def test_a_page_in_a_closed_folder_is_refused_at_once(tmp_path):
     closed.mkdir(mode=0o555)
     with without_privileges(may_read=True), pytest.raises(OutputError, match="cannot write into"):
         Page(str(closed / "new" / "b.md"))
-
-
-def test_a_new_folder_is_made_for_the_page(source, tmp_path, capsys):
-    page = tmp_path / "new" / "er" / "b.md"
-    assert run(capsys, "bench", str(source), "--only", "floor", "--out", str(page), "-q")[0] == 0
-    assert sorted(path.name for path in page.parent.iterdir()) == ["b.md", "b.svg"]
-    Page(str(tmp_path / "none" / "b.md"))
-    assert not (tmp_path / "none").exists()
-
-
-def test_an_earlier_page_is_replaced(source, tmp_path, capsys):
-    for _ in range(2):
-        assert run(capsys, "bench", str(source), "--only", "floor", "--out", str(tmp_path / "b.md"), "-q")[0] == 0
 
 
 def test_an_unknown_method_is_named(source, capsys):

@@ -25,7 +25,7 @@ from gristmill.lab.bench.speeds import Case, State
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.locate import locate
 from support.source_trees import ROOT, write_tree
-from support.tokenizers_made_here import word_piece
+from support.tokenizers_made_here import byte_level, word_piece
 
 TREE = {
     **{
@@ -104,8 +104,17 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def result(source):
-    return bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=2), load_card=WithWire)
+def vocabulary(tmp_path_factory):
+    """Of 600 tokens: each cold run loads it again."""
+    path = tmp_path_factory.mktemp("vocabulary") / "tokenizer.json"
+    path.write_text(byte_level())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def result(source, vocabulary):
+    asked = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
+    return bench_tokenizers(str(source), asked, load_card=WithWire)
 
 
 def run(capsys, *arguments):
@@ -114,7 +123,7 @@ def run(capsys, *arguments):
     return code, captured.out, captured.err
 
 
-def test_every_method_is_timed_in_every_case_and_state(result, codebert):
+def test_every_method_is_timed_in_every_case_and_state(result, vocabulary):
     found = {(speed.method, speed.case, speed.state) for speed in result.speeds}
     fast = {(name, case, state) for name in ("gigatoken", "cuda") for case in Case for state in State}
     assert found == fast | {("tokenizers", case, state) for case in (Case.BYTES, Case.FILES) for state in State}
@@ -122,7 +131,7 @@ def test_every_method_is_timed_in_every_case_and_state(result, codebert):
     assert result.corpus.files == NUM_FILES
     assert result.corpus.withheld == 1
     assert result.corpus.bytes == sum(map(len, texts))
-    assert result.corpus.tokens == sum(len(codebert.encode(text).ids) for text in texts)
+    assert result.corpus.tokens == sum(len(load_tokenizer(vocabulary).encode(text).ids) for text in texts)
     assert all(
         speed.runs == 2 and 0 < speed.seconds_min <= speed.seconds <= speed.seconds_max for speed in result.speeds
     )
@@ -146,14 +155,15 @@ def test_halves_are_all_documents_once_and_the_same_again(source):
     assert list(documents.halves()[1].indices) == list(unseen.indices)
 
 
-def test_cold_warm_and_unseen_are_what_they_say(source):
+def test_cold_warm_and_unseen_are_what_they_say(source, vocabulary):
     cards = []
 
     def load(name):
         cards.append(StandIn(name))
         return cards[0]
 
-    result = bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=2), load_card=load)
+    asked = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
+    result = bench_tokenizers(str(source), asked, load_card=load)
     whole = result.corpus.bytes
     half = whole - speed_of("cuda", Case.FILES, State.UNSEEN, result).bytes
     cold, warm, unseen = [0, 0], [whole, 2 * whole], [0, half, 0, half]
@@ -161,16 +171,20 @@ def test_cold_warm_and_unseen_are_what_they_say(source):
     assert cards[0].seen_bytes[1:] == 3 * [*cold, *warm, *unseen]  # after the one document of loading
 
 
-def test_a_wrong_id_is_an_error_with_document_and_token(source):
+def test_a_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
     with pytest.raises(
         GristmillError, match=r"cuda gives other ids than tokenizers: document 'pkg/m3\.py', token 5 is"
     ):
-        bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=1), load_card=WrongOnce)
+        bench_tokenizers(
+            str(source), AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1), load_card=WrongOnce
+        )
 
 
-def test_a_missing_id_is_an_error_too(source):
+def test_a_missing_id_is_an_error_too(source, vocabulary):
     with pytest.raises(GristmillError, match=r"document 'windows\.py', token \d+ is no token, not \d+"):
-        bench_tokenizers(str(source), AskedOfTokenizers(device="cuda", runs=1), load_card=OneTokenShort)
+        bench_tokenizers(
+            str(source), AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1), load_card=OneTokenShort
+        )
 
 
 def test_a_sample_is_for_the_slow_one_and_said(source):
@@ -224,10 +238,11 @@ def test_the_chart_has_a_bar_for_each_speed_on_one_scale(result):
     assert sorted(bars) == pytest.approx(sorted(max(bars) * rate / max(rates) for rate in rates), abs=0.02)
 
 
-def test_the_command_leaves_page_and_chart(source, tmp_path, capsys, monkeypatch):
+def test_the_command_leaves_page_and_chart(source, vocabulary, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # an earlier page is replaced
-        code, text, _ = run(capsys, "bench", str(source), "--tokenizers", "--runs", "1", "--json")
+        options = ("--tokenizer", vocabulary, "--tokenizers", "--runs", "1", "--json")
+        code, text, _ = run(capsys, "bench", str(source), *options)
         assert code == 0
     assert {speed["method"] for speed in json.loads(text)["speeds"]} == {"tokenizers", "gigatoken"}
     assert json.loads(text)["gpu"] is None

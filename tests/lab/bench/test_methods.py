@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,22 +79,37 @@ def setting(tmp_path_factory, source):
 
 
 @pytest.fixture(scope="module")
-def ran(setting):
-    """What each method left, run once."""
+def room_of(setting, tmp_path_factory):
+    """A method, run once -> the folder that has what it left in its work folder, in `outside`, and what was measured."""
     job, setup = setting
-    outs = {}
+    rooms = {}
 
     def run_once(name, **changes):
         key = (name, *changes.items())
-        if key not in outs:
-            folder = Path(job.out, str(len(outs)))
-            folder.mkdir()
-            changed = msgspec.structs.replace(job, out=str(folder), **changes)
-            runs = benching.MethodRuns(BY_NAME[name], changed, setup, None)
-            outs[key] = runs.out, runs._run(Progress(), watched=False)
-        return outs[key]
+        if key not in rooms:
+            room = tmp_path_factory.mktemp("room")
+            for folder in ("work", "outside"):
+                (room / folder).mkdir()
+            changed = msgspec.structs.replace(job, out=str(room / "work"), **changes)
+            with pytest.MonkeyPatch.context() as patch:
+                for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME"):
+                    patch.setenv(variable, str(room / "outside"))
+                runs = benching.MethodRuns(without_card(BY_NAME[name]), changed, setup, None)
+                rooms[key] = room, runs.out, runs._run(Progress(), watched=False)
+        return rooms[key]
 
     return run_once
+
+
+def without_card(method):
+    """The same folders, by the CPU, where there is no card."""
+    return method._replace(options=()) if method.needs_card and why_no_card() is not None else method
+
+
+@pytest.fixture(scope="module")
+def ran(room_of):
+    """What a method left, and what was measured."""
+    return lambda name, **changes: room_of(name, **changes)[1:]
 
 
 def rows_in(out):
@@ -383,17 +399,12 @@ class StoppedError(Exception):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_no_method_finds_anything_of_an_earlier_run(method, setting, tmp_path, monkeypatch):
-    if method.needs_card and why_no_card() is not None:
-        method = method._replace(options=())  # the same folders, by the CPU
+def test_no_method_finds_anything_of_an_earlier_run(method, room_of, setting, tmp_path, monkeypatch):
     job, setup = setting
-    work, outside = tmp_path / "work", tmp_path / "outside"
-    for folder in (work, outside):
-        folder.mkdir()
-    for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME"):
-        monkeypatch.setenv(variable, str(outside))
-    runs = benching.MethodRuns(method, msgspec.structs.replace(job, out=str(work)), setup, None)
-    runs._run(Progress(), watched=False)
+    shutil.copytree(room_of(method.name)[0], tmp_path, dirs_exist_ok=True)
+    runs = benching.MethodRuns(
+        without_card(method), msgspec.structs.replace(job, out=str(tmp_path / "work")), setup, None
+    )
     assert list(runs.out.glob("train*"))
     found = []
 

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.lab.bench.bench import keep_as_dataset
 from gristmill.lab.bench.job import Job, JobFile
 from gristmill.lab.bench.quality import quality_of
+from support.builds import called
 
 PREFIX, SUFFIX, PAD = (0,), (2,), 1
 NUM_CONTENT, STRIDE, LENGTH = 80, 50, 82
@@ -325,16 +324,8 @@ def test_check_of_a_kept_baseline_fails_without_a_traceback(codebert, tmp_path):
     rows, _ = full_rows(codebert, pad=True, stride=382)
     write_rows(tmp_path / "out", "train", rows, "jsonl")
     keep_as_dataset(tmp_path / "out", tmp_path / "kept", "floor", codebert.definition)
-    for ask in (["check"], ["explain"]):
-        command = [
-            sys.executable,
-            "-m",
-            "gristmill",
-            *ask,
-            str(tmp_path / "kept"),
-            *(["a.py"] if ask == ["explain"] else []),
-        ]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    for words in (("check", tmp_path / "kept"), ("explain", tmp_path / "kept", "a.py")):
+        ran = called(*words)
         assert ran.returncode == 4
         assert "the method 'floor' of gristmill bench" in ran.stderr
         assert ran.stderr.count("\n") == 1

@@ -14,32 +14,22 @@ from gristmill.config.config import TokenizerConfig
 from gristmill.config.settings import SplitConfig, VariantsConfig
 from gristmill.lab.comparison.compare import compare
 from gristmill.lab.comparison.freeze import freeze
-from support.builds import refusal, run
+from support.builds import called, refusal
 from support.made_code import made_module
+from support.source_trees import write_tree
 from support.tokenizers_made_here import roberta_like
 
+pytestmark = pytest.mark.usefixtures("short_trainings")
 SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000)
 
 
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory, corpus):
+def datasets(tmp_path_factory):
     """`clean`, and `shuffled`: the same files, half of their lines with the characters in another order."""
     root = tmp_path_factory.mktemp("datasets")
     (root / "tokenizer.json").write_text(roberta_like())
-    for name in ("json", "concurrent"):
-        shutil.copytree(corpus / name, root / "clean-code" / name)
-    (root / "test-code").mkdir()
-    for name in (
-        "bisect.py",
-        "colorsys.py",
-        "fnmatch.py",
-        "getopt.py",
-        "keyword.py",
-        "netrc.py",
-        "sched.py",
-        "stat.py",
-    ):
-        (root / "test-code" / name).write_text(made_module(name, 1500))
+    write_tree(root / "clean-code", {f"m{number}.py": made_module(f"m{number}.py", 900) for number in range(20)})
+    write_tree(root / "test-code", {f"t{number}.py": made_module(f"t{number}.py", 900) for number in range(3)})
     shutil.copytree(root / "clean-code", root / "shuffled-code")
     for path in sorted((root / "shuffled-code").rglob("*.py")):
         path.write_text(half_shuffled(path.read_text()))
@@ -155,7 +145,7 @@ def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
         compare([clean, shuffled], out, TrainConfig(early_stop=2))
     with pytest.raises(ConfigError, match="--min-test-tokens must be at least 1, got 0"):
         compare([clean, shuffled], out, min_test_tokens=0)
-    code, line = refusal(run("compare", clean, shuffled, "--out", out))
+    code, line = refusal(called("compare", clean, shuffled, "--out", out))
     assert (code, "--test DATASET" in line) == (2, True)
     assert not out.exists()
 
@@ -163,7 +153,7 @@ def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
 def test_a_smaller_test_set_is_taken_with_a_warning(datasets, tmp_path):
     options = ["--test", datasets / "test", "--min-test-tokens", "1e3", "--tokens", "1e3", "--seeds", "1"]
     words = ["compare", datasets / "clean", datasets / "shuffled", "--out", tmp_path / "out", *options]
-    done = run(*words, "--objective", "causal", "--batch-size", "16", "--eval-every", "1000")
+    done = called(*words, "--objective", "causal", "--batch-size", "16", "--eval-every", "1000")
     assert done.returncode == 0
     note = r"the test set has [\d,]+ tokens of \d files, fewer than 100,000: intervals are wide"
     assert re.search(f"warning: {note}", done.stderr)
