@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import unicodedata
 
 import numpy as np
 import pytest
@@ -43,10 +44,16 @@ def test_codebert_runs_on_the_fast_engine(codebert):
     assert codebert.engine.startswith("gigatoken ")
 
 
+def in_context(character):
+    is_short = unicodedata.category(character) in {"Cn", "Co"} and ord(character) % 16
+    return f"a{character}b\n" if is_short else f"a{character}b {character}\n"
+
+
 def test_every_code_point_in_context(codebert, oracle):
+    """Four of five stand for nothing yet, or privately: most of these between letters alone."""
     points = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
     for at in range(0, len(points), 20_000):
-        text = "".join(f"a{point}b {point}\n" for point in points[at : at + 20_000]).encode()
+        text = "".join(map(in_context, points[at : at + 20_000])).encode()
         assert np.array_equal(codebert.encode(text).ids, oracle.encode(text).ids)
 
 
@@ -149,7 +156,10 @@ def test_plain_added_tokens_are_kept():
     assert 600 in ours.ids.tolist()
 
 
-@pytest.fixture(params=["gigatoken, bytes", "gigatoken, byte fallback", "tokenizers, bytes", "tokenizers, WordPiece"])
+@pytest.fixture(
+    scope="module",
+    params=["gigatoken, bytes", "gigatoken, byte fallback", "tokenizers, bytes", "tokenizers, WordPiece"],
+)
 def engine(request, codebert):
     kind, trained = request.param.split(", ")
     spelled = {"byte fallback": made.sentence_piece_bpe, "WordPiece": made.word_piece}

@@ -2,10 +2,12 @@
 
 import ctypes
 import fcntl
+import hashlib
 import os
 import subprocess
 import time
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +17,30 @@ from support.source_trees import ROOT
 HERE = Path(__file__).parent
 KERNELS = ROOT / "src/gristmill/tokenizers/cuda/kernels"
 COMPILE = ("g++", "-O2", "-g", "-std=c++17", "-shared", "-fPIC", "-fno-strict-aliasing", f"-I{KERNELS}")
+SOURCES = {".cpp", ".cu", ".cuh", ".h"}
 ALIGNMENT = 256
 STRUCTURES = ("Engine", "Chunk", "Result", "Counters", "TableState", "Entry")
 
 
 def compiled(folder: Path, options: tuple[str, ...]) -> Path:
-    """Once for all processes that share the folder."""
-    library = folder / ("kernels" + "".join(options).replace("=", "") + ".so")
+    """Once for all processes that share the folder, as long as sources, options and compiler are the same."""
+    command = [*COMPILE, *options]
+    library = folder / f"kernels-{_digest(*command)}.so"
     with library.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             begun = library.with_suffix(".begun")
-            subprocess.run([*COMPILE, *options, "-o", str(begun), str(HERE / "all_on_cpu.cpp")], check=True)
+            subprocess.run([*command, "-o", str(begun), str(HERE / "all_on_cpu.cpp")], check=True)
             os.replace(begun, library)
     return library
+
+
+@cache
+def _digest(*command: str) -> str:
+    version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
+    sources = sorted(path for folder in (KERNELS, HERE) for path in folder.iterdir() if path.suffix in SOURCES)
+    contents = [" ".join(command).encode(), version, *(path.read_bytes() for path in sources)]
+    return hashlib.sha256(b"\0".join(contents)).hexdigest()[:16]
 
 
 class CardOnCpu:

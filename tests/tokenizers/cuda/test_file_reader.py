@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import signal
 
 import numpy as np
@@ -14,21 +13,11 @@ from gristmill.tokenizers.cuda import file_reader
 from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
 from gristmill.tokenizers.cuda.reader_process import read_files
 from support.card_texts import definition_named
-from support.cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
 
 CHUNK_BYTES = 1 << 16
 
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
-    pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files without a name"),
-]
-
-
-@pytest.fixture(scope="module")
-def make_card(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    return lambda options: CardOnCpu(compiled(folder, options))
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files without a name")
 
 
 @pytest.fixture

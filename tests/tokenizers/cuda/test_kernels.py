@@ -1,13 +1,11 @@
 """The GPU's kernels, compiled for the CPU and run there: the reference's ids, with no card in the machine.
 
-Threads take turns here, so that races do not show, nor how fast it is: test_cuda_on_a_card.py is for those.
+Threads take turns here, so that races do not show, nor how fast it is: test_on_a_card.py is for those.
 """
 
 import json
-import os
-import shutil
 from functools import cache
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +35,6 @@ from support.card_texts import (
     random_letters,
     reference_for,
 )
-from support.cuda_on_cpu.card_on_cpu import CardOnCpu, compiled
 from support.word_pieces import PIECES
 
 CHUNK_BYTES = 1 << 20
@@ -51,15 +48,6 @@ every_tokenizer = pytest.mark.parametrize("name", TRAINED)
 every_vocabulary = pytest.mark.parametrize("name", [*TRAINED, *REVEALING])
 every_pattern = pytest.mark.parametrize("name", REVEALING)
 no_deadline = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="session")
-def make_card(tmp_path_factory):
-    if shutil.which("g++") is None:
-        pytest.skip("the kernels are compiled with g++, which is not there")
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    return lambda options: CardOnCpu(compiled(shared, options))
 
 
 @pytest.fixture(scope="session")
@@ -224,9 +212,8 @@ def test_long_words_that_repeat_or_use_two_letters(loaded, name):
     assert_reference(loaded(name), words)
 
 
-@every_tokenizer
-@pytest.mark.parametrize("kind", card_texts.NOT_UTF8)
-def test_what_is_not_utf8_is_refused_by_its_number(loaded, name, kind):
+@pytest.mark.parametrize(("kind", "name"), [*zip(card_texts.NOT_UTF8, cycle(TRAINED), strict=False)])
+def test_what_is_not_utf8_is_refused_by_its_number(loaded, kind, name):
     for documents in card_texts.around_not_utf8(kind):
         with pytest.raises(TokenizerError, match=r"^document 2: the tokenizer .* takes valid Unicode only: byte"):
             loaded(name).encode_batch(documents)
@@ -359,8 +346,7 @@ def test_a_token_that_only_a_later_merge_makes(under_merges):
     assert under_merges([("a", "bc"), ("b", "c"), ("bc", "bc"), ("abc", "bc")], words) == 0
 
 
-@pytest.mark.parametrize("first_id", [0, 1 << 16])
-@every_tokenizer
+@pytest.mark.parametrize(("name", "first_id"), [*zip(TRAINED, cycle([0, 1 << 16]), strict=False)])
 def test_words_that_are_one_token_though_no_merge_makes_it(make_card, name, first_id):
     definition = card_texts.with_exceptions(definition_named(name), card_texts.exceptional_words())
     definition = card_texts.with_ids_above(definition, first_id) if first_id else definition

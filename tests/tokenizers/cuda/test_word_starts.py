@@ -90,7 +90,7 @@ def test_every_character_in_context(splitter, pattern):
 
 
 @every_case
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(texts=st.lists(st.lists(st.sampled_from(PIECES), min_size=1, max_size=30).map("".join), min_size=1, max_size=3))
 def test_random_documents_end_to_end(splitter, pattern, texts):
     assert_same(splitter, pattern, texts)
