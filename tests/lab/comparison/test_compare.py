@@ -29,7 +29,7 @@ def datasets(tmp_path_factory):
     root = tmp_path_factory.mktemp("datasets")
     (root / "tokenizer.json").write_text(roberta_like())
     write_tree(root / "clean-code", {f"m{number}.py": made_module(f"m{number}.py", 900) for number in range(20)})
-    write_tree(root / "test-code", {f"t{number}.py": made_module(f"t{number}.py", 900) for number in range(3)})
+    write_tree(root / "test-code", {f"t{number}.py": made_module(f"t{number}.py", 900) for number in range(5)})
     shutil.copytree(root / "clean-code", root / "shuffled-code")
     for path in sorted((root / "shuffled-code").rglob("*.py")):
         path.write_text(half_shuffled(path.read_text()))
