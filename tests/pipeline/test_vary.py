@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 
 import pytest
+from tokenizers import Tokenizer
 
 from gristmill import (
     Config,
@@ -37,7 +38,6 @@ from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
 from support.source_trees import write_tree
 from support.tokenizers_made_here import sentence_piece_bpe, unigram, word_piece
-from tokenizers import Tokenizer
 
 ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
 

@@ -4,9 +4,10 @@ import json
 from collections.abc import Sequence
 from functools import cache
 
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
 from gristmill.tokenizers.cuda.patterns import CL100K, CL100K_REGEX, GPT2, QWEN2, QWEN2_REGEX, Pattern
 from support.made_code import made_module
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 

@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, processors
 
 from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers import control_tokens
@@ -12,7 +13,6 @@ from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from support import tokenizers_made_here as made
-from tokenizers import Tokenizer, processors
 
 LLAMA_LIKE = {
     "type": "TemplateProcessing",

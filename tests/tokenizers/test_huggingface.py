@@ -3,13 +3,13 @@ import subprocess
 import sys
 
 import pytest
+from tokenizers import Tokenizer
 
 from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from support import tokenizers_made_here as made
-from tokenizers import Tokenizer
 
 
 def definition(text):

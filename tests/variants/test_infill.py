@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from gristmill import load_tokenizer
 from gristmill.core.errors import ConfigError
@@ -18,7 +19,6 @@ from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.variants.infill import Infiller, Sentinel
 from support import tokenizers_made_here as made
 from support.made_code import made_module
-from tokenizers import Tokenizer
 
 PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002
 TOKENIZER = load_tokenizer()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Reference
 from transformers import AutoTokenizer
 
 import gristmill
@@ -30,7 +31,6 @@ from gristmill.tokenizers.sentinels import fim_ids, mask_id
 from gristmill.windows.cut import WindowShape, cut
 from support.source_trees import write_tree
 from support.tokenizers_made_here import word_piece
-from tokenizers import Tokenizer as Reference
 
 SECRET = "AKIA" + "QYLPMN5HHHFPZAM2"
 SIZE = 3000

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from gristmill.tokenizers.cuda.merge_tables import EMPTY, MergeTables, bpe
 from gristmill.tokenizers.definition import Definition
 from support import tokenizers_made_here as made
-from tokenizers import Tokenizer
 
 TEXT = st.text("abc", min_size=1, max_size=50)
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from gristmill.core.errors import NotOnGpuError, TokenizerError
 from gristmill.tokenizers.cuda import merge_tables as merging
@@ -17,7 +18,6 @@ from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from support import tokenizers_made_here as made
 from support.word_starts_in_numpy import word_starts
-from tokenizers import Tokenizer
 
 TEXTS = [
     'def f(x):\n\treturn {"it\'s": 12345, "WE\'LL": [½, x]}  # ok?!\r\n\n   ',

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, pre_tokenizers
 
 from gristmill.tokenizers.cuda.character_classes import character_classes
 from gristmill.tokenizers.cuda.patterns import (
@@ -26,7 +27,6 @@ from gristmill.tokenizers.cuda.patterns import (
 from support.source_trees import ROOT
 from support.word_pieces import PIECES
 from support.word_starts_in_numpy import word_starts
-from tokenizers import Regex, pre_tokenizers
 
 SCALARS = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x110000))]
 # The rules see classes, and of which class each character is the engine is asked for all of them, below. Four of five
