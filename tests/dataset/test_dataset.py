@@ -172,3 +172,10 @@ def test_a_damaged_tokenizer_in_a_dataset_is_said(built, tmp_path):
     )
     with pytest.raises(TokenizerError, match="damaged"):
         _ = open_dataset(copy).tokenizer
+
+
+def test_a_dataset_goes_to_another_process(built):
+    dataset = open_dataset(built[0])
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert sent.manifest == dataset.manifest
+    assert sent["test"][0] == dataset["test"][0]

@@ -338,6 +338,13 @@ RowsRecord = Manifest | ForeignRows
 """What is known of rows, whoever made them."""
 
 
+def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
+    """What a build made can be asked about, file by file."""
+    if not isinstance(record, Manifest):
+        raise _no_manifest(folder, record.made_by)
+    return record
+
+
 def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
     """Rows that are windows of one file each."""
     if record.packing is not None:
@@ -359,9 +366,7 @@ class Edition:
     @property
     def manifest(self) -> Manifest:
         """Raises DatasetError for rows that no build has made."""
-        if not isinstance(self.record, Manifest):
-            raise _no_manifest(self._folder, self.record.made_by)
-        return self.record
+        return require_manifest(self.record, self._folder)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ foreign         rows that gristmill did not build: read them, or make them a dat
 frame, items    how a window lies among special tokens and padding; a row -> tensors
 batches         which rows an epoch shows, in which order, for one rank of several
 token_edges     what each token spells: bytes, and whether a word goes on at its edges
-masking         which tokens are hidden from a masked model
+masking         which tokens are hidden from a masked model; needs no torch, like batches
 collators       items -> a batch, masked or causal
 torch_split     what both ways of feeding share; torch_windows: by number; torch_stream: in a stream
 """

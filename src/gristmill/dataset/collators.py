@@ -21,16 +21,6 @@ from gristmill.dataset.token_edges import Vocabulary
 from gristmill.tokenizers.control_tokens import MASK_NAMES
 from gristmill.tokenizers.tokenizer import Tokenizer
 
-# Which tokens are hidden from a masked model, and what it sees in their place.
-#
-#     15 % of all maskable tokens     of these 80 % the mask token, 10 % another token by chance, 10 % themselves
-#
-# Chance is a hash of seed, epoch, position of the draw and index of the token. So it is the same in any batch, worker,
-# rank and version of torch.
-
-
-# Windows side by side, and what is asked of them.
-
 Batch = dict[str, torch.Tensor]
 PACKED = (IDS, POSITIONS, LABELS)
 

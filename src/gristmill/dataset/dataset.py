@@ -19,7 +19,7 @@ import orjson
 from gristmill.core.columns import PER_ID, Schema
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
-from gristmill.core.manifest import Edition, Manifest, RowsRecord
+from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_manifest
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.formats.jsonl_rows import JsonlFile
@@ -81,7 +81,7 @@ class Dataset(Mapping[str, "Rows"]):
     @property
     def manifest(self) -> Manifest:
         """Raises DatasetError for rows that no build has made."""
-        return self.edition.manifest
+        return require_manifest(self.record, self.folder)
 
     @property
     def tokenizer(self) -> Tokenizer:

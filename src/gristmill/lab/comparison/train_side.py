@@ -1,6 +1,6 @@
 """Which 50-grams of the frozen side a train split has too: the frozen keys lie in a table, train streams past them.
 
-The rule is the build's (grouping.leakage): spans of 50 tokens or more, verbatim, with 8 distinct ids or more.
+The rule is that of the build (splits.shared_spans): spans of 50 tokens or more, verbatim, with 8 distinct ids or more.
 
 Keys have 64 bits and are not compared token by token: equal spans have equal keys, so nothing that is shared is ever
 missed. Two different spans have the same key by chance only: of 3 million frozen and 100 million train 50-grams that is
