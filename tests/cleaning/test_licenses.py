@@ -1,7 +1,7 @@
 import itertools
 import random
 import re
-import time
+from functools import cache
 from importlib.metadata import distributions
 
 import pytest
@@ -34,13 +34,20 @@ def folder_licenses(texts):
     return FolderLicenses(LicenseFiles({path: LicenseText.of(text) for path, text in texts.items()}))
 
 
+@cache
 def installed_license_files():
     """(package, file, text, License-Expression) of what is installed here, in a fixed order."""
-    for package in sorted(distributions(), key=lambda package: package.name):
-        for file in package.files or ():
-            if ".dist-info" in file.parts[0] and is_license_name(file.name) and file.locate().is_file():
-                text = file.locate().read_text(encoding="utf-8", errors="replace")
-                yield package.name, str(file), text, package.metadata.get("License-Expression")
+    return [
+        (
+            package.name,
+            str(file),
+            file.locate().read_text(encoding="utf-8", errors="replace"),
+            package.metadata.get("License-Expression"),
+        )
+        for package in sorted(distributions(), key=lambda package: package.name)
+        for file in package.files or ()
+        if ".dist-info" in file.parts[0] and is_license_name(file.name) and file.locate().is_file()
+    ]
 
 
 # Texts
@@ -172,11 +179,10 @@ def test_no_word_can_be_added_or_dropped_after_the_notice():
 @pytest.mark.parametrize(
     "piece", ["(c) ", "copyright ", "in no event shall a ", "neither the name of ", "license\n", "a\n", "1. ", " ", "ﷺ"]
 )
+@pytest.mark.timeout(20)
 def test_time_is_bounded(piece):
-    started_at = time.perf_counter()
     assert identify_license(piece * (MAX_CHARACTERS // len(piece))) is None
     assert identify_license(piece * 1_000_000) is None
-    assert time.perf_counter() - started_at < 5
 
 
 @given(st.text(st.characters()))
