@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 settle()
 
+pytest_plugins = ["support.s3_server"]
+
 
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:

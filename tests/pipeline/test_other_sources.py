@@ -13,7 +13,6 @@ from gristmill.config.config import Config
 from gristmill.core.errors import OutputError
 from gristmill.core.layout import CARDS
 from gristmill.core.records import DropReason
-from support.s3_server import moto, proxy, s3  # noqa: F401 - fixtures
 
 TEXTS = [f"def f{number}(x):\n    return x + {number}  # {'abc ' * number}\n" for number in range(12)]
 
@@ -109,7 +108,7 @@ def test_a_repository_elsewhere_is_cloned_and_brought_up_to_date(tmp_path):
     assert str(tmp_path) not in (tmp_path / "out/files.jsonl").read_text()
 
 
-def test_from_storage_into_storage(s3, tmp_path, monkeypatch):  # noqa: F811
+def test_from_storage_into_storage(s3, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     the_stack(tmp_path / "x.parquet", TEXTS)
     s3("data/one.parquet", (tmp_path / "x.parquet").read_bytes())
@@ -128,7 +127,7 @@ def test_from_storage_into_storage(s3, tmp_path, monkeypatch):  # noqa: F811
         make(["s3://bucket/data/"], "s3://bucket/sets/one")
 
 
-def test_an_upload_that_was_broken_off_is_gone_on_with(s3, proxy, tmp_path, monkeypatch):  # noqa: F811
+def test_an_upload_that_was_broken_off_is_gone_on_with(s3, proxy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = the_stack(tmp_path / "x.parquet", TEXTS)
     proxy.refused = [b"/sets/two/train.jsonl"] * 99
@@ -139,7 +138,7 @@ def test_an_upload_that_was_broken_off_is_gone_on_with(s3, proxy, tmp_path, monk
     assert there.files == make([table], "here").files
 
 
-def test_an_upload_that_was_broken_off_leaves_nothing_beside_the_next(s3, proxy, tmp_path, monkeypatch):  # noqa: F811
+def test_an_upload_that_was_broken_off_leaves_nothing_beside_the_next(s3, proxy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = the_stack(tmp_path / "x.parquet", TEXTS)
     proxy.refused = [b"/sets/three/validation.jsonl"] * 99

@@ -1,14 +1,12 @@
-"""A real S3 server on loopback, and a proxy before it."""
+"""A real S3 server on loopback, and a proxy before it; for every test that names the fixture."""
 
 import socket
 import threading
 import time
 from contextlib import suppress
 
-import boto3
 import fsspec
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from gristmill.sources import remote
 
@@ -78,6 +76,8 @@ class Proxy:
 
 @pytest.fixture(scope="module")
 def moto():
+    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     yield server.get_host_and_port()[1]
@@ -111,6 +111,8 @@ def clear_instances():
 
 @pytest.fixture
 def s3(proxy, moto):
+    import boto3
+
     client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{moto}")
     client.create_bucket(Bucket=BUCKET)
     yield lambda key, content: client.put_object(Bucket=BUCKET, Key=key, Body=content)
