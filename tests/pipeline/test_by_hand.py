@@ -3,7 +3,6 @@
 import random
 import re
 import shutil
-import subprocess
 from contextlib import ExitStack
 
 import msgspec
@@ -15,7 +14,7 @@ from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_sh
 from gristmill.pipeline.pieces import DataFiles
 from gristmill.pipeline.work_folder import Workspace
 from support.builds import (
-    command,
+    called,
     copy_with_work,
     everything,
     kill_here,
@@ -24,7 +23,7 @@ from support.builds import (
     parts,
     refusal,
     run,
-    running,
+    started,
     work_of,
 )
 from support.source_trees import write_tree
@@ -218,28 +217,31 @@ def test_steps_may_be_gone_back_to(source, expected, tmp_path):
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 def test_shards_at_the_same_time(source, expected, tmp_path, compress):
-    out = tmp_path / "out"
-    (tmp_path / "settings.toml").write_text(
-        f'sources = ["{source}"]\nout = "{out}"\n[output]\nshard_bytes = 300_000\ncompress = "{compress}"\n'
-        "[run]\nworkers = 1\nbatch_bytes = 30_000\n"
-    )
+    config = config_for(source, tmp_path / "out", compress)
 
     def at_the_same_time(step):
-        shards = ("1/3", "2/3", "3/3", "3/3")
-        words = ("--config", tmp_path / "settings.toml", "--quiet")
         with ExitStack() as stack:
-            started = [
-                stack.enter_context(running(command(step, *words, "--shard", shard), stderr=subprocess.PIPE, text=True))
-                for shard in shards
-            ]
-            ended = [(process.communicate()[1], process.returncode) for process in started]
-        assert ended == [("", 0)] * len(shards)
+            processes = [stack.enter_context(started(step, config, Shard(number, 3))) for number in (1, 2, 3, 3)]
+            for process in processes:
+                process.join(100)
+                assert process.exitcode == 0
 
-    at_the_same_time("prepare")
-    assert run("decide", "--config", tmp_path / "settings.toml").returncode == 0
-    at_the_same_time("shape")
-    assert run("finish", "--config", tmp_path / "settings.toml").returncode == 0
-    assert everything(out) == expected[compress]
+    at_the_same_time(prepare_shard)
+    decide_all(config)
+    at_the_same_time(shape_shard)
+    finish_all(config)
+    assert everything(tmp_path / "out") == expected[compress]
+
+
+def test_commands_go_by_one_configuration_file(source, expected, tmp_path):
+    (tmp_path / "settings.toml").write_text(
+        f'sources = ["{source}"]\nout = "{tmp_path / "out"}"\n[output]\nshard_bytes = 300_000\n'
+        "[run]\nworkers = 1\nbatch_bytes = 30_000\n"
+    )
+    for step in (("prepare", "--shard", "1/1"), ("decide",), ("shape", "--shard", "1/1"), ("finish",)):
+        done = run(*step, "--config", tmp_path / "settings.toml", "--quiet")
+        assert (done.returncode, done.stderr) == (0, "")
+    assert everything(tmp_path / "out") == expected["none"]
 
 
 def test_over_an_earlier_dataset_its_splits_are_kept(source, tmp_path):
@@ -397,14 +399,14 @@ def test_a_shard_that_cannot_be(text):
 
 def test_the_commands_refuse_in_one_line(source, tmp_path):
     words = (source, "--out", tmp_path / "out", "--workers", 1)
-    assert refusal(run("prepare", *words)) == (2, "prepare needs --shard I/N. For all of it: --shard 1/1")
-    assert refusal(run("shape", *words, "--shard", "5/4"))[0] == 2
-    code, line = refusal(run("decide", *words))
+    assert refusal(called("prepare", *words)) == (2, "prepare needs --shard I/N. For all of it: --shard 1/1")
+    assert refusal(called("shape", *words, "--shard", "5/4"))[0] == 2
+    code, line = refusal(called("decide", *words))
     assert (code, line) == (4, "nothing is there to go on from. Run gristmill prepare --shard 1/1 first.")
-    code, line = refusal(run("finish", *words))
+    code, line = refusal(called("finish", *words))
     assert (code, line) == (4, "nothing is decided yet, or with other settings. Run gristmill decide first.")
-    done = run("prepare", *words, "--shard", "1/1", "--json")
+    done = called("prepare", *words, "--shard", "1/1", "--json")
     assert (done.returncode, done.stdout) == (0, '{"batches": 1}\n')
-    assert "decided" in run("decide", *words).stdout
-    assert "shard 1/1 shaped" in run("shape", *words, "--shard", "1/1").stdout
-    assert "dataset" in run("finish", *words).stdout
+    assert "decided" in called("decide", *words).stdout
+    assert "shard 1/1 shaped" in called("shape", *words, "--shard", "1/1").stdout
+    assert "dataset" in called("finish", *words).stdout

@@ -11,7 +11,7 @@ from gristmill.config.config import load_config
 from gristmill.config.settings import VariantsConfig, WindowConfig
 from gristmill.core.names import counted
 from gristmill.pipeline.summary import language_lines, summary_json, summary_text
-from support.builds import everything, files_table, make, refusal, run
+from support.builds import called, everything, files_table, make, refusal
 
 
 @pytest.fixture(scope="module")
@@ -231,24 +231,24 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
-    code, line = refusal(run("build", source, "--out", tmp_path / "out", *words))
+    code, line = refusal(called("build", source, "--out", tmp_path / "out", *words))
     assert code == 2
     assert part in line
     assert not (tmp_path / "out").exists()
 
 
 def test_the_table_at_the_end_shows_what_came_of_the_weights(source, tmp_path):
-    done = run("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
+    done = called("build", source, "--out", tmp_path / "out", "--weights", "code", "--weight", "small/**=100")
     assert done.returncode == 0
     (heading,) = [line for line in done.stdout.splitlines() if "realised" in line]
     assert all(word in heading for word in ("weight", "natural", "requested", "epochs", "largest repeat"))
     assert "small/** has" in done.stderr
-    summary = json.loads(run("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
+    summary = json.loads(called("build", source, "--out", tmp_path / "out", "--weights", "code", "--json").stdout)
     assert {one["name"]: one["weight"] for one in summary["sampling"]["groups"]}["code:source"] == 2
 
 
 def test_a_sample_says_so_in_a_line_and_prints_no_weights(source, tmp_path):
-    done = run("build", source, "--out", tmp_path / "out", "--max-windows", 30)
+    done = called("build", source, "--out", tmp_path / "out", "--max-windows", 30)
     assert re.search(r"sample   30 of \d+ windows, .* \(--sample-seed 0\)", done.stdout)
     assert "weights for train" not in done.stdout
 

@@ -8,6 +8,7 @@ import pytest
 
 from gristmill import Config, DatasetError, InputError, build, explain, open_dataset
 from gristmill.planning.explain import explain_row, explanation_json, explanation_text
+from support.builds import called
 from support.source_trees import git, write_tree
 
 COMMAND = str(Path(sys.executable).with_name("gristmill"))
@@ -185,10 +186,12 @@ def test_a_row_that_does_not_exist_and_a_damaged_table(dataset, tmp_path):
 
 def test_on_the_command_line(dataset):
     def run(*arguments):
-        return subprocess.run(
-            [COMMAND, "explain", str(dataset), *arguments], capture_output=True, text=True, check=False
-        )
+        return called("explain", dataset, *arguments)
 
+    started = subprocess.run(
+        [COMMAND, "explain", str(dataset), "header.py"], capture_output=True, text=True, check=False
+    )
+    assert started.stdout == run("header.py").stdout
     assert "status   kept" in run("header.py").stdout
     assert json.loads(run("header.py", "--json").stdout)["file"]["license"] == "ISC"
     assert json.loads(run("--json", "header.py").stdout)["file"]["license"] == "ISC"
