@@ -27,7 +27,7 @@ SHARED = "".join(
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, corpus):
     root = tmp_path_factory.mktemp("planted") / "repo"
-    for package in ("json", "logging", "concurrent", "importlib"):
+    for package in ("json", "concurrent"):
         shutil.copytree(corpus / package, root / package)
     for name in range(12):
         own = "".join(f"value_{name}_{line} = compute({line}, {name * line})\n" for line in range(60))

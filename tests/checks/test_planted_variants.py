@@ -19,7 +19,7 @@ RATES = {"rename": 1.0, "noise": 1.0, "fim": 1.0}
 def good(tmp_path_factory, corpus):
     folder = tmp_path_factory.mktemp("planted-variants")
     config = Config(
-        sources=[str(corpus / name) for name in ("json", "logging", "concurrent", "clients/README.md")],
+        sources=[str(corpus / name) for name in ("json", "concurrent", "clients/README.md")],
         out=str(folder / "dataset"),
         tokenizer=codebert_with(FIM, folder / "with-fim"),
         sampling=SamplingConfig(weights={"**/h*.py": 2.0, "**/_*.py": 0.5, "**/t*.py": 3.0}),

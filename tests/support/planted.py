@@ -7,8 +7,7 @@ import struct
 import msgspec
 
 from gristmill.checks.check import check
-from gristmill.core.layout import CARDS
-from gristmill.tokenizers.definition import Definition
+from gristmill.core.layout import CARDS, TOKENIZER, TOKENIZER_CONFIG
 
 
 class Planted:
@@ -68,10 +67,10 @@ class Planted:
         return whole.hexdigest()
 
     def _fingerprint(self):
-        key = Definition.read(self.folder).key
+        tokenizer = b"\0".join((self.folder / name).read_bytes() for name in (TOKENIZER, TOKENIZER_CONFIG))
         inputs = [
             self.manifest["settings"],
-            key,
+            hashlib.sha256(tokenizer).hexdigest(),
             self.manifest["gristmill"],
             self.manifest["files"]["files.jsonl"]["sha256"],
         ]
