@@ -29,7 +29,7 @@ from gristmill.checks.rebuild import against_clean
 from gristmill.core.errors import OutputError
 from gristmill.core.partition import neighbours, steady_neighbours
 from support import tokenizers_made_here as made
-from support.builds import everything, make, parts, refusal, run, work_of
+from support.builds import called, everything, make, parts, refusal, work_of
 from support.source_trees import write_tree
 
 SMALL = RunConfig(workers=1, batch_bytes=20_000)
@@ -38,7 +38,7 @@ SMALL = RunConfig(workers=1, batch_bytes=20_000)
 @pytest.fixture
 def source(tmp_path, corpus):
     root = tmp_path / "stdlib"
-    for package in ("importlib", "json", "logging", "concurrent"):
+    for package in ("importlib", "json"):
         shutil.copytree(corpus / package, root / package)
     shutil.copytree(corpus / "encodings", root / "encodings", ignore=lambda _, names: sorted(names)[20:])
     return root
@@ -193,7 +193,7 @@ def test_back_and_forth_between_settings(source, tmp_path):
 
 def test_another_source_in_between_changes_nothing(source, tmp_path):
     config = Config(sources=[str(source)], out=str(tmp_path / "out"), run=SMALL)
-    other = msgspec.structs.replace(config, sources=[str(source / "json"), str(source / "logging")])
+    other = msgspec.structs.replace(config, sources=[str(source / "json"), str(source / "importlib")])
     for one in (config, other, config):
         build_and_compare(one, tmp_path)
 
@@ -214,7 +214,7 @@ def test_nothing_is_prepared_again_where_nothing_has_changed(source, tmp_path):
 
 
 def test_one_changed_file_is_prepared_again_with_its_batch_alone(source, tmp_path):
-    for path in ("json/decoder.py", "logging/__init__.py", "importlib/abc.py"):
+    for path in ("json/decoder.py", "importlib/_bootstrap.py", "importlib/abc.py"):
         make(source, tmp_path / "out", run=SMALL)
         there = parts(tmp_path / "out")
         content = (source / path).read_bytes()
@@ -311,24 +311,24 @@ def dataset(source, tmp_path):
 
 
 def test_against_clean_says_that_all_is_the_same(dataset):
-    done = run("check", dataset, "--against-clean")
+    done = called("check", dataset, "--against-clean")
     assert done.returncode == 0
     assert done.stdout == f"the same, byte for byte, as a build from scratch: {dataset}\n"
-    done = run("check", dataset, "--against-clean", "--json")
+    done = called("check", dataset, "--against-clean", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "differences": []})
     assert sorted(entry.name for entry in dataset.parent.iterdir()) == ["out", "out.work", "stdlib"]
 
 
 def test_against_clean_finds_a_source_that_has_changed(dataset, source):
     (source / "json/encoder.py").write_text("x = 1\n" * 30)
-    done = run("check", dataset, "--against-clean", "--json")
+    done = called("check", dataset, "--against-clean", "--json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["ok"]) == (1, False)
     assert any(line.startswith("files.jsonl: sha256 ") for line in answer["differences"])
-    done = run("check", dataset, "--against-clean")
+    done = called("check", dataset, "--against-clean")
     assert done.returncode == 1
     assert done.stdout.endswith(f"differs from a build from scratch: {dataset}\n")
-    assert run("check", dataset, "--against-clean", "--quiet").stdout == done.stdout
+    assert called("check", dataset, "--against-clean", "--quiet").stdout == done.stdout
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "files.jsonl", "tokenizer.json", "test.jsonl"])
@@ -356,14 +356,14 @@ def test_against_clean_finds_a_manifest_that_was_altered(dataset, table, field):
 
 def test_against_clean_needs_to_know_how_it_was_built(dataset, source):
     shutil.rmtree(work_of(dataset))
-    code, line = refusal(run("check", dataset, "--against-clean"))
+    code, line = refusal(called("check", dataset, "--against-clean"))
     assert code == 4
     assert line.startswith(f"{str(work_of(dataset))!r} does not say how {str(dataset)!r} was built")
     with pytest.raises(DatasetError, match="Build it once more"):
         against_clean(dataset)
-    code, line = refusal(run("check", dataset, "--against-clean", "--source", source))
+    code, line = refusal(called("check", dataset, "--against-clean", "--source", source))
     assert (code, line) == (2, "--against-clean goes by the sources of the build; leave --source out.")
-    code, _ = refusal(run("check", dataset.parent / "nothing", "--against-clean"))
+    code, _ = refusal(called("check", dataset.parent / "nothing", "--against-clean"))
     assert code == 4
     assert not work_of(dataset).exists()
 
@@ -371,7 +371,7 @@ def test_against_clean_needs_to_know_how_it_was_built(dataset, source):
 def test_against_clean_says_so_where_the_source_is_gone(dataset, source):
     before = everything(dataset)
     shutil.rmtree(source)
-    code, line = refusal(run("check", dataset, "--against-clean"))
+    code, line = refusal(called("check", dataset, "--against-clean"))
     assert (code, str(source) in line) == (3, True)
     assert everything(dataset) == before
 
