@@ -106,7 +106,7 @@ def plain_tokenizer(tmp_path_factory):
 def sources(tmp_path_factory, corpus):
     """Two repositories: long files and many short ones."""
     root = tmp_path_factory.mktemp("packed")
-    for repo, packages in {"first": ("json", "logging"), "second": ("concurrent", "importlib")}.items():
+    for repo, packages in {"first": ("json",), "second": ("concurrent", "importlib/metadata")}.items():
         for package in packages:
             shutil.copytree(corpus / package, root / repo / package)
     for number in range(40):

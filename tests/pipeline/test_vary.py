@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 
+import msgspec
 import pytest
 from tokenizers import Tokenizer
 
@@ -16,6 +18,7 @@ from gristmill import (
     ConfigError,
     DuplicatesConfig,
     OutputConfig,
+    OutputError,
     RewriteConfig,
     RunConfig,
     SamplingConfig,
@@ -31,8 +34,10 @@ from gristmill.checks.rebuild import against_clean
 from gristmill.cli.parsers import parse_settings, parser_for
 from gristmill.config.config import load_config
 from gristmill.core.layout import CARDS
+from gristmill.core.records import VariantKind
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
-from support.builds import everything, files_table, make, refusal, run
+from gristmill.variants.kinds import MAKERS
+from support.builds import called, everything, files_table, in_a_process, make, refusal
 from support.chat_server import PARENT, ChatServer, fails, says
 from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
@@ -425,7 +430,7 @@ def test_fill_in_the_middle_by_a_tokenizer_that_puts_a_blank_before_texts(source
 
 
 def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):
-    code, line = refusal(run("build", source, "--out", tmp_path / "out", "--variants", "fim"))
+    code, line = refusal(called("build", source, "--out", tmp_path / "out", "--variants", "fim"))
     assert code == 2
     assert "'codebert' has no tokens for fill-in-the-middle" in line
 
@@ -451,7 +456,7 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_p
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(source, tmp_path, words, part):
-    code, line = refusal(run("build", source, "--out", tmp_path / "out", *words))
+    code, line = refusal(called("build", source, "--out", tmp_path / "out", *words))
     assert code == 2
     assert part in line
 
@@ -472,12 +477,12 @@ sys.exit(main())
 
 def test_explain_tells_of_a_files_variants(varied):
     path = next(row["path"] for row in rows_of(varied) if row["variant"] == "rename")
-    explained = run("explain", varied, path).stdout
+    explained = called("explain", varied, path).stdout
     assert re.search(r"variants rename +\d+ windows, [\d,]+ tokens, seed \d+", explained)
     held_out = rows_of(varied, "test")[0]["path"]
-    assert "variants none: only train files have variants" in run("explain", varied, held_out).stdout
+    assert "variants none: only train files have variants" in called("explain", varied, held_out).stdout
     number = next(number for number, row in enumerate(rows_of(varied)) if row["variant"] == "fim")
-    assert run("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
+    assert called("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
 
 
 def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_path):
@@ -492,32 +497,27 @@ def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_pa
     assert everything(tmp_path / "out") == everything(varied)
 
 
-DEADLY = """
-import os, sys
-from gristmill import Config, RunConfig, SplitConfig, VariantsConfig, build
-from gristmill.core.records import VariantKind
-from gristmill.variants.kinds import MAKERS
+def build_dying_over_a_variant(config):
+    def renamed(file, means, dice):
+        return os._exit(9) if b"class Calendar" in file.text else file.text + b"# other\n"
 
-MAKERS[VariantKind.RENAME] = (
-    lambda file, means, dice: os._exit(9) if b"class Calendar" in file.text else file.text + b"# other\\n"
-)
-source, out, workers, skips = sys.argv[1:]
-build(Config(
-    sources=[source], out=out, variants=VariantsConfig(rates={"rename": 1.0}), split=SplitConfig(shares="100/0/0"),
-    run=RunConfig(workers=int(workers), skip_failed=skips == "yes"),
-))
-"""
+    MAKERS[VariantKind.RENAME] = renamed
+    build(config)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path, workers):
-    def built(skips):
-        words = [sys.executable, "-c", DEADLY, source, tmp_path / "out", str(workers), skips]
-        return subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
-
-    done = built("no")
-    assert "project/calendar.py could not be varied: its worker died" in done.stderr.splitlines()[-1]
-    assert built("yes").returncode == 0
+    config = Config(
+        sources=[str(source)],
+        out=str(tmp_path / "out"),
+        variants=VariantsConfig(rates={"rename": 1.0}),
+        split=SplitConfig(shares="100/0/0"),
+        run=RunConfig(workers=workers),
+    )
+    with pytest.raises(OutputError, match=r"project/calendar.py could not be varied: its worker died"):
+        in_a_process(build_dying_over_a_variant, config)
+    run = RunConfig(workers=workers, skip_failed=True)
+    in_a_process(build_dying_over_a_variant, msgspec.structs.replace(config, run=run))
     manifest = open_dataset(tmp_path / "out").manifest
     assert manifest.variants["rename"].missing == {"failed": 1, "language_not_known": 1}
     assert manifest.variants["rename"].made == manifest.splits["train"].files - 2
@@ -649,7 +649,7 @@ def test_an_endpoint_that_is_not_there_ends_the_build_in_a_line(tmp_path):
         (folder / f"part_{number}.py").write_text(PARENT.format(name=f"n{number}") * 3)
     words = ("--near-duplicates", "keep", "--variants", "rewrite=1", "--rewrite-retries", "0", "--rewrite-model", "m")
     code, line = refusal(
-        run("build", folder, "--out", tmp_path / "out", *words, "--rewrite-endpoint", "http://127.0.0.1:9/v1", "-q")
+        called("build", folder, "--out", tmp_path / "out", *words, "--rewrite-endpoint", "http://127.0.0.1:9/v1", "-q")
     )
     assert code == 3
     assert "127.0.0.1:9" in line
