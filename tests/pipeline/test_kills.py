@@ -51,7 +51,7 @@ def test_an_export_is_taken_up_by_another_and_by_a_build(tmp_path, dataset):
         return out
 
     expected = in_a_process(exported, copied(tmp_path / "expected"))
-    for out in each_kill(tmp_path, copied, export_streams, most=12):
+    for out in each_kill(tmp_path, copied, export_streams, most=6):
         again = Path(shutil.copytree(out, out.with_name("again")))
         assert in_a_process(exported, again) == expected
         in_a_process(make, dataset.parent / "source", out)
@@ -87,7 +87,7 @@ def test_a_tokenizer_is_put_in_its_place_again(tmp_path, name, has_earlier):
                 path.write_text(path.read_text().replace("new", "old"))
         return out
 
-    for out in each_kill(tmp_path, begun, publish_tokenizer):
+    for out in each_kill(tmp_path, begun, publish_tokenizer, most=12):
         if splits_beside(str(out)) is not None:
             assert {path.read_text() for key, path in Place.of(str(out)).files.items() if "vocab" not in key} == {"new"}
         publish_tokenizer(out)
@@ -115,7 +115,7 @@ def test_a_training_begins_again_or_goes_on(tmp_path):
         folder.mkdir()
         return folder
 
-    for folder in each_kill(tmp_path, begun, train, most=20):
+    for folder in each_kill(tmp_path, begun, train, most=12):
         place = RunFolder(folder / "run")
         checkpoint = place.last_checkpoint()
         if checkpoint is None:

@@ -23,6 +23,7 @@ from gristmill.pipeline import prepare
 from gristmill.pipeline.by_hand import Shard, prepare_shard
 from support.builds import (
     KILLED,
+    called,
     command,
     copy_with_work,
     everything,
@@ -45,15 +46,13 @@ from support.source_trees import git, write_tree
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory, corpus):
-    return before_and_after(
-        tmp_path_factory.mktemp("sources"), corpus, "email", "encodings", "importlib", "json", "xml"
-    )
+    return before_and_after(tmp_path_factory.mktemp("sources"), corpus, "email", "importlib", "json")
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory, corpus):
     """For tests that take many builds."""
-    return before_and_after(tmp_path_factory.mktemp("small"), corpus, "importlib", "json", "logging")
+    return before_and_after(tmp_path_factory.mktemp("small"), corpus, "importlib", "json")
 
 
 def before_and_after(folder, corpus, *packages):
@@ -127,7 +126,7 @@ def is_killed(words, cpu_seconds, *, with_workers):
         return process.returncode == KILLED
 
 
-@pytest.mark.parametrize(("compress", "has_earlier"), [("none", False), ("none", True), ("zstd", True)])
+@pytest.mark.parametrize(("compress", "has_earlier"), [("none", False), ("zstd", True)])
 def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources, tmp_path, compress, has_earlier):
     """Nine times each, the build alone or with its workers; up to seven times in a row."""
     before, after = sources
@@ -182,7 +181,7 @@ class Prospect(NamedTuple):
 
 
 MUCH = 1 << 30
-FEW_PARTS_STAY = 300_000
+FEW_PARTS_STAY = 200_000
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +194,8 @@ def prospects(tmp_path_factory, small):
         config = Config(
             sources=[str(after)],
             out=str(folder / "out"),
-            output=OutputConfig(compress=compress, shard_bytes=150_000),
-            run=RunConfig(workers=1, batch_bytes=15_000, cache_bytes=cache_bytes),
+            output=OutputConfig(compress=compress, shard_bytes=100_000),
+            run=RunConfig(workers=1, batch_bytes=10_000, cache_bytes=cache_bytes),
         )
         build(msgspec.structs.replace(config, sources=[str(before)]))
         start = copy_with_work(folder / "out", folder / "start")
@@ -269,8 +268,7 @@ def build_in_steps(config, last):
     return in_steps(Path(config.out).parent, last, build, config)
 
 
-@pytest.mark.parametrize("compress", ["none", "zstd"])
-@pytest.mark.parametrize("cache_bytes", [MUCH, FEW_PARTS_STAY])
+@pytest.mark.parametrize(("compress", "cache_bytes"), [("none", FEW_PARTS_STAY), ("zstd", MUCH)])
 def test_killed_at_any_change_to_a_file_the_next_build_goes_on(prospects, tmp_path, compress, cache_bytes):
     prospect = prospects(compress, cache_bytes)
     num_steps = in_a_process(build_in_steps, prospect.begin(tmp_path / "counted"), None)
@@ -310,9 +308,17 @@ def remove(path):
     path.unlink()
 
 
-@pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("damage", [cut_short, flip_a_bit, empty, fill_with_noise, remove])
-@pytest.mark.parametrize("where", ["work/prepared/*", "out/train*", "work/*"])
+@pytest.mark.parametrize(
+    ("where", "compress"),
+    [
+        ("work/prepared/*", "none"),
+        ("out/train*", "none"),
+        ("out/train*", "zstd"),
+        ("work/*", "none"),
+        ("work/*", "zstd"),
+    ],
+)
 def test_what_was_damaged_is_made_anew(prospects, tmp_path, where, damage, compress):
     """Parts, pieces of the dataset that is replaced, and all that is remembered: logs of pieces, what was compared."""
     prospect = prospects(compress, MUCH)
@@ -392,13 +398,13 @@ def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(smal
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=workers))
     with under_way(build_that_waits, config, tmp_path / "mark") as process:
         said = (3, f"another build into {str(out)!r} is running. Wait for it.")
-        assert refusal(run("build", source, "--out", out)) == said
-        assert refusal(run("clean", out)) == said
-        assert refusal(run("prepare", source, "--out", out, "--shard", "1/2")) == said
-        assert refusal(run("decide", source, "--out", out)) == said
+        assert refusal(called("build", source, "--out", out)) == said
+        assert refusal(called("clean", out)) == said
+        assert refusal(called("prepare", source, "--out", out, "--shard", "1/2")) == said
+        assert refusal(called("decide", source, "--out", out)) == said
         process.kill()
     assert run("build", source, "--out", out).returncode == 0
-    assert run("clean", out).returncode == 0
+    assert called("clean", out).returncode == 0
     make(source, tmp_path / "undisturbed")
     assert everything(out) == everything(tmp_path / "undisturbed")
 
@@ -408,11 +414,11 @@ def test_while_a_shard_is_prepared_other_shards_are_too_and_builds_refuse(small,
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=1))
     with under_way(shard_that_waits, config, tmp_path / "mark") as process:
         said = (3, f"another build into {str(out)!r} is running. Wait for it.")
-        assert refusal(run("build", source, "--out", out)) == said
-        assert refusal(run("clean", out)) == said
-        assert refusal(run("decide", source, "--out", out)) == said
-        assert refusal(run("finish", source, "--out", out)) == said
-        assert run("prepare", source, "--out", out, "--shard", "2/2", "--workers", 1).returncode == 0
+        assert refusal(called("build", source, "--out", out)) == said
+        assert refusal(called("clean", out)) == said
+        assert refusal(called("decide", source, "--out", out)) == said
+        assert refusal(called("finish", source, "--out", out)) == said
+        assert called("prepare", source, "--out", out, "--shard", "2/2", "--workers", 1).returncode == 0
         process.kill()
     assert run("build", source, "--out", out).returncode == 0
 
@@ -465,13 +471,13 @@ def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
     out = tmp_path / "out"
     make(small[0], out)
     before, num_bytes = everything(out), size_of(work_of(out))
-    done = run("clean", out, "--json")
+    done = called("clean", out, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"deleted_bytes": num_bytes})
     assert os.listdir(tmp_path) == ["out"]
     assert everything(out) == before
-    done = run("clean", out)
+    done = called("clean", out)
     assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_of(out)}\n")
-    code, line = refusal(run("clean", tmp_path / "nothing"))
+    code, line = refusal(called("clean", tmp_path / "nothing"))
     assert (code, line) == (4, f"there is neither {tmp_path / 'nothing'} nor a work folder beside it.")
 
 
@@ -479,14 +485,14 @@ def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):
     config = prospects("none", MUCH).begin(tmp_path / "out")
     killed(build_to, config, "pipeline.pieces:DataFiles.add", 4, True)
     before = everything(tmp_path / "out")
-    assert run("clean", tmp_path / "out").returncode == 0
+    assert called("clean", tmp_path / "out").returncode == 0
     assert os.listdir(tmp_path) == ["out"]
     assert everything(tmp_path / "out") == before
 
 
 def test_clean_touches_no_folder_that_is_somebody_elses(tmp_path):
     write_tree(tmp_path, {"out/notes.txt": "mine", "out.work/notes.txt": "mine"})
-    code, line = refusal(run("clean", tmp_path / "out"))
+    code, line = refusal(called("clean", tmp_path / "out"))
     assert code == 4
     assert "not a work folder of gristmill" in line
     assert (tmp_path / "out.work/notes.txt").exists()
