@@ -9,6 +9,7 @@ import gristmill
 from gristmill.cli.parsers import add_output_options, parse_intermixed, parser_for, worker_count
 from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
+from gristmill.core.extras import require_bench_chart
 from gristmill.core.names import printable, shell_word
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def bench(arguments: Sequence[str]) -> int:
     given = parse_intermixed(_parser(), arguments)
     if len(given.sources) > 1:
         raise ConfigError(f"bench takes one SOURCE, got {len(given.sources)}.")
+    require_bench_chart()
     command = " ".join(shell_word(word) for word in ("gristmill", "bench", *arguments))
     if given.tokenizers:
         _bench_tokenizers(given, command)

@@ -12,6 +12,7 @@ from gristmill.cli.parsers import parse_settings, parser_for, print_summary
 from gristmill.cli.signals import signals_held
 from gristmill.config.config import load_config
 from gristmill.core.errors import ConfigError
+from gristmill.core.extras import require_report
 from gristmill.core.layout import FILES
 from gristmill.core.names import is_address, printable
 
@@ -46,9 +47,7 @@ def _require_report(config: "Config") -> None:
     """Before the build, not after it."""
     if is_address(config.out):
         raise ConfigError("--report draws a dataset that is here. Build into a folder, or leave --report out.")
-    with signals_held("gristmill.views.report.report"):
-        from gristmill.views.report.report import load_assets  # noqa: PLC0415 - most builds do without
-    load_assets()
+    require_report()
 
 
 def _advise(config: "Config") -> None:

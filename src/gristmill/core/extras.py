@@ -1,18 +1,36 @@
-"""Optional dependencies of training: raise with the install command if one is missing, before anything slow starts."""
+"""Optional dependencies: raise with the install command if one is missing, before anything slow starts."""
 
 from importlib.util import find_spec
 
 from gristmill.core.errors import MissingExtraError
 
-TRAINING = {"torch": "PyTorch", "transformers": "transformers", "accelerate": "accelerate"}
+NAMES = {"torch": "PyTorch"}
+"""Of packages that people call otherwise."""
+
+
+def require(what: str, extra: str, *packages: str) -> None:
+    """`require("a report", "report", "plotly")`"""
+    for package in packages:
+        if find_spec(package) is None:
+            name = NAMES.get(package, package)
+            raise MissingExtraError(f"{what} needs {name}: pip install 'gristmill[{extra}]'.")
 
 
 def require_torch() -> None:
-    if find_spec("torch") is None:
-        raise MissingExtraError("feeding a training needs PyTorch: pip install 'gristmill[train]'.")
+    require("feeding a training", "train", "torch")
 
 
 def require_training() -> None:
-    for package, name in TRAINING.items():
-        if find_spec(package) is None:
-            raise MissingExtraError(f"training needs {name}: pip install 'gristmill[train]'.")
+    require("training", "train", "torch", "transformers", "accelerate")
+
+
+def require_report() -> None:
+    require("a report", "report", "plotly")
+
+
+def require_curves() -> None:
+    require("drawing curves", "train", "matplotlib", "plotly")
+
+
+def require_bench_chart() -> None:
+    require("the chart of a benchmark", "bench", "matplotlib")

@@ -7,19 +7,17 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text
 from gristmill.core.text import size_text
 from gristmill.dataset.dataset import Dataset, Row, open_dataset
+from gristmill.views.html import folded, html_table, shown
 from gristmill.views.report.facts import Reason, Share
 from gristmill.views.report.file_sections import reasons_table
 from gristmill.views.report.page import Headline, headlines_html, row_headline
-from gristmill.views.report.section import folded, listed, share_text, short_number
-from gristmill.views.report.sheet import DARK, LIGHT
+from gristmill.views.report.section import listed, share_text, short_number
 from gristmill.views.report.split_sections import splits_table
 from gristmill.views.report.splits import split_lines
 from gristmill.views.report.token_sections import shares_table, total
 from gristmill.views.row import look_at
-from gristmill.views.row_html import row_html
-from gristmill.views.row_theme import LOOK_STYLE, themed
-from gristmill.views.svg import shown
-from gristmill.views.table import html_table
+from gristmill.views.row_html import ROW_STYLE, row_html
+from gristmill.views.theme import variables_under
 
 LONGEST_VALUE = 400
 
@@ -37,7 +35,7 @@ def _drawn(row: Row) -> str | None:
     look = look_at(open_dataset(Path(row.source.folder)), row.source.split, row.number)
     if [index for index, _ in look.tokens] != row["input_ids"][: look.num_ids]:
         return None
-    return f"<style>{LOOK_STYLE}</style>\n{row_html(look)}"
+    return f"<style>{ROW_STYLE}</style>\n{row_html(look)}"
 
 
 def _table(row: Row) -> str:
@@ -154,4 +152,4 @@ def _drops(manifest: Manifest) -> Iterator[str]:
         yield from folded(title, html_table(reasons_table(reasons)), is_open=True)
 
 
-STYLE = themed(".gristmill-facts", LIGHT, DARK) + RULES
+STYLE = variables_under(".gristmill-facts") + RULES

@@ -1,4 +1,4 @@
-"""A row as HTML: static, classes only, readable without colours; its style sheet is in `style`.
+"""A row as HTML: static, classes only, readable without colours; and its style sheet, all of it under one class.
 
 What is in its <pre>, tags taken out, is the text of the row's strokes.
 """
@@ -19,9 +19,35 @@ from gristmill.views.row_facts import (
     window_facts,
     window_name,
 )
+from gristmill.views.syntax import KINDS
+from gristmill.views.theme import variables_under
 
 CLASSES = {SPECIAL: "special", BEFORE: "before", AFTER: "after"}
 LINES = {BEFORE: "dotted", AFTER: "dashed"}
+SCOPE = ".gristmill-look"
+RULES = """\
+.gristmill-look{color:var(--ink);background:var(--card);border:1px solid var(--edge);border-radius:4px;\
+padding:.6em .8em;margin:.6em 0;font:14px/1.5 system-ui,sans-serif}
+.gristmill-look p{margin:0;color:var(--soft)}
+.gristmill-look b{color:var(--ink);overflow-wrap:anywhere}
+.gristmill-look pre{color:var(--ink);background:var(--card);border:0;margin:.6em 0;padding:0;white-space:pre-wrap;\
+overflow-wrap:anywhere;tab-size:4;font:13px/1.6 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+.gristmill-look .second{background:var(--token)}
+.gristmill-look .after{background:var(--after);text-decoration:underline dashed 1px;text-underline-offset:3px}
+.gristmill-look .after.second{background:var(--after-token)}
+.gristmill-look .before{background:var(--before);text-decoration:underline dotted 1px;text-underline-offset:3px}
+.gristmill-look .before.second{background:var(--before-token)}
+.gristmill-look .before.after{text-decoration:underline double 1px}
+.gristmill-look .special{background:var(--band);color:var(--special);border-radius:3px;\
+padding:0 2px;font-weight:600;outline:1px solid var(--field)}
+.gristmill-look .odd{color:var(--odd);font-weight:600;outline:1px dotted var(--odd)}
+.gristmill-look .comment{font-style:italic}
+.gristmill-look .keyword{font-weight:600}
+.gristmill-look .feed::before{content:"\\21b5";color:var(--soft)}
+.gristmill-look .window{display:block;border-top:1px dashed var(--soft);padding:.4em 0}
+"""
+ROW_STYLE = variables_under(SCOPE) + RULES + "".join(f"{SCOPE} .{name}{{color:var(--{name})}}\n" for name in KINDS)
+
 FEED = '<span class="feed">\n</span>'
 """A line feed is a token too: the style sheet gives it a sign."""
 

@@ -1,6 +1,7 @@
 """What a benchmark found, told: every number is the result's, every method is named, no name can break a page."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import msgspec
@@ -10,8 +11,8 @@ from gristmill.lab.bench.bench_markdown import HEADING, bench_markdown
 from gristmill.lab.bench.bench_result import PHASES, Bench, Corpus, Machine, MethodResult, Skipped
 from gristmill.lab.bench.bench_svg import chart_svg
 from gristmill.lab.bench.bench_text import bench_json, bench_text
+from support.pictures import SVG, Picture
 
-SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text><script>|`[red]\n\x1b[2J&"
 
 
@@ -291,34 +292,37 @@ def test_a_hostile_name_stays_in_its_cell():
 
 def test_chart_is_xml_with_its_own_background_and_names_every_method():
     chart = chart_svg(FULL)
-    root = ET.fromstring(chart)
-    assert root.tag == f"{SVG}svg"
-    words = [text.text for text in root.iter(f"{SVG}text")]
+    picture = Picture(chart)
+    assert picture.root.tag == f"{SVG}svg"
+    words = picture.texts()
     assert {one.name for one in FULL.methods} <= set(words)
     assert {*PHASES, "start", "2.00 s · 68x", "≈20.0 s · ≈6.8x", "136 s", "1.5 GB", "98.3%"} <= set(words)
-    background = next(root.iter(f"{SVG}rect"))
-    assert float(background.get("width")) > 900
-    assert "http" not in chart.replace("http://www.w3.org/2000/svg", "")
+    ((background,),) = picture.shapes("card").values()
+    assert max(x for x, _ in background) - min(x for x, _ in background) > 900
+    assert all(address.startswith("#") for address in re.findall(r'href="([^"]*)"', chart))
+    assert "url(http" not in chart
 
 
 def test_nothing_in_the_chart_lies_outside_of_it():
-    root = ET.fromstring(chart_svg(FULL))
-    width, height = float(root.get("width")), float(root.get("height"))
-    for rect in root.iter(f"{SVG}rect"):
-        left, top = float(rect.get("x")), float(rect.get("y"))
-        assert left >= 0
-        assert float(rect.get("width")) >= 0
-        assert left + float(rect.get("width")) <= width
-        assert top + float(rect.get("height")) <= height
-    for text in root.iter(f"{SVG}text"):
-        assert 0 < float(text.get("y")) < height
+    picture = Picture(chart_svg(FULL))
+    width, height = picture.size
+    shapes = picture.shapes(r"(ours|seconds|size|leakage|track)-.*")
+    assert len(shapes) > 6 * len(FULL.methods)
+    for runs in shapes.values():
+        for run in runs:
+            assert all(0 <= x <= width and 0 <= y <= height for x, y in run)
+    for _, x, y in picture.places():
+        assert 0 < x < width
+        assert 0 < y < height
 
 
 def test_bars_are_in_proportion():
-    root = ET.fromstring(chart_svg(bench(ORIGINAL, GRISTMILL)))
-    at = {text.text: float(text.get("x")) for text in root.iter(f"{SVG}text")}
+    picture = Picture(chart_svg(bench(ORIGINAL, GRISTMILL)))
+    at = {text: x for text, x, _ in picture.places()}
     begin = at["seconds · times as fast"]
     assert (at["2.00 s · 68x"] - begin - 6) * 68 == pytest.approx(at["136 s"] - begin - 6, rel=0.02, abs=4)
+    ends = [max(x for name, (run,) in picture.shapes(rf"seconds-{row}-.*").items() for x, _ in run) for row in (0, 1)]
+    assert [end + 6 for end in ends] == pytest.approx([at["136 s"], at["2.00 s · 68x"]], abs=0.1)
 
 
 @pytest.mark.parametrize("result", [bench(), bench(method(HOSTILE, 0.0, phases={}, bytes=0, l50=None, windows=0))])

@@ -24,6 +24,7 @@ from gristmill.lab.bench.speed_text import ratio_of, speed_of, tokenizers_json, 
 from gristmill.lab.bench.speeds import Case, State
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.locate import locate
+from support.pictures import Picture
 from support.source_trees import ROOT, write_tree
 from support.tokenizers_made_here import byte_level, word_piece
 
@@ -231,8 +232,8 @@ def test_page_and_text_tell_all_of_it(result):
 
 
 def test_the_chart_has_a_bar_for_each_speed_on_one_scale(result):
-    drawn = ET.fromstring(tokenizers_svg(result))
-    bars = [float(bar.get("width")) for bar in drawn.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    shapes = Picture(tokenizers_svg(result)).shapes("bar-.*").values()
+    bars = [max(x for x, _ in run) - min(x for x, _ in run) for (run,) in shapes]
     assert len(bars) == len(result.speeds)
     rates = [speed.bytes_per_second for speed in result.speeds]
     assert sorted(bars) == pytest.approx(sorted(max(bars) * rate / max(rates) for rate in rates), abs=0.02)

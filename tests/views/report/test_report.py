@@ -17,8 +17,8 @@ from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.planning.diff import diff
 from gristmill.planning.diff_result import ValueChange
+from gristmill.views.charts import Bars, Series, charts_json, compact, hint, label
 from gristmill.views.notebook import dataset_html, manifest_html
-from gristmill.views.report.charts import Bars, Series, charts_json, compact, hint, label
 from gristmill.views.report.facts import Certificate, Folder, Histogram, Leak, Share
 from gristmill.views.report.gather import gather
 from gristmill.views.report.page import section_html

@@ -345,7 +345,7 @@ def test_the_command_serves_until_it_is_interrupted(folder):
 def test_a_part_of_the_page_that_cannot_be_read_is_named(folder, tmp_path):
     """A link to nowhere, as root may read what is closed to others. No port is to blame."""
     package = shutil.copytree(os.path.dirname(gristmill.__file__), tmp_path / "gristmill")
-    script = next((package / "viewing/assets").glob("*.js"))
+    script = next((package / "views/viewer/assets").glob("*.js"))
     script.unlink()
     script.symlink_to(tmp_path / "nowhere")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

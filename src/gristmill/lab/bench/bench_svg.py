@@ -1,13 +1,8 @@
-"""What a benchmark found, as one SVG: a row per method with its seconds by phase, its size and its leakage.
+"""What a benchmark found, as one SVG: a row per method with its seconds by phase, its size and its leakage."""
 
-It brings its own background and no fonts, so that it reads the same on a light page and a dark one.
-"""
+from typing import TYPE_CHECKING, NamedTuple
 
-from collections.abc import Iterator
-from html import escape
-from typing import NamedTuple
-
-from gristmill.core.names import counted, printable
+from gristmill.core.names import counted
 from gristmill.lab.bench.bench_result import PHASES, Bench, MethodResult
 from gristmill.lab.bench.bench_text import (
     ORIGINAL,
@@ -22,21 +17,24 @@ from gristmill.lab.bench.bench_text import (
     size_of,
     skip_notes,
 )
-from gristmill.views.theme import ACCENT, BACKGROUND, BAND, BORDER, FAINT_INK, FONT, INK, OTHER, TRACK
+from gristmill.views.svg import MARGIN, WIDTH, add_axes, add_words, picture, shortened, svg_text, text_width
+from gristmill.views.theme import BAR, LIGHT, OTHER_BAR, TRACK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CHART_HEAD = "<!-- made by gristmill bench -->"
 """The first line: by it a chart is known as one of these."""
-WIDTH = 1000
-MARGIN = 24
 ROW_HEIGHT = 28
-BAR_HEIGHT = 12
+BAR_HEIGHT = 12 / ROW_HEIGHT
+"""Of a row."""
 TOP = 104
 """Above the first row: the title, the legend, the panels' headings."""
 NOTE_HEIGHT = 18
-NOTE_LETTERS = 150
-LETTER_WIDTH = 7.1
-"""Of a bold letter at the size of the names, about."""
+NOTE_SIZE = 11
 GAP = 24
+MOST_NAME_WIDTH = 280.0
 
 COLOURS = dict(
     zip((*PHASES, START), ("#8b7fb0", "#5f92b5", "#3f7f8c", "#7fae8a", "#d3b25c", "#c9814f", "#c4c0b6"), strict=True)
@@ -51,29 +49,23 @@ class Panel(NamedTuple):
 
 
 def chart_svg(result: Bench) -> str:
-    notes = [_shortened(note) for note in (*sample_notes(result), *skip_notes(result))]
-    height = TOP + ROW_HEIGHT * len(result.methods) + MARGIN + NOTE_HEIGHT * len(notes)
-    area = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-    edge = f'rx="8" fill="{BACKGROUND}" stroke="{BORDER}"'
-    parts = [
-        CHART_HEAD,
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {area} font-family="{FONT}" font-size="12">',
-        "<title>Seconds by phase, size and leakage of each method</title>",
-        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" {edge}/>',
-        *_head(result),
-        *_rows(result),
-        *(
-            words(MARGIN, height - MARGIN + 8 - NOTE_HEIGHT * (len(notes) - 1 - number), note, fill=FAINT_INK, size=11)
-            for number, note in enumerate(notes)
-        ),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+    notes = [*sample_notes(result), *skip_notes(result)]
+    rows_height = ROW_HEIGHT * len(result.methods)
+    height = TOP + rows_height + MARGIN + NOTE_HEIGHT * len(notes)
+    with picture(height) as figure:
+        _draw_head(figure, result)
+        if result.methods:
+            _draw_rows(figure, result)
+        for number, note in enumerate(notes):
+            base = TOP + rows_height + MARGIN + 8 + NOTE_HEIGHT * number
+            text = shortened(note, WIDTH - 2 * MARGIN, NOTE_SIZE)
+            add_words(figure, MARGIN, base, text, faint=True, size=NOTE_SIZE)
+        return svg_text(figure, CHART_HEAD, "Seconds by phase, size and leakage of each method")
 
 
 def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
-    longest = max((len(printable(method.name)) for method in result.methods), default=0)
-    left = MARGIN + min(280.0, max(90.0, longest * LETTER_WIDTH)) + GAP / 2
+    longest = max((text_width(method.name) for method in result.methods), default=0.0)
+    left = MARGIN + min(MOST_NAME_WIDTH, max(90.0, longest)) + GAP / 2
     value_widths = (112, 68, 50)
     room = WIDTH - MARGIN - left - sum(value_widths) - 2 * GAP
     widths = [room * share for share in (0.56, 0.24, 0.20)]
@@ -86,72 +78,68 @@ def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
     )
 
 
-def _head(result: Bench) -> Iterator[str]:
+def _draw_head(figure: "Figure", result: Bench) -> None:
     corpus = result.corpus
-    yield words(MARGIN, 34, "What each method costs and gives", weight="600", size=16)
+    add_words(figure, MARGIN, 34, "What each method costs and gives", bold=True, size=16)
     facts = f"{counted(corpus.files, 'file')}, {counted(corpus.tokens, 'token')}, {cores_text(result)}"
-    yield words(WIDTH - MARGIN, 34, facts, fill=FAINT_INK, anchor="end")
+    add_words(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
     at = float(MARGIN)
     for phase, colour in COLOURS.items():
-        yield f'<rect x="{at:.1f}" y="51" width="10" height="10" rx="2" fill="{colour}"/>'
-        yield words(at + 15, 60, phase, fill=FAINT_INK)
-        at += 15 + len(phase) * LETTER_WIDTH + 16
+        add_axes(figure, at, 51, 10, 10).axhspan(0, 1, color=colour, linewidth=0)
+        add_words(figure, at + 15, 60, phase, faint=True)
+        at += 15 + text_width(phase) + 16
     for panel in _panels(result):
-        yield words(panel.left, TOP - 12, panel.title, fill=FAINT_INK)
+        add_words(figure, panel.left, TOP - 12, panel.title, faint=True)
 
 
-def _rows(result: Bench) -> Iterator[str]:
+def _draw_rows(figure: "Figure", result: Bench) -> None:
+    methods = result.methods
+    most_seconds = max(method.seconds_for_all for method in methods) or 1.0
+    most_bytes = max(method.bytes * method.scale for method in methods) or 1.0
+    ours = [number for number, method in enumerate(methods) if method.name.startswith(OURS)]
+    ground = bar_axes(figure, Panel("", MARGIN - 10, WIDTH - 2 * MARGIN + 20), TOP, len(methods))
+    for number in ours:
+        ground.axhspan(number, number + 1, color=LIGHT["band"], linewidth=0, gid=f"ours-{number}")
     seconds, size, leak = _panels(result)
-    most_seconds = max((method.seconds_for_all for method in result.methods), default=0.0) or 1.0
-    most_bytes = max((method.bytes * method.scale for method in result.methods), default=0.0) or 1.0
-    for number, method in enumerate(result.methods):
-        top = TOP + number * ROW_HEIGHT
-        is_ours = method.name.startswith(OURS)
-        weight, colour = "600" if method.name == OURS else "400", ACCENT if is_ours else OTHER
-        if is_ours:
-            left, width = MARGIN - 10, WIDTH - 2 * MARGIN + 20
-            yield f'<rect x="{left}" y="{top}" width="{width}" height="{ROW_HEIGHT}" fill="{BAND}"/>'
-        base = top + ROW_HEIGHT / 2 + 4
-        yield words(MARGIN, base, method.name, weight=weight)
-        yield from _stacked(method, seconds, top, most_seconds)
+    axes = [bar_axes(figure, panel, TOP, len(methods)) for panel in (seconds, size, leak)]
+    for number, method in enumerate(methods):
+        base = TOP + number * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
+        bold, colour = method.name == OURS, BAR if number in ours else OTHER_BAR
+        add_words(figure, MARGIN, base, shortened(method.name, MOST_NAME_WIDTH), bold=bold)
+        whole = method.seconds_for_all / most_seconds
+        _draw_phases(axes[0], method, number, whole)
         has_ratio = method.name != ORIGINAL and ratio_of(method, result) is not None
         ratio = f" · {ratio_text(method, result)}" if has_ratio else ""
-        end = seconds.left + seconds.width * method.seconds_for_all / most_seconds
-        yield words(end + 6, base, f"{seconds_of(method)} s{ratio}", weight=weight)
-        yield from _bar(size, top, method.bytes * method.scale / most_bytes, colour)
-        yield words(size.left + size.width + 6, base, size_of(method), weight=weight)
+        add_words(figure, seconds.left + seconds.width * whole + 6, base, f"{seconds_of(method)} s{ratio}", bold=bold)
+        _draw_share(axes[1], number, method.bytes * method.scale / most_bytes, colour, f"size-{number}")
+        add_words(figure, size.left + size.width + 6, base, size_of(method), bold=bold)
         if method.l50 is not None:
-            yield from _bar(leak, top, method.l50, colour)
-        yield words(leak.left + leak.width + 6, base, l50_text(method), weight=weight)
+            _draw_share(axes[2], number, method.l50, colour, f"leakage-{number}")
+        add_words(figure, leak.left + leak.width + 6, base, l50_text(method), bold=bold)
 
 
-def _stacked(method: MethodResult, panel: Panel, top: float, most: float) -> Iterator[str]:
+def bar_axes(figure: "Figure", panel: Panel, top: float, num_rows: int) -> "Axes":
+    """A row for each bar, the first on top; values are shares of the longest bar."""
+    axes = add_axes(figure, panel.left, top, panel.width, ROW_HEIGHT * num_rows)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(num_rows, 0)
+    return axes
+
+
+def draw_bar(axes: "Axes", row: int, width: float, colour: str, gid: str, *, start: float = 0.0) -> None:
+    axes.barh(row + 0.5, width, BAR_HEIGHT, start, color=colour, linewidth=0, gid=gid)
+
+
+def _draw_phases(axes: "Axes", method: MethodResult, row: int, whole: float) -> None:
     parts = {phase: method.phase_for_all(phase) or 0.0 for phase in PHASES}
     parts[START] = method.other_seconds
     total = sum(parts.values()) or 1.0
-    at = panel.left
+    at = 0.0
     for phase, seconds in parts.items():
-        width = panel.width * method.seconds_for_all / most * seconds / total
-        yield rect(at, top, width, COLOURS[phase])
-        at += width
+        draw_bar(axes, row, whole * seconds / total, COLOURS[phase], f"seconds-{row}-{phase}", start=at)
+        at += whole * seconds / total
 
 
-def _bar(panel: Panel, top: float, share: float, colour: str) -> Iterator[str]:
-    yield rect(panel.left, top, panel.width, TRACK)
-    yield rect(panel.left, top, panel.width * share, colour)
-
-
-def rect(left: float, top: float, width: float, colour: str) -> str:
-    y = top + (ROW_HEIGHT - BAR_HEIGHT) / 2
-    return f'<rect x="{left:.2f}" y="{y:.1f}" width="{width:.2f}" height="{BAR_HEIGHT}" fill="{colour}"/>'
-
-
-def words(
-    x: float, y: float, text: str, *, fill: str = INK, weight: str = "400", size: int = 12, anchor: str = "start"
-) -> str:
-    style = f'fill="{fill}" font-weight="{weight}" font-size="{size}" text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(printable(text))}</text>'
-
-
-def _shortened(note: str) -> str:
-    return note if len(note) <= NOTE_LETTERS else f"{note[: NOTE_LETTERS - 1]}…"
+def _draw_share(axes: "Axes", row: int, share: float, colour: str, gid: str) -> None:
+    draw_bar(axes, row, 1, TRACK, f"track-{gid}")
+    draw_bar(axes, row, share, colour, gid)

@@ -4,26 +4,29 @@ Bars are linear and share one scale: twice as long is twice as fast, whichever p
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gristmill.core.names import counted
 from gristmill.core.text import size_text
-from gristmill.lab.bench.bench_svg import CHART_HEAD, GAP, LETTER_WIDTH, MARGIN, ROW_HEIGHT, WIDTH, rect, words
+from gristmill.lab.bench.bench_svg import CHART_HEAD, GAP, ROW_HEIGHT, Panel, bar_axes, draw_bar
 from gristmill.lab.bench.speed_text import CARD, place_text, rate_text, speed_of
 from gristmill.lab.bench.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
-from gristmill.views.theme import ACCENT, BACKGROUND, BORDER, FAINT_INK, FONT, OTHER
+from gristmill.views.svg import MARGIN, WIDTH, add_words, picture, shortened, svg_text
+from gristmill.views.theme import BAR, OTHER_BAR
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TOP = 84
 """Above the first group: the title and the panels' headings."""
-TITLE_HEIGHT = 26
-"""Of a group."""
-VALUE_WIDTH = 84
-FIRST_LEFT = MARGIN + 10 * LETTER_WIDTH + GAP
-PLACE_LETTERS = 150
+NAME_WIDTH, VALUE_WIDTH, PLACE_SIZE = 71, 84, 11
+FIRST_LEFT = MARGIN + NAME_WIDTH + GAP
+PANEL_WIDTH = (WIDTH - MARGIN - FIRST_LEFT - GAP * (len(State) - 1)) / len(State)
+BAR_WIDTH = PANEL_WIDTH - VALUE_WIDTH
+"""Of the longest bar; its value stands to the right of it."""
 
 
 class Row(NamedTuple):
-    top: float
     case: Case
     method: TokenizerMethod | None
     """None: the title of the group."""
@@ -31,68 +34,50 @@ class Row(NamedTuple):
 
 def tokenizers_svg(result: TokenizerBench) -> str:
     rows = list(_rows(result))
-    height = (rows[-1].top if rows else TOP) + ROW_HEIGHT + MARGIN
-    area = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-    edge = f'rx="8" fill="{BACKGROUND}" stroke="{BORDER}"'
-    parts = [
-        CHART_HEAD,
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {area} font-family="{FONT}" font-size="12">',
-        "<title>Source bytes per second of each tokenizer</title>",
-        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" {edge}/>',
-        *_head(result),
-        *(part for row in rows for part in _drawn(row, result)),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+    with picture(TOP + ROW_HEIGHT * len(rows) + MARGIN) as figure:
+        _draw_head(figure, result)
+        _draw_rows(figure, rows, result)
+        return svg_text(figure, CHART_HEAD, "Source bytes per second of each tokenizer")
 
 
 def _rows(result: TokenizerBench) -> Iterator[Row]:
-    top = float(TOP)
     for case in Case:
         names = {speed.method for speed in result.speeds if speed.case == case}
         if names:
-            yield Row(top, case, None)
-            top += TITLE_HEIGHT
-        for method in (method for method in result.methods if method.name in names):
-            yield Row(top, case, method)
-            top += ROW_HEIGHT
+            yield Row(case, None)
+        yield from (Row(case, method) for method in result.methods if method.name in names)
 
 
-def _head(result: TokenizerBench) -> Iterator[str]:
+def _draw_head(figure: "Figure", result: TokenizerBench) -> None:
     corpus = result.corpus
-    yield words(MARGIN, 34, "How fast each tokenizer is", weight="600", size=16)
+    add_words(figure, MARGIN, 34, "How fast each tokenizer is", bold=True, size=16)
     facts = f"{counted(corpus.files, 'file')}, {size_text(corpus.bytes)}, {counted(corpus.tokens, 'id')}"
-    yield words(WIDTH - MARGIN, 34, facts, fill=FAINT_INK, anchor="end")
-    yield words(MARGIN, 52, place_text(result)[:PLACE_LETTERS], fill=FAINT_INK, size=11)
+    add_words(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
+    place = shortened(place_text(result), WIDTH - 2 * MARGIN, PLACE_SIZE)
+    add_words(figure, MARGIN, 52, place, faint=True, size=PLACE_SIZE)
     for number, state in enumerate(State):
-        yield words(_left(number), TOP - 8, state, fill=FAINT_INK)
+        add_words(figure, _left(number), TOP - 8, state, faint=True)
 
 
-def _drawn(row: Row, result: TokenizerBench) -> Iterator[str]:
-    base = row.top + ROW_HEIGHT / 2 + 4
-    if row.method is None:
-        yield words(MARGIN, base, CASE_TITLES[row.case], weight="600")
-        return
-    is_card = row.method.name == CARD
-    weight = "600" if is_card else "400"
-    yield words(MARGIN, base, row.method.name, weight=weight)
+def _draw_rows(figure: "Figure", rows: list[Row], result: TokenizerBench) -> None:
     most = max((speed.bytes_per_second for speed in result.speeds), default=0.0) or 1.0
-    for number, state in enumerate(State):
-        speed = speed_of(row.method.name, row.case, state, result)
-        if speed is not None:
-            width = _bar_width() * speed.bytes_per_second / most
-            yield rect(_left(number), row.top, width, ACCENT if is_card else OTHER)
-            yield words(_left(number) + width + 6, base, rate_text(speed, row.method), weight=weight)
-
-
-def _bar_width() -> float:
-    """Of the longest bar; its value stands to the right of it."""
-    return _panel_width() - VALUE_WIDTH
-
-
-def _panel_width() -> float:
-    return (WIDTH - MARGIN - FIRST_LEFT - GAP * (len(State) - 1)) / len(State)
+    panels = [Panel(state, _left(number), BAR_WIDTH) for number, state in enumerate(State)]
+    axes = [bar_axes(figure, panel, TOP, max(1, len(rows))) for panel in panels]
+    for place, (case, method) in enumerate(rows):
+        base = TOP + place * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
+        if method is None:
+            add_words(figure, MARGIN, base, CASE_TITLES[case], bold=True)
+            continue
+        is_card = method.name == CARD
+        add_words(figure, MARGIN, base, method.name, bold=is_card)
+        for number, state in enumerate(State):
+            speed = speed_of(method.name, case, state, result)
+            if speed is not None:
+                share = speed.bytes_per_second / most
+                draw_bar(axes[number], place, share, BAR if is_card else OTHER_BAR, f"bar-{place}-{state}")
+                left = _left(number) + BAR_WIDTH * share + 6
+                add_words(figure, left, base, rate_text(speed, method), bold=is_card)
 
 
 def _left(number: int) -> float:
-    return FIRST_LEFT + number * (_panel_width() + GAP)
+    return FIRST_LEFT + number * (PANEL_WIDTH + GAP)

@@ -25,9 +25,9 @@ from gristmill.lab.comparison.comparison_text import (
     notes,
 )
 from gristmill.lab.comparison.frozen import FACTS, Frozen, read_facts
-from gristmill.views.curves.chart import curves_svg
-from gristmill.views.curves.page import curves_html
-from gristmill.views.curves.panel import Line, Panel, Point
+from gristmill.views.curves import Line, Panel, Point
+from gristmill.views.curves_html import curves_html
+from gristmill.views.curves_svg import curves_svg
 from gristmill.views.table import Table
 
 # A comparison as curves: the frozen score and each dataset's own validation, with bands over the seeds.

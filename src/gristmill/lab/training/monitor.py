@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gristmill.core.errors import MissingExtraError
+from gristmill.core.extras import require_curves
 from gristmill.core.layout import write_atomically
 from gristmill.core.names import counted, printable
 from gristmill.lab.training.metrics import Metric, Metrics
 from gristmill.lab.training.objectives import Score
 from gristmill.lab.training.run_folder import CURVES_HTML, CURVES_SVG, TENSORBOARD
 from gristmill.lab.training.train_config import Budget
-from gristmill.views.curves.chart import curves_svg
-from gristmill.views.curves.page import curves_html
-from gristmill.views.curves.panel import Line, Mark, Panel, Point
+from gristmill.views.curves import Line, Mark, Panel, Point
+from gristmill.views.curves_html import curves_html
+from gristmill.views.curves_svg import curves_svg
 from gristmill.views.table import Table
 
 # A run's measurements as curves, with what is known of it at the top.
@@ -116,6 +118,7 @@ class Watch:
         self._stepped_at: float | None = None
         self._timed_steps, self._step_seconds, self._evaluation_seconds = 0, 0.0, 0.0
         self._drawn_at, self._drawing_seconds = self._started_at, 0.0
+        self._draws = is_writer and self._can_draw()
 
     def start(self, step: int) -> None:
         """From here on it learns; what came before says nothing of the time that is left."""
@@ -177,8 +180,17 @@ class Watch:
         if self._stepped_at is not None:
             self._stepped_at = self._evaluated_at
 
+    def _can_draw(self) -> bool:
+        """Without the packages that draw, training goes on: metrics.jsonl has all that curves show."""
+        try:
+            require_curves()
+        except MissingExtraError as error:
+            self._tell(f"no curves: {error}")
+            return False
+        return True
+
     def draw(self, *, is_running: bool) -> None:
-        if not self._is_writer:
+        if not self._draws:
             return
         lines = self._metrics.lines
         panels, name = panels_of(lines, self._metrics.best), f"{printable(self._folder.name)}"

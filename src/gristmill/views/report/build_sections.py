@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from gristmill.core.names import counted
 from gristmill.core.text import size_text
-from gristmill.views.report.charts import Bars, Series, hint, label
+from gristmill.views.charts import Bars, Figure, Series, hint, label
+from gristmill.views.html import folded, scrolling_table, shown
 from gristmill.views.report.facts import Facts, Provenance
-from gristmill.views.report.section import Figure, Section, folded
-from gristmill.views.svg import shown
-from gristmill.views.table import Cell, Table, scrolling_table
+from gristmill.views.report.section import Section
+from gristmill.views.table import Cell, Table
 
 
 def seconds_section(facts: Facts) -> Section:

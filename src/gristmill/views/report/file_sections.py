@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from gristmill.core.names import counted
 from gristmill.core.text import size_text
-from gristmill.views.report.charts import Bars, Funnel, count_series, hint, label
+from gristmill.views.charts import Bars, Figure, Funnel, count_series, hint, label
+from gristmill.views.html import folded, name_html, paragraph, shown
 from gristmill.views.report.facts import Cluster, DiffLine, Facts, Reason, Twin
-from gristmill.views.report.section import Figure, Section, folded, listed, name_html, paragraph, share_text
-from gristmill.views.svg import shown
+from gristmill.views.report.section import Section, listed, share_text
 from gristmill.views.table import Cell, Table
 
 MOST_TOLD = 3

@@ -1,21 +1,13 @@
-"""A report as one HTML file that needs nothing else: its data, its style and plotly are in it, and nothing is fetched.
+"""A report as one HTML file: headlines, contents, sections."""
 
-A browser holds it to that: the Content-Security-Policy allows the scripts and the style in it, by hash, and no more.
-"""
-
-import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gristmill.core.layout import REPORT_MARK
 from gristmill.core.names import counted
-from gristmill.views.report.charts import Chart, charts_json
-from gristmill.views.report.section import Figure, Section
-from gristmill.views.svg import shown
-from gristmill.views.table import scrolling_table
-
-NO_SCRIPT = "The charts need JavaScript. The tables below each of them have all the numbers."
+from gristmill.views.charts import NO_SCRIPT, charts_script, figure_html
+from gristmill.views.html import page_html, shown
+from gristmill.views.report.section import Section
 
 
 class Headline(NamedTuple):
@@ -40,54 +32,18 @@ class Page(NamedTuple):
     footer: str
 
 
-class Assets(NamedTuple):
-    style: str
-    scripts: Sequence[str]
-    """In the order in which they run."""
-
-
-def page_html(page: Page, assets: Assets) -> bytes:
-    parts = [
-        *_head(page, assets),
-        '<body><a class="skip" href="#main">Skip to the report</a><div class="sheet">',
+def report_html(page: Page, style: str, scripts: Sequence[str]) -> bytes:
+    figures = [figure for section in page.sections for figure in section.figures]
+    body = [
+        '<a class="skip" href="#main">Skip to the report</a><div class="sheet">',
         *_header(page),
         *_contents(page.sections),
-        f'<main id="main" tabindex="-1"><noscript><p>{NO_SCRIPT}</p></noscript>',
+        f'<main id="main" tabindex="-1"><noscript>{NO_SCRIPT}</noscript>',
         *(part for section in page.sections for part in section_html(section)),
         f"</main><footer><p>{shown(page.footer)}</p></footer></div>",
-        f'<script type="application/json" id="charts">{charts_json(_charts(page.sections))}</script>',
-        *(f"<script>{script}</script>" for script in assets.scripts),
-        "</body></html>",
+        charts_script(figures),
     ]
-    return ("\n".join(parts) + "\n").encode()
-
-
-def _charts(sections: Sequence[Section]) -> dict[str, Chart]:
-    return {f"chart-{figure.id}": figure.chart for section in sections for figure in section.figures}
-
-
-def _head(page: Page, assets: Assets) -> Iterator[str]:
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {' '.join(map(_hash, assets.scripts))}",
-            f"style-src {_hash(assets.style)} {_hash('')}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'{REPORT_MARK}<meta name="referrer" content="no-referrer">'
-    yield f"<title>{shown(page.title)}: report</title>"
-    yield f"<style>{assets.style}</style>"
-    # Finding this, plotly adds no style of its own; what its charts need is in ours.
-    yield '<style id="plotly.js-style-global" class="no-inline-styles"></style></head>'
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return page_html(f"{page.title}: report", body, style=style, scripts=scripts, head=[REPORT_MARK]).encode()
 
 
 def _header(page: Page) -> Iterator[str]:
@@ -117,18 +73,7 @@ def section_html(section: Section) -> Iterator[str]:
     yield f"<p>{shown(section.told)}</p>"
     if section.figures:
         yield '<div class="figures">'
-        yield from (part for figure in section.figures for part in _figure(figure))
+        yield from (part for figure in section.figures for part in figure_html(figure))
         yield "</div>"
     yield from section.more
     yield "</section>"
-
-
-def _figure(figure: Figure) -> Iterator[str]:
-    yield f"<figure{' class=wide' if figure.is_wide else ''}><figcaption>"
-    yield f"<h3>{shown(figure.title)}</h3><p>{shown(figure.told)}</p></figcaption>"
-    drawing = shown(f"{figure.title}. {figure.told} The table below has the numbers.")
-    # Shown by the script, which draws into it.
-    yield f'<div class="chart" id="chart-{figure.id}" role="img" aria-label="{drawing}" hidden></div>'
-    yield f'<details class="values"><summary>Table: {shown(figure.title)}</summary>'
-    yield from scrolling_table(figure.table)
-    yield "</details></figure>"

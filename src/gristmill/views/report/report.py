@@ -6,28 +6,27 @@ report("old", "new")         that of new, held against old
 
 import os
 from collections.abc import Sequence
-from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
-from gristmill.core.errors import MissingExtraError, OutputError
+from gristmill.core.errors import OutputError
+from gristmill.core.extras import require_report
 from gristmill.core.layout import REPORT, can_hold_files, is_report, write_atomically
 from gristmill.core.manifest import Edition, read_manifest
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.dataset.dataset import Dataset, open_dataset
+from gristmill.views.charts import chart_scripts
+from gristmill.views.html import page_style
 from gristmill.views.report.gather import gather
-from gristmill.views.report.page import Assets, page_html
+from gristmill.views.report.page import report_html
 from gristmill.views.report.section import Section
 from gristmill.views.report.sections import page_of
-from gristmill.views.report.sheet import style_sheet
 from gristmill.views.report.two_datasets import compared_section
 from gristmill.views.row import RowLook, look_at
-from gristmill.views.row_html import row_html
-from gristmill.views.row_theme import LOOK_STYLE
+from gristmill.views.row_html import ROW_STYLE, row_html
 
 # What a model sees: a row of each split, token by token.
 
@@ -59,9 +58,6 @@ def shortened(look: RowLook, most: int = MOST_TOKENS) -> RowLook:
     )
 
 
-PLOTLY = "package_data/plotly.min.js"
-
-
 def report(
     folder: str | os.PathLike[str],
     other: str | os.PathLike[str] | None = None,
@@ -71,7 +67,8 @@ def report(
     progress: Progress | None = None,
 ) -> Path:
     """With `other`, the report of that one, held against `folder`. `sources`: where near-duplicates are read from."""
-    assets = load_assets()
+    require_report()
+    scripts = chart_scripts()
     folders = [Path(os.path.expanduser(one)) for one in (folder, other) if one is not None]
     for one in folders:  # before any of them is read through
         read_manifest(one)
@@ -84,24 +81,10 @@ def report(
         page = page_of(facts, compared, rows_section(open_dataset(subject)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, page_html(page, assets))
+        write_atomically(path, report_html(page, page_style() + ROW_STYLE, scripts))
     except OSError as error:
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror}. Name another place with --out.") from None
     return path
-
-
-def load_assets() -> Assets:
-    """Plotly's script lies in its package; its Python is not imported, as that takes longer than all else here."""
-    package = find_spec("plotly")
-    if package is None or package.origin is None:
-        raise MissingExtraError("a report needs plotly: pip install 'gristmill[report]'.")
-    try:
-        plotly = (Path(package.origin).parent / PLOTLY).read_text("utf-8")
-    except OSError:
-        raise MissingExtraError("plotly is there without its script: pip install -U 'gristmill[report]'.") from None
-    ours = files("gristmill.views.report").joinpath("assets")
-    before, drawing = (ours.joinpath(name).read_text("utf-8") for name in ("before.js", "report.js"))
-    return Assets(style_sheet() + LOOK_STYLE, (before, plotly, drawing))
 
 
 def _require_place(path: Path) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from gristmill.core.names import counted
-from gristmill.views.report.charts import Bars, Series, count_series, hint, label
+from gristmill.views.charts import Bars, Figure, Series, count_series, hint, label
+from gristmill.views.html import folded, name_html, paragraph, scrolling_table, shown
 from gristmill.views.report.facts import Certificate, Facts, SplitLine
-from gristmill.views.report.section import Figure, Section, folded, name_html, paragraph, share_text
-from gristmill.views.svg import shown
-from gristmill.views.table import Cell, Table, scrolling_table
+from gristmill.views.report.section import Section, share_text
+from gristmill.views.table import Cell, Table
 
 STATUS_SIGNS = {"ok": "✓", "failed": "✗"}
 

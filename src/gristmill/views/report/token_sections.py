@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from gristmill.core.names import counted, counted_units
 from gristmill.core.records import Split
+from gristmill.views.charts import Bars, Figure, Series, Tick, Treemap, compact, hint, label
+from gristmill.views.html import paragraph
 from gristmill.views.numbers import value_text
-from gristmill.views.report.charts import Bars, Series, Tick, Treemap, compact, hint, label
 from gristmill.views.report.facts import Facts, Folder, Histogram, Redundancy, Share
-from gristmill.views.report.section import Figure, Section, listed, paragraph, share_text, short_number
+from gristmill.views.report.section import Section, listed, share_text, short_number
 from gristmill.views.table import Cell, Table
 
 # Where the tokens are: by language, by folder, by licence.

@@ -11,13 +11,14 @@ from gristmill.core.names import counted, counted_units
 from gristmill.core.progress import Progress
 from gristmill.planning.diff import diff
 from gristmill.planning.diff_result import FILE_KINDS, Difference, FileChange, Step, ValueChange
-from gristmill.views.report.charts import Bars, Series, hint, label
+from gristmill.views.charts import Bars, Figure, Series, hint, label
+from gristmill.views.html import folded, name_html, scrolling_table
 from gristmill.views.report.facts import Facts, Histogram
 from gristmill.views.report.file_sections import told_reason
 from gristmill.views.report.gather import gather
-from gristmill.views.report.section import Figure, Section, folded, name_html
+from gristmill.views.report.section import Section
 from gristmill.views.report.token_sections import edge_ticks, total
-from gristmill.views.table import Cell, Table, scrolling_table
+from gristmill.views.table import Cell, Table
 
 BEFORE, AFTER = "before", "after"
 STYLES = {BEFORE: 0, AFTER: 1}

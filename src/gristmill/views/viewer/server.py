@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 import msgspec
 
 from gristmill.core.errors import GristmillError, InputError
+from gristmill.views.theme import page_variables
 from gristmill.views.viewer.api import ANSWERS
 from gristmill.views.viewer.filters import index_failed
 from gristmill.views.viewer.guard import HEADERS, Guard, require_own
@@ -65,9 +66,10 @@ NOTHING_HERE = Reply(HTTPStatus.NOT_FOUND, PLAIN, b"There is nothing at this add
 def assets() -> dict[str, Reply]:
     """Every file that belongs to the page, by its address."""
     folder = files("gristmill.views.viewer") / "assets"
+    before = {".css": page_variables().encode()}
     try:
         return {
-            f"/{entry.name}": Reply(HTTPStatus.OK, TYPES[suffix], entry.read_bytes())
+            f"/{entry.name}": Reply(HTTPStatus.OK, TYPES[suffix], before.get(suffix, b"") + entry.read_bytes())
             for entry in folder.iterdir()
             if (suffix := entry.name[entry.name.rfind(".") :]) in TYPES
         }

@@ -1,10 +1,14 @@
-// Draws the charts of a report with plotly, in the colours of the reader's scheme; on paper in those for light ground.
+// Draws the charts of a page with plotly, in the colours of the reader's scheme; on paper in those for light ground.
 //
 // What a chart shows comes as data from the page, with every name escaped already: nothing here makes HTML.
 "use strict";
 (() => {
   const { charts, font, looks } = JSON.parse(document.getElementById("charts").textContent);
   const PATTERNS = ["/", "", ".", "x", "-", "+"];
+  const MARKERS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"];
+  const ALL_MARKED = 16;
+  const MARKED = 8;
+  const CURVES_HEIGHT = 340;
   const BAR_HEIGHT = 30;
   const UPRIGHT_HEIGHT = 300;
   const TREEMAP_HEIGHT = 480;
@@ -22,6 +26,11 @@
     const part = (text, at) => parseInt(text.slice(at, at + 2), 16);
     const mix = (at) => Math.round(part(colour, at) * share + part(ground, at) * (1 - share));
     return `rgb(${mix(1)},${mix(3)},${mix(5)})`;
+  };
+
+  const faded = (colour, opacity) => {
+    const part = (at) => parseInt(colour.slice(at, at + 2), 16);
+    return `rgba(${part(1)},${part(3)},${part(5)},${opacity})`;
   };
 
   const axis = (look, more) => ({
@@ -183,7 +192,99 @@
     },
   });
 
-  const KINDS = { bars, funnel, treemap };
+  const bandTraces = (curve, look) =>
+    curve.bands.map((run) => ({
+      type: "scatter",
+      mode: "lines",
+      x: [...run.map(([x]) => x), ...run.map(([x]) => x).reverse()],
+      y: [...run.map(([, , high]) => high), ...run.map(([, low]) => low).reverse()],
+      fill: "toself",
+      fillcolor: faded(look.lines[curve.style], 0.16),
+      line: { width: 0 },
+      hoverinfo: "skip",
+      showlegend: false,
+    }));
+
+  const curveTrace = (curve, look) => ({
+    type: "scatter",
+    mode: curve.is_faint ? "lines" : "lines+markers",
+    name: curve.name,
+    x: curve.xs,
+    y: curve.ys,
+    connectgaps: false,
+    hovertext: curve.hints,
+    hoverinfo: "text",
+    showlegend: curve.is_named,
+    legendgroup: curve.name,
+    opacity: curve.is_faint ? 0.55 : 1,
+    line: {
+      color: look.lines[curve.style],
+      width: curve.is_faint ? 1.2 : 1.8,
+      dash: curve.dash.map((length) => `${length}px`).join(",") || "solid",
+    },
+    marker: {
+      symbol: MARKERS[curve.marker],
+      size: 7,
+      // Of a long line just enough to be known by them.
+      maxdisplayed: curve.xs.length > ALL_MARKED ? MARKED : 0,
+    },
+  });
+
+  const markShape = (mark, look) => ({
+    type: "line",
+    ...(mark.axis === "x"
+      ? { x0: mark.at, x1: mark.at, y0: 0, y1: 1, yref: "paper" }
+      : { y0: mark.at, y1: mark.at, x0: 0, x1: 1, xref: "paper" }),
+    line: { color: look.soft, width: 1, dash: "3px,3px" },
+  });
+
+  // On a log scale, plotly takes the place of a text as a power of ten, and that of a line as it is.
+  const markName = (mark, isLog, look) => {
+    const at = isLog ? Math.log10(mark.at) : mark.at;
+    return {
+      text: mark.name,
+      showarrow: false,
+      font: { size: 11, color: look.soft },
+      ...(mark.axis === "x"
+        ? { x: at, y: 1, yref: "paper", yanchor: "bottom" }
+        : { y: at, x: 0, xref: "paper", xanchor: "left", yanchor: "bottom" }),
+    };
+  };
+
+  const curves = (chart, look) => {
+    const curveAxis = (title, isLog, more) =>
+      axis(look, {
+        title: { text: title, font: { size: 12, color: look.soft }, standoff: 8 },
+        type: isLog ? "log" : "linear",
+        gridcolor: look.edge,
+        exponentformat: "B",
+        separatethousands: true,
+        nticks: 7,
+        showticklabels: !chart.is_empty,
+        ...more,
+      });
+    const nothing = { text: "nothing yet", x: 0.5, xref: "paper", y: 0.5, yref: "paper", showarrow: false };
+    return {
+      data: [
+        ...chart.curves.flatMap((curve) => bandTraces(curve, look)),
+        ...chart.curves.map((curve) => curveTrace(curve, look)),
+      ],
+      layout: {
+        height: CURVES_HEIGHT,
+        margin: { t: 24, r: 24, b: 10, l: 10 },
+        showlegend: true,
+        legend: { orientation: "h", x: 0, y: 1.08, yanchor: "bottom", font: { size: 12 } },
+        xaxis: curveAxis(chart.x_axis, chart.is_log_x, { showgrid: false }),
+        yaxis: curveAxis(chart.y_axis, chart.is_log_y, {}),
+        shapes: chart.marks.map((mark) => markShape(mark, look)),
+        annotations: chart.is_empty
+          ? [nothing]
+          : chart.marks.map((mark) => markName(mark, mark.axis === "x" ? chart.is_log_x : chart.is_log_y, look)),
+      },
+    };
+  };
+
+  const KINDS = { bars, funnel, treemap, curves };
 
   const draw = (id, chart) => {
     const look = !isPrinting && dark.matches ? looks.dark : looks.light;
