@@ -15,8 +15,17 @@ from hypothesis import strategies as st
 from gristmill import DatasetError, InputError, load_tokenizer, open_dataset
 from gristmill.core.names import printable
 from gristmill.sources.languages import known_languages
-from gristmill.views.row import AFTER, BEFORE, ODD, SPECIAL, RowLook, look_at, look_at_tokens
-from gristmill.views.row_facts import shared_words, window_facts
+from gristmill.views.row import (
+    AFTER,
+    BEFORE,
+    ODD,
+    SPECIAL,
+    RowLook,
+    look_at,
+    look_at_tokens,
+    shared_words,
+    window_facts,
+)
 from gristmill.views.syntax import KINDS, LONGEST_BLOCK, LONGEST_TEXT, syntax_of
 from gristmill.views.token_text import STAND_IN, note_on, pieces_of
 from support.foreign_datasets import made_foreign

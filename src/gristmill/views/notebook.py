@@ -8,12 +8,11 @@ from gristmill.core.names import counted, path_text
 from gristmill.core.text import size_text
 from gristmill.dataset.dataset import Dataset, Row, open_dataset
 from gristmill.views.html import folded, html_table, shown
+from gristmill.views.report.build_sections import splits_table
 from gristmill.views.report.facts import Reason, Share
 from gristmill.views.report.file_sections import reasons_table
-from gristmill.views.report.page import Headline, headlines_html, row_headline
-from gristmill.views.report.section import listed, share_text, short_number
-from gristmill.views.report.split_sections import splits_table
-from gristmill.views.report.splits import split_lines
+from gristmill.views.report.page import Headline, headlines_html, listed, row_headline, share_text, short_number
+from gristmill.views.report.provenance import split_lines
 from gristmill.views.report.token_sections import shares_table, total
 from gristmill.views.row import look_at
 from gristmill.views.row_html import ROW_STYLE, row_html

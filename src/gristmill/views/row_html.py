@@ -9,8 +9,13 @@ from html import escape
 from itertools import groupby
 from operator import attrgetter
 
-from gristmill.views.row import AFTER, BEFORE, SPECIAL, RowLook, Stroke, WindowLook
-from gristmill.views.row_facts import (
+from gristmill.views.row import (
+    AFTER,
+    BEFORE,
+    SPECIAL,
+    RowLook,
+    Stroke,
+    WindowLook,
     has_odd,
     has_special,
     row_facts,

@@ -11,8 +11,13 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from gristmill.views.row import AFTER, BEFORE, SPECIAL, RowLook, Stroke, WindowLook
-from gristmill.views.row_facts import (
+from gristmill.views.row import (
+    AFTER,
+    BEFORE,
+    SPECIAL,
+    RowLook,
+    Stroke,
+    WindowLook,
     has_lines,
     has_odd,
     has_special,

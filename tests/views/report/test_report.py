@@ -21,14 +21,11 @@ from gristmill.views.charts import Bars, Series, charts_json, compact, hint, lab
 from gristmill.views.notebook import dataset_html, manifest_html
 from gristmill.views.report.facts import Certificate, Folder, Histogram, Leak, Share
 from gristmill.views.report.gather import gather
-from gristmill.views.report.page import section_html
-from gristmill.views.report.report import shortened
-from gristmill.views.report.section import Section, listed, share_text, short_number
-from gristmill.views.report.sections import page_of
+from gristmill.views.report.page import Section, listed, section_html, share_text, short_number
+from gristmill.views.report.report import page_of, shortened
 from gristmill.views.report.token_sections import tokens_section
 from gristmill.views.report.two_datasets import section_of
-from gristmill.views.row import AFTER, look_at
-from gristmill.views.row_facts import row_facts, shared_words
+from gristmill.views.row import AFTER, look_at, row_facts, shared_words
 from support.hostile_datasets import AWS_KEY, PICTURE, build_hostile, python_text, write_sources
 
 LARGEST = 6_000_000

@@ -34,9 +34,8 @@ from gristmill.core.files_table import FileRow, file_rows
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.publish.export import export
-from gristmill.views.report.file_counts import MOST_EXAMPLES, MOST_FOLDERS, Folders
 from gristmill.views.report.gather import gather
-from gristmill.views.report.row_statistics import histogram_of
+from gristmill.views.report.tallies import MOST_EXAMPLES, MOST_FOLDERS, Folders, histogram_of
 from support.codebert_with import MARKERS, codebert_with
 from support.foreign_datasets import made_foreign
 from support.source_trees import write_tree

@@ -18,7 +18,7 @@ import pytest
 
 import gristmill
 from gristmill.views.viewer import index
-from gristmill.views.viewer.guard import HEADERS
+from gristmill.views.viewer.request import HEADERS
 from gristmill.views.viewer.server import MAX_CONNECTIONS
 from support.builds import command, refusal, running
 from support.viewers import built, viewer

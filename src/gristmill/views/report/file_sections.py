@@ -7,7 +7,7 @@ from gristmill.core.text import size_text
 from gristmill.views.charts import Bars, Figure, Funnel, count_series, hint, label
 from gristmill.views.html import folded, name_html, paragraph, shown
 from gristmill.views.report.facts import Cluster, DiffLine, Facts, Reason, Twin
-from gristmill.views.report.section import Section, listed, share_text
+from gristmill.views.report.page import Section, listed, share_text
 from gristmill.views.table import Cell, Table
 
 MOST_TOLD = 3

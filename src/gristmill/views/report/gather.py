@@ -18,11 +18,9 @@ from gristmill.core.progress import Progress
 from gristmill.dataset.dataset import Dataset
 from gristmill.views.report.clusters import Comparing, Twins, rows_named
 from gristmill.views.report.facts import Facts, Variation
-from gristmill.views.report.file_counts import Drops, Folders, Shares
-from gristmill.views.report.provenance import provenance_of
+from gristmill.views.report.provenance import certificate_in, provenance_of, split_lines
 from gristmill.views.report.read_back import ShownTexts, config_of, sources_of
-from gristmill.views.report.row_statistics import Lengths, fill_histogram, read_rows
-from gristmill.views.report.splits import certificate_in, split_lines
+from gristmill.views.report.tallies import Drops, Folders, Lengths, Shares, fill_histogram, read_rows
 
 FILES_AT_ONCE = 1000
 

@@ -1,16 +1,23 @@
-"""All it takes to have a dataset once more: the command, the settings as a gristmill.toml, versions and digests."""
+"""What a manifest says of how a dataset was made, and of its splits beside what was asked for."""
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gristmill.cards.provenance import without_secret
+from gristmill.checks.findings import CheckResult, Report
 from gristmill.config.config import Config, default_of
 from gristmill.config.options import all_options, build_line
+from gristmill.config.settings import asked_shares
+from gristmill.core.layout import CHECK
 from gristmill.core.manifest import Manifest, TokenizerFacts
 from gristmill.core.names import printable
-from gristmill.views.report.facts import Origin, Provenance
+from gristmill.core.plain_files import read_plain
+from gristmill.core.records import Split
+from gristmill.views.report.facts import Certificate, Leak, Origin, Provenance, SplitLine
 from gristmill.views.report.read_back import ELSEWHERE, config_of
 
 TOML = "gristmill.toml"
@@ -143,3 +150,59 @@ def _told(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
     for name, one in (("id of padding", facts.pad_id), ("id of the end of a text", facts.end_id)):
         if one is not None:
             yield name, str(one)
+
+
+# What `gristmill check` said of a dataset: told only if it was this very one.
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    l50: float
+    gram13: float
+
+
+def certificate_in(folder: Path, manifest: Manifest) -> Certificate | None:
+    """None where there is no check.json, or it is damaged, or of another dataset."""
+    path = folder / CHECK
+    try:
+        report = msgspec.json.decode(read_plain(path) if path.is_file() else b"", type=Report)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if (report.fingerprint, report.content_sha256) != (manifest.fingerprint, manifest.content_sha256):
+        return None
+    return Certificate(
+        is_ok=report.ok,
+        checks=[(check.name, check.status, check.summary) for check in report.checks],
+        leaks=[leak for check in report.checks if check.name == "leakage" for leak in _leaks(check)],
+    )
+
+
+def _leaks(check: CheckResult) -> list[Leak]:
+    held_out = [split for split in Split if split is not Split.TRAIN]
+    measured = {split: _measured(check.facts.get(split)) for split in held_out}
+    return [Leak(split=split, l50=one.l50, gram13=one.gram13) for split, one in measured.items() if one is not None]
+
+
+def _measured(facts: Any) -> _Measured | None:
+    try:
+        return msgspec.convert(facts, _Measured)
+    except msgspec.ValidationError:
+        return None
+
+
+def split_lines(manifest: Manifest) -> list[SplitLine]:
+    asked = asked_shares(manifest.settings)
+    return [
+        SplitLine(
+            split=split,
+            files=facts.files,
+            groups=facts.groups,
+            windows=facts.windows,
+            tokens=facts.tokens,
+            emitted=facts.emitted_tokens,
+            share=facts.share,
+            asked_share=asked.get(split),
+            tokens_cut=manifest.decontamination.tokens_cut.get(split, 0),
+        )
+        for split in Split
+        if (facts := manifest.splits.get(split)) is not None
+    ]

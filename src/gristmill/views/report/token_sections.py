@@ -11,7 +11,7 @@ from gristmill.views.charts import Bars, Figure, Series, Tick, Treemap, compact,
 from gristmill.views.html import paragraph
 from gristmill.views.numbers import value_text
 from gristmill.views.report.facts import Facts, Folder, Histogram, Redundancy, Share
-from gristmill.views.report.section import Section, listed, share_text, short_number
+from gristmill.views.report.page import Section, listed, share_text, short_number
 from gristmill.views.table import Cell, Table
 
 # Where the tokens are: by language, by folder, by licence.

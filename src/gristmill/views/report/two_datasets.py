@@ -16,7 +16,7 @@ from gristmill.views.html import folded, name_html, scrolling_table
 from gristmill.views.report.facts import Facts, Histogram
 from gristmill.views.report.file_sections import told_reason
 from gristmill.views.report.gather import gather
-from gristmill.views.report.section import Section
+from gristmill.views.report.page import Section
 from gristmill.views.report.token_sections import edge_ticks, total
 from gristmill.views.table import Cell, Table
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gristmill.core.records import Split, VariantKind
 from gristmill.views.viewer.file_index import FileTable, Mask
 from gristmill.views.viewer.index import Index
-from gristmill.views.viewer.query import Query, RefusedError
+from gristmill.views.viewer.request import Query, RefusedError
 from gristmill.views.viewer.viewed_rows import NotIndexedError, Numbering
 from gristmill.views.viewer.window_index import KINDS, WindowTable
 

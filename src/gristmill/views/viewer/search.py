@@ -16,9 +16,9 @@ import numpy as np
 from gristmill.core.names import printable
 from gristmill.core.records import Split
 from gristmill.dataset.row_windows import Window, read_row
-from gristmill.views.row_facts import has_lines
+from gristmill.views.row import has_lines
 from gristmill.views.viewer.filters import Passing
-from gristmill.views.viewer.query import bad_request, whole_number
+from gristmill.views.viewer.request import bad_request, whole_number
 from gristmill.views.viewer.viewed_rows import NotIndexedError, ViewedDataset, text_of
 from gristmill.views.viewer.window_index import WindowTable
 

@@ -20,9 +20,17 @@ from gristmill.core.errors import GristmillError, InputError
 from gristmill.views.theme import page_variables
 from gristmill.views.viewer.api import ANSWERS
 from gristmill.views.viewer.filters import index_failed
-from gristmill.views.viewer.guard import HEADERS, Guard, require_own
 from gristmill.views.viewer.opened import Opened
-from gristmill.views.viewer.query import MAX_FIELDS, Query, RefusedError, bad_request, not_found
+from gristmill.views.viewer.request import (
+    HEADERS,
+    MAX_FIELDS,
+    Guard,
+    Query,
+    RefusedError,
+    bad_request,
+    not_found,
+    require_own,
+)
 from gristmill.views.viewer.viewed_rows import NotIndexedError
 
 if TYPE_CHECKING:

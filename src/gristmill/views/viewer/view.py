@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gristmill.core.errors import GristmillError, OutputError
 from gristmill.core.manifest import read_record
-from gristmill.views.viewer.guard import Guard
 from gristmill.views.viewer.opened import Opened
+from gristmill.views.viewer.request import Guard
 from gristmill.views.viewer.server import ViewServer, assets
 from gristmill.views.viewer.viewer_folder import Keeping
 
