@@ -1,4 +1,4 @@
-"""Which texts are no source worth learning from: ten rules, each a pure function that says what it measured.
+"""Which texts are no source worth learning from: rules, each a pure function that says what it measured.
 
 The code is one's own, so the limits are gentle. Each rule is a row of RULES with its limit. language_kinds.toml has the
 limits that differ by kind of language; a setting changes any of them, or switches the rule off. All rules together are
