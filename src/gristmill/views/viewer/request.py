@@ -1,8 +1,9 @@
 """A request: what it may ask for, within bounds, and who may ask.
 
-The browser of the one who started it may ask, and no page of anybody else's. The address alone keeps nobody out: pages on the web can have a browser ask 127.0.0.1, under a name of theirs if they
-like (DNS rebinding), and other users of the machine can ask as well. So the name must be ours, the browser must say
-that no other site asks, and a key must be known, which is in the first address and then in a cookie.
+The browser of the one who started it may ask, and no page of anybody else's. The address alone keeps nobody out:
+pages on the web can have a browser ask 127.0.0.1, under a name of theirs if they like (DNS rebinding), and other
+users of the machine can ask as well. So the name must be ours, the browser must say that no other site asks, and a
+key must be known, which is in the first address and then in a cookie.
 """
 
 import hashlib
