@@ -1,23 +1,22 @@
-"""Tables and counts, as a dataset card has them. Cells are ready: whoever fills them escapes."""
+"""Markdown and the YAML on top of it: escaped text, names and commands as code, tables."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gristmill.core.names import printable
-
-# Markdown that says what the text says, whatever signs are in it.
 
 SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 
 
 def plain_text(text: str) -> str:
+    """Markdown that reads as the text does, whatever signs are in it."""
     return SIGNS.sub(r"\\\1", printable(text))
 
 
 def code(text: str) -> str:
-    """In more backticks than stand in the text."""
+    """Code that can be copied: in more backticks than stand in it. `in_code` is for the names in a dataset's card."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     blank = " " if len(fence) > 1 else ""
     return f"{fence}{blank}{printable(text)}{blank}{fence}"
@@ -28,14 +27,27 @@ def code_in_table(text: str) -> str:
     return code(text).replace("|", "\\|")
 
 
+LEFT, RIGHT = ":--", "--:"
+
+
+def table_lines(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], sides: Sequence[str] | None = None
+) -> Iterator[str]:
+    """A table whose cells are Markdown already. `sides`: LEFT or RIGHT for each column."""
+    for line in (headings, sides or ["---"] * len(headings), *rows):
+        yield f"| {' | '.join(line)} |"
+
+
+def numbers_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of names, in its first column, and numbers."""
+    return "\n".join(table_lines(headings, rows, [LEFT, *[RIGHT] * (len(headings) - 1)]))
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Nothing where there are no rows; an empty line at the end."""
-    if not rows:
-        return
-    yield f"| {' | '.join(headings)} |"
-    yield "|" + " --- |" * len(headings)
-    yield from (f"| {' | '.join(row)} |" for row in rows)
-    yield ""
+    if rows:
+        yield from table_lines(headings, rows)
+        yield ""
 
 
 def more(num: int, what: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill.core.errors import GristmillError
-from gristmill.core.markdown import plain_text
+from gristmill.core.markdown import LEFT, RIGHT, plain_text, table_lines
 from gristmill.views.numbers import value_text
 
 Cell = str | int | float | None
@@ -38,9 +38,9 @@ class Table:
 
 def markdown_table(table: Table) -> str:
     """Without its title, which is a heading of the page that it stands on."""
-    rules = ("--:" if is_right else ":--" for is_right in table.columns_at_right())
-    lines = [map(plain_text, table.heads), rules, *(map(plain_text, row) for row in table.texts())]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    sides = [RIGHT if is_right else LEFT for is_right in table.columns_at_right()]
+    rows = ([plain_text(cell) for cell in row] for row in table.texts())
+    return "\n".join(table_lines([plain_text(head) for head in table.heads], rows, sides))
 
 
 def _is_absent(cell: Cell) -> bool:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from gristmill.core.errors import OutputError
 from gristmill.core.layout import can_hold_files, write_atomically
-from gristmill.core.markdown import code, code_in_table, plain_text
+from gristmill.core.markdown import code, code_in_table, numbers_table, plain_text
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.lab.bench.bench_result import PHASES, REBUILD, Bench, MethodResult
@@ -182,9 +182,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Without the columns that nothing stands in."""
     cells = list(rows)
     used = [index for index, _ in enumerate(headings) if index == 0 or any(row[index] for row in cells)]
-    marks = [":--" if index == 0 else "--:" for index in used]
-    lines = [[headings[index] for index in used], marks, *([row[index] for index in used] for row in cells)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return numbers_table([headings[index] for index in used], ([row[index] for index in used] for row in cells))
 
 
 def _link(name: str) -> str:

@@ -1,10 +1,10 @@
 """A finished comparison as a page to keep: verdicts first, then the table, the runs, and how it was done."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from urllib.parse import quote
 
-from gristmill.core.markdown import code, code_in_table, plain_text
+from gristmill.core.markdown import code, code_in_table, numbers_table, plain_text
 from gristmill.lab.comparison.comparison import Comparison, RunResult
 from gristmill.lab.comparison.comparison_text import (
     HEADINGS,
@@ -36,13 +36,13 @@ def comparison_markdown(comparison: Comparison, chart: str | None = None) -> str
         code(comparison.command),
         "\n".join(f"- {plain_text(line)}" for line in verdict_lines(comparison)),
         *([] if chart is None else [f"![Scores over the tokens trained on]({quote(os.fsencode(chart))})"]),
-        _table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _datasets(comparison))),
+        numbers_table(HEADINGS, ([code_in_table(name), *cells] for name, *cells in _datasets(comparison))),
         "\n".join(f"- {plain_text(note)}" for note in notes(comparison)),
         "## The test set",
         plain_text(_test_set(comparison.frozen)),
         "## The runs",
         f"{plain_text(comparison.model)}, {budget_text(comparison)}.",
-        _table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
+        numbers_table(RUN_HEADINGS, map(_run_cells, comparison.runs)),
         "## How",
         METHOD.format(budget="number of epochs" if comparison.budget_tokens is None else "budget of tokens"),
         plain_text(
@@ -76,8 +76,3 @@ def _run_cells(run: RunResult) -> list[str]:
 
 def _score(score: float | None) -> str:
     return NOT_KNOWN if score is None else f"{score:.4f}"
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    marks = [":--", *["--:"] * (len(headings) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (headings, marks, *rows))
