@@ -7,7 +7,7 @@ STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib
 # Python keeps what it compiled, whoever asked it not to: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test test-quick lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gristmill build "$(STDLIB)" --out demo
@@ -16,7 +16,11 @@ demo: $(VENV)/.demo
 
 # Each worker takes one stretch of the tests, and helps others when it is done: few fixtures are made by two of them.
 test: $(VENV)/.test
-	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(TEST_OPTIONS)
+
+# What one runs while working: a minute, some of every package, no browser, Ray, training or S3.
+test-quick: $(VENV)/.test
+	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not slow" $(TEST_OPTIONS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

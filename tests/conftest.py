@@ -79,6 +79,27 @@ NEED_TORCH = [
     "lab/training/test_train.py",
 ]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH
+SLOW = {line for line in (ROOT / "tests/slow.txt").read_text().splitlines() if not line.startswith("#")}
+"""Files and functions that take long."""
+SLOW_FIXTURES = {"chromium", "cluster", "moto"}
+"""A browser, Ray, S3."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whole files are not even loaded where no slow test is wanted."""
+    is_left_out = config.option.markexpr == "not slow" and _below_tests(collection_path) in {*SLOW, *NEED_TORCH}
+    return is_left_out or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    for item in items:
+        file = _below_tests(item.path)
+        if SLOW & {file, f"{file}::{item.originalname}"} or SLOW_FIXTURES & set(item.fixturenames):
+            item.add_marker("slow")
+
+
+def _below_tests(path: Path) -> str:
+    return Path(os.path.relpath(path, ROOT / "tests")).as_posix()
 
 
 def pytest_report_header() -> list[str]:
