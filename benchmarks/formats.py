@@ -23,9 +23,9 @@ from measure import STDLIB, machine
 import gristmill
 from gristmill.config.config import Config
 from gristmill.config.settings import WindowConfig
-from gristmill.core.columns import Schema
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.arrow import ARROW
 from gristmill.formats.arrow_tables import ROWS_AT_ONCE, tables_of
 from gristmill.formats.batch import Ragged, WindowBatch

@@ -17,7 +17,7 @@ from measure import STDLIB, machine
 
 import gristmill
 from gristmill.config.settings import WindowConfig
-from gristmill.core.columns import Schema
+from gristmill.core.schema import Schema
 from gristmill.formats.arrow_tables import import_pyarrow, tables_of
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.document_batches import batch_of_documents

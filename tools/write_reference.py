@@ -20,8 +20,8 @@ from gristmill.config import config
 from gristmill.config import settings as sections
 from gristmill.config.options import all_options
 from gristmill.core import errors, manifest
+from gristmill.core.columns import COLUMNS, Column, When
 from gristmill.core.records import VARIANTS, DropReason, WhyNoVariant
-from gristmill.formats.jsonl_rows import COLUMNS
 from gristmill.lab.bench import bench_result as bench_results
 from gristmill.lab.bench import speeds as bench_speeds
 from gristmill.lab.bench.methods import METHODS
@@ -37,34 +37,7 @@ from gristmill.sources.path_filter import DEFAULT_EXCLUDES
 from gristmill.variants.grammars import GRAMMARS
 
 TARGET = Path(__file__).parents[1] / "docs/reference.md"
-COLUMN_TEXTS = {
-    "input_ids": "the window's ids, special tokens in, no padding unless asked for",
-    "path": "the file, relative to its source, with `/`; bytes that are not UTF-8 as `\\xNN`, a backslash as `\\\\`",
-    "repo": "the source folder's name",
-    "language": "from the file's name, else its first line",
-    "lines": "the lines, counted from 1, on which the window's first and last token begin; of a variant that is "
-    "another text, its own",
-    "start": "which of the file's tokens (or of such a variant's) the window's first content token is, from 0",
-    "fresh": "how many of the window's tokens no earlier window of the file, or variant, has shown: its last `fresh` "
-    "ones; all of them in `noise` and `fim`",
-    "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
-    "labels": "with `--variants noise`: the clean window, padded with -100; of a noise row the one its ids were made "
-    "from, else its ids themselves",
-    "repeat": "with weights or `--target-windows`: how often the window has been shown before, from 0",
-    "weight": "with `--weights-only`: how often the row should be drawn; 1 on average, unless --max-epochs forbids",
-    "variant": "with `--variants`: which kind, or empty for the file itself; `path` and `repo` are the file's",
-    "variant_seed": "with it and the file's text the same variant comes out again; 0 for the file itself",
-    "text": "with `--with-text`: the window's text, of `fim` with its sentinels; a character that two windows would "
-    "share is whole in the first",
-}
-PACKED_TEXTS = {
-    "input_ids": "the windows' ids one after the other, each with its special tokens; or a repository's, cut anywhere",
-    "segment_ids": "for each id, from 1, what it belongs to: a window, or a repository; 0 for padding",
-    "position_ids": "for each id its place in that, from 0",
-    "segments": "of each file's part in the row, in order, what a row tells without packing but its ids, and `at` and "
-    "`length`: its tokens are `input_ids[at : at + length]`",
-    "attention_mask": "with `--pad`: 1 for ids, 0 for padding",
-}
+COLUMN_HEAD = ("column", "when", "what it is")
 FILES = {
     "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
     "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has "
@@ -118,10 +91,10 @@ def main() -> None:
 def page() -> Iterator[str]:
     yield "# Reference\n\nWritten by `tools/write_reference.py` from the code; `make docs` renews it.\n"
     yield from settings()
-    yield from table("A row", ("column", "what it is"), [(f"`{name}`", text) for name, text in COLUMN_TEXTS.items()])
-    yield f"Every dataset has the first {len(COLUMNS)}; the manifest lists those of a dataset under `columns`.\n"
-    packed = [(f"`{name}`", text) for name, text in PACKED_TEXTS.items()]
-    yield from table("A row with --pack", ("column", "what it is"), packed)
+    yield from table("A row", COLUMN_HEAD, [_column(one) for one in COLUMNS.values() if one.when is not When.PACK])
+    yield "The manifest lists the columns of a dataset under `columns`, in their order.\n"
+    packed = [_column(one) for one in COLUMNS.values() if not one.is_of_window]
+    yield from table("A row with --pack", COLUMN_HEAD, packed)
     yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
     yield from table("files.jsonl", ("column", "what it is"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()])
     yield from record_fields("The manifest", manifest, manifest.Manifest)
@@ -163,6 +136,11 @@ def page() -> Iterator[str]:
     yield "## Errors in Python\n\n```text"
     yield inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
     yield "```"
+
+
+def _column(column: Column) -> tuple[str, str, str]:
+    more = f"; {column.more}" if column.more else ""
+    return f"`{column.name}`", f"with {column.when}" if column.when else "always", f"{column.text}{more}"
 
 
 def settings() -> Iterator[str]:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig
-from gristmill.core.columns import Schema
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.records import Variant, VariantKind
+from gristmill.core.schema import Schema
 from gristmill.formats.document_batches import batch_of_documents
 from gristmill.formats.jsonl import batch_of_lines
 from gristmill.formats.jsonl import lines_of as lines_of_batch

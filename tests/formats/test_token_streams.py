@@ -23,9 +23,9 @@ from gristmill import (
     load_tokenizer,
 )
 from gristmill.checks.formats import STREAMS, stream_fault
-from gristmill.core.columns import Schema
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.content_digest import content_of, row_digests
 from gristmill.formats.format import Target

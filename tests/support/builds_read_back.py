@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gristmill import Config, build
-from gristmill.core.columns import Schema
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import content_of, row_digests
 from gristmill.formats.format import Format, Target

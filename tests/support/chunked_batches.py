@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.core.columns import KINDS, MASK, Kind, Schema
+from gristmill.core.columns import COLUMNS, MASK, Kind, When, row_columns
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between
 
-PLAIN = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
-EVERY = (*PLAIN, "text", "repeat", "labels", "weight", "variant", "variant_seed")
-PACKED = ("input_ids", "segments", "segment_ids", "position_ids")
+PLAIN = row_columns({When.ALWAYS})
+EVERY = row_columns(set(When) - {When.PAD, When.PACK})
+PACKED = row_columns({When.ALWAYS, When.PACK})
 SEGMENT = {"repo": "r", "path": "ä/b.py", "language": "Python", "start": 0, "lines": [1, 2]}
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -19,8 +20,8 @@ segments = st.fixed_dictionaries({"repo": texts, "path": texts, "start": st.inte
 
 
 def schema_of(columns=PLAIN, length=300, vocab_size=50_265, pad_id=None):
-    others = columns if pad_id is None else (*columns[:7], MASK, *columns[7:])
-    return Schema(others, length, vocab_size, (0,), (2,), pad_id, 2)
+    wanted = {*columns, *([] if pad_id is None else [MASK])}
+    return Schema(tuple(name for name in COLUMNS if name in wanted), length, vocab_size, (0,), (2,), pad_id, 2)
 
 
 schemas = st.builds(
@@ -41,7 +42,7 @@ def batches(draw, schema, min_ids=1, max_rows=6):
 
 
 def _column(name, schema, num_rows, sizes):
-    kind = KINDS[name]
+    kind = COLUMNS[name].kind
     if kind is Kind.NUMBERS:
         return _numbers(num_rows, st.just(2) if name == "lines" else sizes, min(schema.vocab_size, 1 << 31) - 1)
     if kind is Kind.NUMBER:
@@ -74,7 +75,7 @@ def many(schema, num_rows, seed=1):
         Kind.OBJECTS: lambda: [[SEGMENT] * (number % 3) for number in range(num_rows)],
     }
     ids = random.integers(0, schema.vocab_size, sizes.sum()).astype(schema.id_type)
-    columns = {name: made[KINDS[name]]() for name in schema.natural}
+    columns = {name: made[COLUMNS[name].kind]() for name in schema.natural}
     if "lines" in columns:
         columns["lines"] = Ragged(np.arange(2 * num_rows), np.arange(num_rows + 1) * 2)
     return WindowBatch(Ragged(ids, np.cumsum([0, *sizes])), columns)

@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from gristmill.core.columns import KINDS, Kind, Schema
+from gristmill.core.columns import COLUMNS, SEGMENT_PLACE, Kind, When
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.jsonl import lines_of
 
@@ -17,23 +18,20 @@ TEXTS = st.one_of(st.just(""), st.text(max_size=20))
 NUMBERS = st.integers(0, 1 << 40)
 SMALL = st.integers(0, (1 << 31) - 1)
 WEIGHTS = st.floats(0, 1e6)
+VALUES = {
+    Kind.TEXT: NAMES,
+    Kind.NUMBER: NUMBERS,
+    Kind.FRACTION: WEIGHTS,
+    Kind.NUMBERS: st.lists(SMALL, min_size=2, max_size=2),
+}
 SEGMENT_VALUES = {
-    "repo": NAMES,
-    "path": NAMES,
-    "language": NAMES,
-    "lines": st.lists(SMALL, min_size=2, max_size=2),
-    "start": NUMBERS,
-    "fresh": NUMBERS,
-    "at": NUMBERS,
-    "length": NUMBERS,
-    "repeat": NUMBERS,
-    "weight": WEIGHTS,
-    "variant": NAMES,
-    "variant_seed": NUMBERS,
+    **{name: VALUES[one.kind] for name, one in COLUMNS.items() if one.is_of_window and name != "labels"},
+    **dict.fromkeys(SEGMENT_PLACE, NUMBERS),
     "text": TEXTS,
 }
-BASE = ("path", "repo", "language", "lines", "start", "fresh")
-MORE = ("text", "repeat", "labels", "weight", "variant", "variant_seed")
+BASE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when is When.ALWAYS)
+MORE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when is not When.ALWAYS)
+PACKED = tuple(name for name, one in COLUMNS.items() if one.when is When.PACK)
 
 
 @st.composite
@@ -42,7 +40,7 @@ def made(draw):
     is_padded, is_packed = draw(st.booleans()), draw(st.booleans())
     others = [*BASE, *(["attention_mask"] if is_padded else []), *(name for name in MORE if draw(st.booleans()))]
     if is_packed:
-        others = ["segments", "segment_ids", "position_ids"]
+        others = list(PACKED)
     vocab_size = draw(st.sampled_from([100, 1 << 16, (1 << 16) + 1, 1 << 20]))
     pad_id = 1 if "attention_mask" in others else None
     schema = Schema(("input_ids", *others), LENGTH, vocab_size, (0,), (2,), pad_id, 2)
@@ -61,7 +59,7 @@ def batches(draw, schema):
 
 
 def column(draw, schema, name, sizes, segments):
-    kind = KINDS[name]
+    kind = COLUMNS[name].kind
     if name == "lines":
         return Ragged.of([draw(lists(1, 1 << 20, 2)) for _ in sizes])
     if kind is Kind.NUMBERS:

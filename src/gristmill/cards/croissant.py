@@ -7,7 +7,7 @@ the format that most readers take; every file of the dataset is there with its d
 import json
 from typing import Any
 
-from gristmill.cards.columns import TEXTS, croissant_type
+from gristmill.cards.columns import croissant_type, text_of
 from gristmill.cards.front_matter import languages_by_tokens, named
 from gristmill.cards.hub_licenses import license_page
 from gristmill.cards.provenance import setting, told_settings
@@ -202,7 +202,7 @@ def _field(column: str) -> dict[str, Any] | None:
         "@type": "cr:Field",
         "@id": f"{ROWS}/{column}",
         "name": column,
-        "description": TEXTS[column],
+        "description": text_of(column),
         "dataType": data_type,
         **({"isArray": True, "arrayShape": "-1"} if is_array else {}),
         "source": {"fileSet": {"@id": ROW_FILES}, "extract": {"column": column}},

@@ -5,7 +5,7 @@ Nothing in it depends on when or where the build ran: the same manifest but for 
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gristmill.cards.columns import TEXTS
+from gristmill.cards.columns import text_of
 from gristmill.cards.front_matter import front_matter, languages_by_tokens, named
 from gristmill.cards.provenance import how_it_was_made, how_to_repeat_it, setting
 from gristmill.cards.snippets import default_format, reading_lines
@@ -69,7 +69,7 @@ def _what_it_is(manifest: Manifest) -> Iterator[str]:
     ]
     yield from table(("split", "files", "windows", "tokens", "share asked for", "share"), rows)
     yield "A token counts once; `windows` are rows; `files` give at least one.\n"
-    yield from table(("column", "what it is"), [(in_code(name), TEXTS.get(name, "")) for name in manifest.columns])
+    yield from table(("column", "what it is"), [(in_code(name), text_of(name)) for name in manifest.columns])
 
 
 def _how_to_load_it(manifest: Manifest) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Where the rows lie in each format, and the line of Python that reads them there."""
 
-from gristmill.core.columns import Schema
 from gristmill.core.manifest import FileFacts, Manifest
 from gristmill.core.markdown import literal
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 
 LOADABLE = ("jsonl", "parquet")
 """What `datasets.load_dataset` reads, in the order of preference; .jsonl.zst too."""

@@ -19,12 +19,12 @@ from gristmill.checks.secrets import LOOK_AHEAD_BYTES, LOOK_BACK_BYTES, secrets_
 from gristmill.checks.spelling import Spelling, wrong_texts
 from gristmill.checks.tokens import RowRules
 from gristmill.checks.windows_by_file import Packed, PlacedRun, Rows
-from gristmill.core.columns import Schema
 from gristmill.core.errors import DatasetError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split, VariantKind
+from gristmill.core.schema import Schema
 from gristmill.formats.content_digest import Content, line_digest, place_of, row_digest
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.formats.zstd import (

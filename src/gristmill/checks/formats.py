@@ -21,12 +21,12 @@ import orjson
 from gristmill.checks.findings import Faults, Verdict
 from gristmill.checks.requirements import Settings
 from gristmill.checks.runs import BY_WINDOWS
-from gristmill.core.columns import Schema
 from gristmill.core.errors import DatasetError, GristmillError, MissingExtraError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain, read_plain, require_plain
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import Content, line_digest, row_digests
 from gristmill.formats.format import format_named

@@ -14,11 +14,10 @@ import orjson
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import LARGEST, Row, read_rows
 from gristmill.checks.tokens import RowRules, path_of
+from gristmill.core.columns import SEGMENT_PLACE
 from gristmill.core.errors import DatasetError
 from gristmill.core.names import counted
 from gristmill.formats.content_digest import places_of
-
-PLACE = ("at", "length")
 
 
 class PackRules(NamedTuple):
@@ -118,11 +117,11 @@ def _ids(row: Any, pack: PackRules) -> list[int]:
 
 def _segments(row: Any, rules: RowRules) -> list[dict[str, Any]]:
     segments: list[dict[str, Any]] = row["segments"]
-    wanted = (*rules.columns[1:], *PLACE)
+    wanted = (*rules.columns[1:], *SEGMENT_PLACE)
     for one in segments:
         if tuple(one) != wanted:
             raise ValueError(f"a segment tells {', '.join(map(str, one))[:80]}, and not {', '.join(wanted)}")
-        if any(type(one[name]) is not int or not 0 <= one[name] < LARGEST for name in PLACE):
+        if any(type(one[name]) is not int or not 0 <= one[name] < LARGEST for name in SEGMENT_PLACE):
             raise ValueError("a segment at no place")
     return segments
 

@@ -1,5 +1,6 @@
 """What the manifest and the tokenizer in the folder say about how the rows must be."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +9,6 @@ import msgspec
 from gristmill.checks.digests import check_fingerprint
 from gristmill.checks.findings import Faults
 from gristmill.checks.packs import PackRules
-from gristmill.checks.rows import REQUIRED
 from gristmill.checks.spelling import Spelling
 from gristmill.checks.tokens import RowRules
 from gristmill.checks.windows import Shape
@@ -20,7 +20,9 @@ from gristmill.config.settings import (
     SplitConfig,
     VariantsConfig,
     WindowConfig,
+    conditions_met,
 )
+from gristmill.core.columns import COLUMNS, MASK, When, row_columns, window_columns
 from gristmill.core.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
 from gristmill.core.layout import MANIFEST
 from gristmill.core.manifest import Manifest, TokenizerFacts
@@ -28,12 +30,6 @@ from gristmill.core.records import VARIANTS
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids, variant_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
-
-PACKED = ("input_ids", "segment_ids", "position_ids", "segments")
-ORDER = (
-    *("input_ids", "path", "repo", "language", "lines", "start", "fresh", "attention_mask", "text", "repeat"),
-    *("labels", "weight", "variant", "variant_seed"),
-)
 
 
 class _Sections(msgspec.Struct):
@@ -89,14 +85,12 @@ class Settings(NamedTuple):
         )
         if definition is not None:
             rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
-        wanted = _wanted_columns(sections)
+        met = conditions_met(sections.window, sections.output, sampling, sections.variants)
         pack = None
         if sections.window.pack != "none":
             pack = _pack_rules(rules, sections, facts.end_id, definition, faults)
-            wanted = dict.fromkeys(wanted, False) | dict.fromkeys(PACKED, True)
-            wanted["attention_mask"] = sections.output.pad
-            rules = rules._replace(columns=_window_columns(sections), pad_id=None)
-        _check_columns(tuple(manifest.columns), wanted, faults)
+            rules = rules._replace(columns=window_columns(met - {When.PAD}), pad_id=None)
+        _check_columns(manifest.columns, row_columns(met), faults)
         return cls(
             folder=folder,
             manifest=manifest,
@@ -106,7 +100,7 @@ class Settings(NamedTuple):
             sampling=sampling,
             variants=sections.variants,
             shape=Shape.of(sections.window, _num_special(facts, is_packed=pack is not None)),
-            rules=rules if "attention_mask" in rules.columns else rules._replace(pad_id=None),
+            rules=rules if MASK in rules.columns else rules._replace(pad_id=None),
             pack=pack,
             is_by_repo=sections.window.pack == "repo",
             spelling=Spelling.of(folder, tokenizer),
@@ -167,27 +161,7 @@ def _pack_rules(
     return PackRules(rules.columns, rules.length, rules.vocab_size, rules.pad_id, end_id, markers)
 
 
-def _window_columns(sections: _Sections) -> tuple[str, ...]:
-    """Of a window in a row with others, in their order, `input_ids` first."""
-    wanted = _wanted_columns(sections) | {"attention_mask": False}
-    return tuple(name for name in ORDER if wanted[name])
-
-
-def _wanted_columns(sections: _Sections) -> dict[str, bool]:
-    output, sampling = sections.output, sections.drawing()
-    return {
-        **dict.fromkeys(sorted(REQUIRED), True),
-        "attention_mask": output.pad,
-        "text": output.with_text,
-        "repeat": sampling.draws,
-        "weight": sampling.weights_only,
-        "labels": sections.variants.have_labels,
-        "variant": bool(sections.variants.rates),
-        "variant_seed": bool(sections.variants.rates),
-    }
-
-
-def _check_columns(columns: tuple[str, ...], wanted: dict[str, bool], faults: Faults) -> None:
-    for column, is_wanted in wanted.items():
-        if is_wanted != (column in columns):
-            faults.add("schema", f"columns and settings differ about {column}", file=MANIFEST)
+def _check_columns(columns: Sequence[str], wanted: Collection[str], faults: Faults) -> None:
+    for name in COLUMNS:
+        if (name in columns) != (name in wanted):
+            faults.add("schema", f"columns and settings differ about {name}", file=MANIFEST)

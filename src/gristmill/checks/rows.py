@@ -15,6 +15,7 @@ import orjson
 
 from gristmill.checks.findings import Faults
 from gristmill.checks.tokens import Block, Fields, Ids, RowRules, key_of_ids, path_of
+from gristmill.core.columns import COLUMNS, Kind, When
 from gristmill.core.digits import Numbers, numbers_in
 from gristmill.core.records import VARIANTS
 
@@ -24,7 +25,7 @@ TOO_LARGE = 99_999_999
 LARGEST = 1 << 60
 IGNORED = -100
 """In labels, in the place of padding."""
-REQUIRED = frozenset({"input_ids", "path", "repo", "language", "lines", "start", "fresh"})
+REQUIRED = frozenset(name for name, column in COLUMNS.items() if column.when is When.ALWAYS)
 VALUE_SHOWN = 40
 
 
@@ -186,7 +187,7 @@ def _is_mask(value: Any) -> bool:
     return type(value) is list and all(type(one) is int and one in {0, 1} for one in value)
 
 
-def _is_weight(value: Any) -> bool:
+def _is_fraction(value: Any) -> bool:
     return type(value) in {int, float} and 0 <= value < LARGEST
 
 
@@ -194,21 +195,32 @@ def _is_kind(value: Any) -> bool:
     return type(value) is str and (not value or value in VARIANTS)
 
 
+def _are_counts(value: Any) -> bool:
+    return type(value) is list and all(map(_is_count, value))
+
+
 def _are_labels(value: Any) -> bool:
     return type(value) is list and all(_is_count(one) or one == IGNORED for one in value)
 
 
-IS_RIGHT: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("path", "repo", "language", "text"), _is_text),
-    **dict.fromkeys(("start", "fresh"), _is_count),
+BY_KIND: Mapping[Kind, Callable[[Any], bool]] = {
+    Kind.TEXT: _is_text,
+    Kind.NUMBER: _is_count,
+    Kind.FRACTION: _is_fraction,
+    Kind.NUMBERS: _are_counts,
+}
+BY_NAME: Mapping[str, Callable[[Any], bool]] = {
     "variant": _is_kind,
-    "variant_seed": _is_count,
     "labels": _are_labels,
-    "repeat": _is_count,
-    "weight": _is_weight,
     "lines": _is_line_range,
     "attention_mask": _is_mask,
 }
+IS_RIGHT: Mapping[str, Callable[[Any], bool]] = {
+    name: BY_NAME.get(name, BY_KIND[column.kind])
+    for name, column in COLUMNS.items()
+    if name != "input_ids" and column.when is not When.PACK
+}
+"""Of each column of a window but its ids, which are read apart."""
 
 
 def _shown(value: Any) -> str:

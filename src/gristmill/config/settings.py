@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from gristmill.config.validation import at_least, between, check_types, text_list
+from gristmill.core.columns import When
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import FORMATS, LONGEST_WINDOW, VARIANTS, Split, VariantKind
 
@@ -353,6 +354,23 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ask_model(self) -> bool:
         return any(VARIANTS[kind].asks_model for kind in self.rates)
+
+
+def conditions_met(
+    window: WindowConfig, output: OutputConfig, sampling: SamplingConfig, variants: VariantsConfig
+) -> frozenset[When]:
+    """What decides which columns rows have."""
+    met = {
+        When.ALWAYS: True,
+        When.PAD: output.pad,
+        When.TEXT: output.with_text,
+        When.DRAWN: sampling.draws,
+        When.NOISE: variants.have_labels,
+        When.WEIGHTS: sampling.weights_only,
+        When.VARIANTS: bool(variants.rates),
+        When.PACK: window.pack != "none",
+    }
+    return frozenset(when for when, is_met in met.items() if is_met)
 
 
 REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {

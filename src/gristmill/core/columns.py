@@ -1,12 +1,11 @@
-"""The columns of a row: their names and kinds, and what is known of all rows before one is read."""
+"""COLUMNS: the table of all columns that a row may have.
 
-from enum import Enum, auto
+Formats, cards, checks and the reference read names, types and meanings from it. CONTRIBUTING.md says how to add one.
+"""
+
+from collections.abc import Collection
+from enum import Enum, StrEnum, auto
 from typing import NamedTuple
-
-import numpy as np
-
-from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import Manifest
 
 IDS = "input_ids"
 MASK = "attention_mask"
@@ -16,9 +15,6 @@ POSITION_IDS = "position_ids"
 SEGMENTS = "segments"
 IGNORED_LABEL = -100
 """In the place of padding among labels: what loss functions leave out."""
-
-
-IDS_AT_ONCE = 1 << 22
 
 
 class Kind(Enum):
@@ -36,74 +32,182 @@ class Kind(Enum):
     """Several JSON objects: list[list[dict]]."""
 
 
-PER_ID = {LABELS: IGNORED_LABEL, SEGMENT_IDS: 0, POSITION_IDS: 0}
+class When(StrEnum):
+    """The option with which rows have a column: `conditions_met` says which hold for a configuration."""
+
+    ALWAYS = ""
+    PAD = "`--pad`"
+    TEXT = "`--with-text`"
+    DRAWN = "weights or `--target-windows`"
+    NOISE = "`--variants noise`"
+    WEIGHTS = "`--weights-only`"
+    VARIANTS = "`--variants`"
+    PACK = "`--pack`"
+
+
+DECIDED_LATER = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS})
+"""Step 2 fills these columns. Step 1 measures rows without them, so that its parts are good for any weights."""
+
+
+class Column(NamedTuple):
+    name: str
+    kind: Kind
+    when: When
+    text: str
+    """What it is, in a few words: for the cards of a dataset and the reference."""
+    more: str = ""
+    """What else the reference says of it."""
+    dtype: str = "int32"
+    """Of several numbers: the smallest type that holds each of them. The tokenizer decides for `input_ids`."""
+    hub_dtype: str | None = None
+    """The type in the card for the Hugging Face Hub, if it is another."""
+    padding: int | None = None
+    """What stands in the place of padding, if the column has a number for each id."""
+    has_few_values: bool = False
+    """Rows that follow each other mostly have the same text: a table stores it by a dictionary."""
+
+    @property
+    def is_of_window(self) -> bool:
+        """It is about one window: with --pack, it is in `segments`, and not in the row."""
+        return self.when is not When.PACK and self.name not in {IDS, MASK}
+
+
+_COLUMNS = (
+    Column(
+        IDS,
+        Kind.NUMBERS,
+        When.ALWAYS,
+        "the window's ids, special tokens included",
+        "no padding unless asked for; with `--pack`, those of several windows, or of a repository that is cut anywhere",
+    ),
+    Column(
+        SEGMENT_IDS,
+        Kind.NUMBERS,
+        When.PACK,
+        "which of the packed windows each id is of",
+        "from 1; or which repository, with `--pack repo`; 0 for padding",
+        padding=0,
+    ),
+    Column(
+        POSITION_IDS,
+        Kind.NUMBERS,
+        When.PACK,
+        "the place of each id in its own window",
+        "from 0; or in its repository",
+        padding=0,
+    ),
+    Column(
+        SEGMENTS,
+        Kind.OBJECTS,
+        When.PACK,
+        "the windows that are packed into the row",
+        "of each file's part, in order, what a row has without packing but its ids, and `at` and `length`: its tokens "
+        "are `input_ids[at : at + length]`",
+    ),
+    Column(
+        "path",
+        Kind.TEXT,
+        When.ALWAYS,
+        "the file, relative to its source",
+        "its parts with `/` between them; bytes that are not UTF-8 as `\\xNN`, a backslash as `\\\\`",
+        has_few_values=True,
+    ),
+    Column(
+        "repo",
+        Kind.TEXT,
+        When.ALWAYS,
+        "the source it is from",
+        "the name of its folder, or what a table says",
+        has_few_values=True,
+    ),
+    Column(
+        "language",
+        Kind.TEXT,
+        When.ALWAYS,
+        "the programming language, by the file's name or first line",
+        has_few_values=True,
+    ),
+    Column(
+        "lines",
+        Kind.NUMBERS,
+        When.ALWAYS,
+        "the lines, from 1, on which the window's first and last token begin",
+        "of a variant that is another text, its own",
+        hub_dtype="int64",
+    ),
+    Column(
+        "start",
+        Kind.NUMBER,
+        When.ALWAYS,
+        "which of the file's tokens the window's first content token is, from 0",
+        "of a variant that is another text, which of its own",
+    ),
+    Column(
+        "fresh",
+        Kind.NUMBER,
+        When.ALWAYS,
+        "how many of the window's tokens no earlier window of the file has shown",
+        "they are its last ones; of a variant, no earlier window of that variant; all of them in `noise` and `fim`",
+    ),
+    Column(MASK, Kind.NUMBERS, When.PAD, "1 for ids, 0 for padding", dtype="int8", padding=0),
+    Column(
+        "text",
+        Kind.TEXT,
+        When.TEXT,
+        "the window's text",
+        "of `fim` with its sentinels; a character that two windows would share is whole in the first",
+    ),
+    Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),
+    Column(
+        LABELS,
+        Kind.NUMBERS,
+        When.NOISE,
+        "the clean window, padded with -100",
+        "of a noise row the one its ids were made from, else its ids themselves",
+        padding=IGNORED_LABEL,
+    ),
+    Column(
+        "weight",
+        Kind.FRACTION,
+        When.WEIGHTS,
+        "how often the row should be drawn",
+        "1 on average, unless --max-epochs forbids",
+    ),
+    Column(
+        "variant",
+        Kind.TEXT,
+        When.VARIANTS,
+        "which kind of variant of the file it is; empty for the file itself",
+        "`path` and `repo` are the file's",
+        has_few_values=True,
+    ),
+    Column(
+        "variant_seed",
+        Kind.NUMBER,
+        When.VARIANTS,
+        "with it and the file's text the same variant comes out again",
+        "0 for the file itself",
+    ),
+)
+COLUMNS = {column.name: column for column in _COLUMNS}
+"""By name, in the order in which rows have them.
+
+Who fills them: those of a window `formats.document_columns.FILLERS`, `attention_mask` `formats.batch.stored`, those of
+packed rows `formats.packed_rows`."""
+
+PER_ID = {name: column.padding for name, column in COLUMNS.items() if column.padding is not None}
 """Columns with a number for each id, and what they have in the place of padding."""
-
-KINDS = {
-    **dict.fromkeys(("path", "repo", "language", "text", "variant"), Kind.TEXT),
-    **dict.fromkeys(("start", "fresh", "repeat", "variant_seed"), Kind.NUMBER),
-    **dict.fromkeys(("lines", LABELS, MASK, SEGMENT_IDS, POSITION_IDS), Kind.NUMBERS),
-    "weight": Kind.FRACTION,
-    SEGMENTS: Kind.OBJECTS,
-}
-"""Of every column but the ids."""
+SEGMENT_PLACE = ("at", "length")
+"""What a segment has beside the columns of its window: where its tokens are in the row, without the special ones."""
 
 
-class Schema(NamedTuple):
-    """What there is to know of rows before one is read."""
+def window_columns(met: Collection[When]) -> tuple[str, ...]:
+    """Columns of a row that holds one window, under these conditions."""
+    return tuple(name for name, one in COLUMNS.items() if one.when in met and one.when is not When.PACK)
 
-    columns: tuple[str, ...]
-    """As rows have them, `input_ids` first."""
-    length: int
-    """Ids in a window, at most."""
-    vocab_size: int
-    prefix: tuple[int, ...]
-    suffix: tuple[int, ...]
-    """The special ids around each window."""
-    pad_id: int | None
-    """With which rows are padded to the full length; None: they are not."""
-    end_id: int | None
-    """What ends a document in a stream of tokens; None: the tokenizer has no such token."""
-    segment_columns: tuple[str, ...] = ()
-    """What `segments` tell of each, where there are any."""
 
-    @classmethod
-    def of(cls, manifest: Manifest) -> "Schema":
-        facts = manifest.tokenizer
-        if manifest.columns[:1] != [IDS] or not KINDS.keys() >= set(manifest.columns[1:]):
-            raise DatasetError(
-                f"the manifest is damaged: no rows have the columns {', '.join(manifest.columns)[:200]}."
-            )
-        return cls(
-            columns=tuple(manifest.columns),
-            length=manifest.window_length,
-            vocab_size=facts.vocab_size,
-            prefix=facts.prefix,
-            suffix=facts.suffix,
-            pad_id=facts.pad_id if MASK in manifest.columns else None,
-            end_id=facts.end_id,
-            segment_columns=tuple(manifest.segment_columns),
-        )
-
-    @property
-    def id_type(self) -> type[np.uint16] | type[np.uint32]:
-        return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """All columns but the ids."""
-        return self.columns[1:]
-
-    def num_rows_at_once(self, most: int) -> int:
-        """In memory: so many, or of long windows fewer."""
-        return max(1, min(most, IDS_AT_ONCE // max(1, self.length)))
-
-    @property
-    def is_packed(self) -> bool:
-        """A row holds windows of several files."""
-        return SEGMENTS in self.columns
-
-    @property
-    def natural(self) -> tuple[str, ...]:
-        """Those that a batch has beside the ids."""
-        return tuple(name for name in self.others if name != MASK)
+def row_columns(met: Collection[When]) -> tuple[str, ...]:
+    """Columns of a row under these conditions, with --pack or without."""
+    if When.PACK not in met:
+        return window_columns(met)
+    return tuple(name for name, one in COLUMNS.items() if one.when in met and not one.is_of_window)

@@ -12,17 +12,17 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from gristmill.core.columns import IGNORED_LABEL
+from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS
 from gristmill.core.errors import ConfigError
 from gristmill.dataset.frame import Flags, Frame, Numbers, Pad, check_pad
-from gristmill.dataset.items import IDS, LABELS, MASK, POSITIONS, Item
+from gristmill.dataset.items import IDS, LABELS, MASK, Item
 from gristmill.dataset.masking import MASK_RATE, Masking
 from gristmill.dataset.token_edges import Vocabulary
 from gristmill.tokenizers.control_tokens import MASK_NAMES
 from gristmill.tokenizers.tokenizer import Tokenizer
 
 Batch = dict[str, torch.Tensor]
-PACKED = (IDS, POSITIONS, LABELS)
+PACKED = (IDS, POSITION_IDS, LABELS)
 
 
 class Padded(NamedTuple):
@@ -73,7 +73,7 @@ class CausalCollator:
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         padded = self._padding.padded(items)
-        if any(POSITIONS in item for item in items):
+        if any(POSITION_IDS in item for item in items):
             return self._packed(items, padded)
         is_asked = _is_asked(items, padded, self._padding.frame, fresh_only=self.fresh_only)
         return padded.batch(padded.ids, np.where(is_asked, padded.ids, IGNORED_LABEL))
@@ -123,7 +123,7 @@ class MaskedCollator:
             self._masking = self._masking._replace(joins=vocabulary.edges)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
-        if any(POSITIONS in item for item in items):
+        if any(POSITION_IDS in item for item in items):
             raise ConfigError("rows that were packed (--pack) are for causal training: use causal_collator.")
         padded = self._padding.padded(items)
         frame, width = self._padding.frame, padded.ids.shape[1]
@@ -155,7 +155,7 @@ def _without_padding(item: Item) -> Numbers:
 
 def _positions(item: Item) -> Numbers:
     try:
-        positions: Numbers = item[POSITIONS].numpy()
+        positions: Numbers = item[POSITION_IDS].numpy()
     except KeyError:
         raise ConfigError("one of these rows is packed and another is not: they are of two datasets.") from None
     return positions[: len(_without_padding(item))]

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 import orjson
 
-from gristmill.core.columns import PER_ID, Schema
+from gristmill.core.columns import PER_ID
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
 from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_manifest
 from gristmill.core.names import counted
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.jsonl_rows import JsonlFile
 from gristmill.formats.stored_split import StoredSplit, UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile

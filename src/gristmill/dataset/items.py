@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from gristmill.core.columns import IGNORED_LABEL
+from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import RowsRecord
 from gristmill.core.records import BY_THEMSELVES
@@ -19,7 +19,6 @@ from gristmill.dataset.frame import Frame, Pad, check_pad
 Row = dict[str, Any]
 Item = dict[str, Any]
 
-IDS, MASK, LABELS, POSITIONS = "input_ids", "attention_mask", "labels", "position_ids"
 DRAW_COLUMNS = ("epoch", "position", "row", "fresh")
 """Of a window that is drawn; our collators look at them."""
 DEFAULT_COLUMNS = (IDS, MASK)
@@ -46,8 +45,9 @@ class ItemFormat(NamedTuple):
         if wrong := next((column for column in columns if column not in known), None):
             raise ConfigError(f"there is no column {wrong!r}: this dataset has {', '.join(sorted(known))}.")
         asked = frozenset((*columns, *(DEFAULT_COLUMNS if pad == "length" else (IDS,))))
-        asked |= {POSITIONS} if POSITIONS in record.columns else set()  # or nobody could keep a row's files apart
-        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITIONS})
+        if POSITION_IDS in record.columns:  # or nobody could keep a row's files apart
+            asked |= {POSITION_IDS}
+        others = asked.difference(DEFAULT_COLUMNS, DRAW_COLUMNS, {LABELS, POSITION_IDS})
         return cls(Frame.of(record), pad, asked, tuple(sorted(others)))
 
     def drawn(self, row: Row, draw: Draw) -> Item:
@@ -74,8 +74,8 @@ class ItemFormat(NamedTuple):
             item[LABELS] = self._tensor(_labels(row, ids), IGNORED_LABEL)
         for column in self.others:
             item[column] = row[column]
-        if POSITIONS in self.columns:
-            item[POSITIONS] = self._tensor(row[POSITIONS][:num_ids], 0)
+        if POSITION_IDS in self.columns:
+            item[POSITION_IDS] = self._tensor(row[POSITION_IDS][:num_ids], 0)
         return item
 
     def _num_fresh(self, row: Row, num_ids: int) -> int:

@@ -21,11 +21,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from gristmill.core.columns import Schema
 from gristmill.core.errors import DatasetError
 from gristmill.core.layout import UNFINISHED
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.arrow_tables import arrow_schema, batch_of, import_pyarrow, reading, require_kinds, tables_of
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, files_of

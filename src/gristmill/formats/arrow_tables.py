@@ -1,7 +1,7 @@
 """Windows <-> arrow tables, for the formats that pyarrow writes.
 
 Types are those that a table of the same rows would be given, but as small as the values allow where there are many: ids
-as the vocabulary has them, attention_mask int8, other numbers of a list int32. Whole numbers of a row are int64.
+as the vocabulary has them, other numbers of a list as COLUMNS says. Whole numbers of a row are int64.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,17 +13,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import IDS, KINDS, MASK, SEGMENTS, Kind, Schema
+from gristmill.core.columns import COLUMNS, IDS, MASK, SEGMENT_PLACE, SEGMENTS, Kind
 from gristmill.core.errors import DatasetError, MissingExtraError, OutputError
 from gristmill.core.plain_files import require_plain
-from gristmill.formats.batch import Column, Ragged, WindowBatch, natural, rebatched, require_fitting, stored
+from gristmill.core.schema import Schema
+from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, rebatched, require_fitting, stored
 
 ROWS_AT_ONCE = 1000
 """In a row group or record batch: what a reader must take to see one row.
 
 A thousand, as `datasets` has them; of long windows fewer, up to 16 MB of ids. The Hub's viewer refuses row groups of
 286 MiB, and is the quicker the smaller they are; each costs some hundred bytes a column at the end of the file."""
-SEGMENT_KINDS = {**KINDS, "at": Kind.NUMBER, "length": Kind.NUMBER}
+SEGMENT_KINDS = {
+    **{name: column.kind for name, column in COLUMNS.items() if column.is_of_window},
+    **dict.fromkeys(SEGMENT_PLACE, Kind.NUMBER),
+}
 
 ArrowSchema = Any
 Table = Any
@@ -49,7 +53,7 @@ def tables_of(pa: Any, batches: Iterable[WindowBatch], schema: Schema) -> tuple[
 
 def arrow_schema(pa: Any, schema: Schema, segment_keys: Sequence[str] = ()) -> ArrowSchema:
     id_type = pa.from_numpy_dtype(schema.id_type)
-    others = {name: _type(pa, name, KINDS[name]) for name in schema.others if name != SEGMENTS}
+    others = {name: _type(pa, name, COLUMNS[name].kind) for name in schema.others if name != SEGMENTS}
     if SEGMENTS in schema.others:
         fields = [(key, _type(pa, key, SEGMENT_KINDS[key])) for key in segment_keys]
         others[SEGMENTS] = pa.list_(pa.struct(fields))
@@ -58,7 +62,7 @@ def arrow_schema(pa: Any, schema: Schema, segment_keys: Sequence[str] = ()) -> A
 
 def _type(pa: Any, name: str, kind: Kind) -> Any:
     if kind is Kind.NUMBERS:
-        return pa.list_(pa.int8() if name == MASK else pa.int32())
+        return pa.list_(pa.type_for_alias(COLUMNS[name].dtype))
     return {Kind.TEXT: pa.string(), Kind.NUMBER: pa.int64(), Kind.FRACTION: pa.float64()}[kind]
 
 
@@ -78,7 +82,7 @@ def _table_of(pa: Any, batch: WindowBatch, schema: Schema, kinds: ArrowSchema) -
     return pa.table([_array(pa, field, columns[field.name]) for field in kinds], schema=kinds)
 
 
-def _array(pa: Any, field: Any, column: Column) -> Any:
+def _array(pa: Any, field: Any, column: Values) -> Any:
     try:
         if isinstance(column, Ragged):
             values = pa.array(column.values).cast(field.type.value_type)
@@ -127,7 +131,7 @@ def require_kinds(pa: Any, found: ArrowSchema, schema: Schema) -> None:
 def batch_of(table: Table, schema: Schema) -> WindowBatch:
     """For within `reading`: a table whose kinds are right -> its rows, without padding."""
     ids = _ragged(table.column(IDS), schema.id_type)
-    columns = {name: _column(table.column(name), KINDS[name]) for name in schema.others}
+    columns = {name: _column(table.column(name), COLUMNS[name].kind) for name in schema.others}
     if MASK in columns and not np.array_equal(columns[MASK].offsets, ids.offsets):
         raise ValueError(f"{MASK} is not as long as {IDS}")
     return natural(WindowBatch(ids, columns), schema)
@@ -150,7 +154,7 @@ def _ragged(column: Any, kind: npt.DTypeLike) -> Ragged:
     return Ragged(flat, np.concatenate(offsets))
 
 
-def _column(column: Any, kind: Kind) -> Column:
+def _column(column: Any, kind: Kind) -> Values:
     if kind is Kind.NUMBERS:
         return _ragged(column, np.int64)
     _require_no_nulls(column)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import IGNORED_LABEL, LABELS, MASK, PER_ID, Schema
+from gristmill.core.columns import IGNORED_LABEL, LABELS, MASK, PER_ID
 from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.schema import Schema
 from gristmill.windows.cut import Indices
 
 
@@ -39,8 +40,8 @@ class Ragged(NamedTuple):
         return (self.values[start:end] for start, end in pairwise(self.offsets.tolist()))
 
 
-Column = Any
-"""As its Kind says."""
+Values = Any
+"""A column's, of all rows of a batch: as its Kind says."""
 
 
 class WindowBatch(NamedTuple):
@@ -48,7 +49,7 @@ class WindowBatch(NamedTuple):
 
     ids: Ragged
     """Of the schema's `id_type`."""
-    columns: dict[str, Column]
+    columns: dict[str, Values]
     """All others, in the order of the schema."""
 
     def __len__(self) -> int:
@@ -124,7 +125,7 @@ def joined(batches: Sequence[WindowBatch]) -> WindowBatch:
     return WindowBatch(_joined_column([batch.ids for batch in batches]), columns)
 
 
-def _joined_column(parts: Sequence[Column]) -> Column:
+def _joined_column(parts: Sequence[Values]) -> Values:
     if isinstance(parts[0], Ragged):
         firsts = np.cumsum([0, *(len(part.values) for part in parts)])
         offsets = [part.offsets[1:] - part.offsets[0] + first for part, first in zip(parts, firsts, strict=False)]
@@ -141,7 +142,7 @@ def between(batch: WindowBatch, start: int, stop: int) -> WindowBatch:
     return WindowBatch(_some_of(batch.ids, start, stop), columns)
 
 
-def _some_of(column: Column, start: int, stop: int) -> Column:
+def _some_of(column: Values, start: int, stop: int) -> Values:
     if not isinstance(column, Ragged):
         return column[start:stop]
     offsets = column.offsets[start : stop + 1]

@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from gristmill.core.columns import IDS, KINDS, LABELS, MASK, Kind, Schema
+from gristmill.core.columns import COLUMNS, IDS, MASK, Kind
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain, read_plain
-from gristmill.formats.batch import Column, Ragged, WindowBatch, joined, natural, rebatched, stored
+from gristmill.core.schema import Schema
+from gristmill.formats.batch import Ragged, Values, WindowBatch, joined, natural, rebatched, stored
 from gristmill.windows.cut import Indices
 
 CHUNK_BYTES = 1 << 26
@@ -30,8 +31,8 @@ CHUNK_BYTES = 1 << 26
 ROWS_AT_ONCE = 2048
 NUMBER_BYTES = 8
 COUNT = np.dtype("<u4")
-INT32_COLUMNS = ("lines", LABELS, "segment_ids", "position_ids")
-NUMBERS_TYPES: dict[str, np.dtype[Any]] = {**dict.fromkeys(INT32_COLUMNS, np.dtype("<i4")), MASK: np.dtype("u1")}
+NUMBERS_TYPES: dict[str, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int8": np.dtype("u1")}
+"""By the type in COLUMNS: LitData has none for int8, and no such column is negative."""
 NUMBER_TYPES: dict[Kind, np.dtype[Any]] = {Kind.NUMBER: np.dtype("<i8"), Kind.FRACTION: np.dtype("<f8")}
 
 
@@ -84,10 +85,13 @@ class Digest(Protocol):
 
 def fields_of(schema: Schema, id_type: npt.DTypeLike) -> tuple[Field, ...]:
     """In the order of the schema."""
-    others = (
-        Field(name, KINDS[name], NUMBERS_TYPES.get(name, NUMBER_TYPES.get(KINDS[name]))) for name in schema.others
-    )
-    return (Field(IDS, Kind.NUMBERS, np.dtype(id_type).newbyteorder("<")), *others)
+    return (Field(IDS, Kind.NUMBERS, np.dtype(id_type).newbyteorder("<")), *map(_field, schema.others))
+
+
+def _field(name: str) -> Field:
+    kind = COLUMNS[name].kind
+    dtype = NUMBERS_TYPES[COLUMNS[name].dtype] if kind is Kind.NUMBERS else NUMBER_TYPES.get(kind)
+    return Field(name, kind, dtype)
 
 
 def write_chunks(
@@ -156,7 +160,7 @@ def encoded(rows: WindowBatch, layout: Layout) -> tuple[list[bytes], npt.NDArray
     return list(chain.from_iterable(zip(heads, *pieces.values(), strict=True))), total
 
 
-def _encoded_column(column: Column, field: Field, layout: Layout) -> list[bytes]:
+def _encoded_column(column: Values, field: Field, layout: Layout) -> list[bytes]:
     if field.kind is Kind.TEXT:
         return [text.encode() for text in column]
     if field.kind is Kind.OBJECTS:
@@ -324,7 +328,7 @@ class ChunkReader:
         raise DatasetError(f"{str(self._folder / name)!r} is damaged: {fault}. Build the dataset again.")
 
 
-def _decoded(rows: _Rows, field: Field, layout: Layout) -> Column:
+def _decoded(rows: _Rows, field: Field, layout: Layout) -> Values:
     if field.kind is Kind.TEXT:
         return [content.decode() for content in rows.slices()]
     if field.kind is Kind.OBJECTS:

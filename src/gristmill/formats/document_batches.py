@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import LABELS, Schema
-from gristmill.formats.batch import Column, Ragged, WindowBatch
+from gristmill.core.columns import LABELS
+from gristmill.core.schema import Schema
+from gristmill.formats.batch import Ragged, Values, WindowBatch
 from gristmill.formats.jsonl_rows import DocumentRows, text_ranges
 from gristmill.windows.cut import Windows, lines_of
 
@@ -32,7 +33,7 @@ def batches_of(documents: Iterable[DocumentRows], schema: Schema) -> Iterator[Wi
 def batch_of_documents(documents: Sequence[DocumentRows], schema: Schema) -> WindowBatch:
     """Those of one document behind those of the other; what `batch_of_lines` makes of their JSON rows."""
     ids = _ids([(rows.ids, rows.windows) for rows in documents], schema, schema.id_type)
-    columns: dict[str, Column] = {}
+    columns: dict[str, Values] = {}
     for name in schema.natural:
         if name == LABELS:
             columns[name] = _ids([rows.clean for rows in documents], schema, np.int64)

@@ -13,9 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from gristmill.core.columns import Schema
 from gristmill.core.errors import DatasetError
 from gristmill.core.records import FORMATS, Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 
 

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from gristmill.core.columns import IDS, KINDS, Kind, Schema
+from gristmill.core.columns import COLUMNS, IDS, Kind
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.partition import neighbours, steady_neighbours
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
-from gristmill.formats.batch import Column, Ragged, WindowBatch, natural, require_fitting, stored
+from gristmill.core.schema import Schema
+from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, require_fitting, stored
 from gristmill.formats.format import Format, Target, files_of
 from gristmill.formats.jsonl_rows import JsonlFile
 from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
@@ -29,7 +30,7 @@ from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_tab
 def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
     """Each with its line feed."""
     rows = stored(batch, schema)
-    columns = [_told(rows.columns[name], KINDS[name]) for name in schema.others]
+    columns = [_told(rows.columns[name], COLUMNS[name].kind) for name in schema.others]
     return [
         orjson.dumps(
             dict(zip(schema.columns, row, strict=True)), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
@@ -38,7 +39,7 @@ def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
     ]
 
 
-def _told(column: Column, kind: Kind) -> Any:
+def _told(column: Values, kind: Kind) -> Any:
     if kind is Kind.NUMBERS:
         return column.rows()
     return column.tolist() if isinstance(column, np.ndarray) else column
@@ -51,13 +52,13 @@ def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
         ids = Ragged.of([row[IDS] for row in rows])
         require_fitting(ids.values, schema.id_type)  # numpy 1 would wrap them
         ids = ids._replace(values=ids.values.astype(schema.id_type))
-        columns = {name: column_of([row[name] for row in rows], KINDS[name]) for name in schema.others}
+        columns = {name: column_of([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
     return natural(WindowBatch(ids, columns), schema)
 
 
-def column_of(values: list[Any], kind: Kind) -> Column:
+def column_of(values: list[Any], kind: Kind) -> Values:
     """Row by row -> as a batch has it."""
     if kind is Kind.NUMBERS:
         return Ragged.of(values)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from gristmill.config.config import Config
+from gristmill.core.columns import When, window_columns
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import Edition, opened, reading
 from gristmill.core.names import counted
@@ -25,7 +26,6 @@ from gristmill.formats.content_digest import place_of, row_digest
 from gristmill.tokenizers.definition import Definition
 from gristmill.windows.cut import Indices, Windows, lines_of
 
-COLUMNS = ("input_ids", "path", "repo", "language", "lines", "start", "fresh")
 IGNORED = b",-100"
 """In the place of padding among labels: what loss functions leave out."""
 SCAN_BYTES = 1 << 24
@@ -130,16 +130,16 @@ class RowFormat(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        more = {
-            "attention_mask": self.pad_id is not None,
-            "text": self.with_text,
-            "repeat": self.with_repeat,
-            "labels": self.with_labels,
-            "weight": self.with_weight,
-            "variant": self.with_variant,
-            "variant_seed": self.with_variant,
+        met = {
+            When.ALWAYS: True,
+            When.PAD: self.pad_id is not None,
+            When.TEXT: self.with_text,
+            When.DRAWN: self.with_repeat,
+            When.NOISE: self.with_labels,
+            When.WEIGHTS: self.with_weight,
+            When.VARIANTS: self.with_variant,
         }
-        return [*COLUMNS, *(name for name, is_there in more.items() if is_there)]
+        return list(window_columns([when for when, is_met in met.items() if is_met]))
 
     @property
     def num_more_bytes(self) -> int:

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.core.columns import Kind, Schema
+from gristmill.core.columns import Kind
 from gristmill.core.errors import DatasetError
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.chunks import CHUNK_BYTES, Chunk, ChunkReader, Field, Layout, fields_of, read_index, write_chunks
 from gristmill.formats.format import Format, SplitReader, Target

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.core.columns import Schema
 from gristmill.core.errors import OutputError
 from gristmill.core.plain_files import open_plain
+from gristmill.core.schema import Schema
 from gristmill.formats.arrays import damaged, map_part, no_head
 from gristmill.formats.token_streams import StreamFiles, id_kind, stream_format
 from gristmill.windows.cut import Indices

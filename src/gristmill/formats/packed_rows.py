@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import IDS, KINDS, POSITION_IDS, SEGMENT_IDS, SEGMENTS, Kind, Schema
+from gristmill.core.columns import COLUMNS, POSITION_IDS, SEGMENT_IDS, SEGMENT_PLACE, SEGMENTS, Kind
 from gristmill.formats.batch import Ragged, WindowBatch
-
-PLACE = ("at", "length")
-"""What a segment tells beside what a row does: where its tokens are, without the special ones."""
 
 
 class Placed(NamedTuple):
@@ -29,13 +26,6 @@ class Placed(NamedTuple):
     window: int | None
     """By its number among the windows of the batch."""
     after: tuple[int, ...]
-
-
-def packed_schema(schema: Schema) -> Schema:
-    """Of rows that hold windows with this one."""
-    mask = [name for name in schema.columns if name not in {IDS, *schema.natural}]
-    columns = (IDS, SEGMENT_IDS, POSITION_IDS, SEGMENTS, *mask)
-    return schema._replace(columns=columns, segment_columns=(*schema.natural, *PLACE))
 
 
 def packed(rows: Sequence[Sequence[Placed]], windows: WindowBatch) -> WindowBatch:
@@ -53,7 +43,7 @@ def packed(rows: Sequence[Sequence[Placed]], windows: WindowBatch) -> WindowBatc
             ids = windows.ids[place.window] if place.window is not None else _NOTHING
             at += len(place.before)
             if place.window is not None:
-                own.append({**told[place.window], **dict(zip(PLACE, (at, len(ids)), strict=True))})
+                own.append({**told[place.window], **dict(zip(SEGMENT_PLACE, (at, len(ids)), strict=True))})
             pieces += (np.array(place.before, kind), ids.astype(kind, copy=False), np.array(place.after, kind))
             at += len(ids) + len(place.after)
             sizes.append(len(place.before) + len(ids) + len(place.after))
@@ -86,6 +76,6 @@ def _told(windows: WindowBatch) -> list[dict[str, Any]]:
     """Of each window, all but its ids."""
     columns = []
     for name, column in windows.columns.items():
-        values = [one.tolist() for one in column.rows()] if KINDS[name] is Kind.NUMBERS else column
+        values = [one.tolist() for one in column.rows()] if COLUMNS[name].kind is Kind.NUMBERS else column
         columns.append(values.tolist() if isinstance(values, np.ndarray) else values)
     return [dict(zip(windows.columns, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -13,17 +13,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gristmill.core.columns import KINDS, Kind, Schema
+from gristmill.core.columns import COLUMNS, Kind
 from gristmill.core.layout import UNFINISHED
 from gristmill.core.names import counted
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.arrow_tables import batch_of, import_pyarrow, no_rows, reading, require_kinds, tables_of
 from gristmill.formats.batch import WindowBatch, joined
 from gristmill.formats.format import Format, Target, files_of
 
 NAME, SUFFIX = "Parquet", ".parquet"
-NAMES = ("path", "repo", "language", "variant")
-"""Of few values, or the same in many rows that follow each other."""
 ZSTD_LEVEL = 3
 """Against 1: somewhat smaller files, in somewhat more time."""
 
@@ -55,8 +54,8 @@ def _write_to(sink: Any, batches: Iterable[WindowBatch], schema: Schema) -> None
 
 def write_options(schema: Schema) -> dict[str, Any]:
     """Statistics let a reader skip row groups, by path or start; those of ids and long texts are of no use."""
-    names = [name for name in schema.others if name in NAMES]
-    numbers = [name for name in schema.others if KINDS[name] in {Kind.NUMBER, Kind.FRACTION}]
+    names = [name for name in schema.others if COLUMNS[name].has_few_values]
+    numbers = [name for name in schema.others if COLUMNS[name].kind in {Kind.NUMBER, Kind.FRACTION}]
     return {
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,

@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from gristmill.core.columns import Schema
 from gristmill.core.errors import GristmillError
 from gristmill.core.manifest import FileFacts, facts_of
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import Content, row_digests
 from gristmill.formats.format import Target, folder_of, format_named, name_in

@@ -9,11 +9,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from gristmill.core.columns import Schema
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.manifest import Edition, reading
 from gristmill.core.names import counted
 from gristmill.core.records import Split
+from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import SplitReader, folder_of, format_named
 from gristmill.formats.jsonl import lines_of

@@ -24,13 +24,14 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from gristmill.core.columns import KINDS, SEGMENTS, Kind, Schema
+from gristmill.core.columns import COLUMNS, SEGMENTS, Kind
 from gristmill.core.errors import OutputError
 from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import BY_THEMSELVES, Split
+from gristmill.core.schema import Schema
 from gristmill.formats.arrays import ArrayFile, Head, damaged, map_array, no_head, npy_head, write_array
-from gristmill.formats.batch import Column, Ragged, WindowBatch, require_fitting
+from gristmill.formats.batch import Ragged, Values, WindowBatch, require_fitting
 from gristmill.formats.format import Format, Target
 from gristmill.formats.jsonl import column_of
 from gristmill.formats.jsonl_rows import row_starts
@@ -57,7 +58,7 @@ def sidecar_lines(batch: WindowBatch, schema: Schema) -> list[bytes]:
     return [orjson.dumps(dict(zip(names, row, strict=True)), option=option) for row in zip(*columns, strict=True)]
 
 
-def _told(column: Column) -> Any:
+def _told(column: Values) -> Any:
     if not isinstance(column, Ragged):
         return column.tolist() if isinstance(column, np.ndarray) else column
     if len(column.values) > FEW * (len(column.offsets) - 1):
@@ -71,15 +72,15 @@ class Sidecar:
 
     def __init__(self, path: Path, num_rows: int, schema: Schema) -> None:
         self._path, self._num_rows, self._names = path, num_rows, schema.natural
-        if not set(self._names) <= KINDS.keys():
-            raise damaged(path, f"no columns {sorted(set(self._names) - KINDS.keys())} are known")
+        if not set(self._names) <= COLUMNS.keys():
+            raise damaged(path, f"no columns {sorted(set(self._names) - COLUMNS.keys())} are known")
         self._map: mmap.mmap | None = None
         self._starts: Indices = np.zeros(1, np.int64)
 
-    def read(self, start: int, stop: int) -> dict[str, Column]:
+    def read(self, start: int, stop: int) -> dict[str, Values]:
         try:
             rows = _decoder(self._names).decode_lines(self._lines(start, stop))
-            columns = {name: column_of(list(map(attrgetter(name), rows)), KINDS[name]) for name in self._names}
+            columns = {name: column_of(list(map(attrgetter(name), rows)), COLUMNS[name].kind) for name in self._names}
         except OSError as error:
             raise damaged(self._path, error.strerror or str(error)) from None
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
@@ -108,7 +109,7 @@ class Sidecar:
 
 @cache
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
-    fields = [(name, TYPES[KINDS[name]]) for name in names]
+    fields = [(name, TYPES[COLUMNS[name].kind]) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False))
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import msgspec
 
 from gristmill.config.config import Config
-from gristmill.core.columns import Schema
+from gristmill.core.schema import Schema
 from gristmill.formats.format import format_named
 from gristmill.formats.jsonl_rows import RowFormat
-from gristmill.formats.packed_rows import packed_schema
 from gristmill.pipeline.keys import key_of, prepare_key
 from gristmill.pipeline.parts import PartStore
 from gristmill.tokenizers.cuda.exchange import Address
@@ -115,7 +114,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def schema(self) -> Schema:
         """Of the rows."""
-        return packed_schema(self.window_schema) if self.is_packed else self.window_schema
+        return self.window_schema.packed if self.is_packed else self.window_schema
 
     @property
     def window_schema(self) -> Schema:

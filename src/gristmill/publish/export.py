@@ -16,7 +16,6 @@ import msgspec
 
 from gristmill.cards.card_files import write_cards
 from gristmill.config.settings import OutputConfig
-from gristmill.core.columns import Schema
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import (
     CARDS,
@@ -32,6 +31,7 @@ from gristmill.core.layout import (
 from gristmill.core.manifest import FileFacts, Manifest, read_manifest, write_manifest
 from gristmill.core.progress import Progress
 from gristmill.core.records import FORMATS, Split
+from gristmill.core.schema import Schema
 from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import folder_of, format_named

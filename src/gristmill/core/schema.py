@@ -1,0 +1,77 @@
+"""Schema: what is known of all rows of a dataset before one is read."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gristmill.core.columns import COLUMNS, IDS, MASK, SEGMENT_PLACE, SEGMENTS, When, row_columns
+from gristmill.core.errors import DatasetError
+from gristmill.core.manifest import Manifest
+
+IDS_AT_ONCE = 1 << 22
+
+
+class Schema(NamedTuple):
+    """What there is to know of rows before one is read."""
+
+    columns: tuple[str, ...]
+    """As rows have them, `input_ids` first."""
+    length: int
+    """Ids in a window, at most."""
+    vocab_size: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    """The special ids around each window."""
+    pad_id: int | None
+    """With which rows are padded to the full length; None: they are not."""
+    end_id: int | None
+    """What ends a document in a stream of tokens; None: the tokenizer has no such token."""
+    segment_columns: tuple[str, ...] = ()
+    """What `segments` tell of each, where there are any."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Schema":
+        facts = manifest.tokenizer
+        if manifest.columns[:1] != [IDS] or not set(manifest.columns[1:]) <= COLUMNS.keys() - {IDS}:
+            raise DatasetError(
+                f"the manifest is damaged: no rows have the columns {', '.join(manifest.columns)[:200]}."
+            )
+        return cls(
+            columns=tuple(manifest.columns),
+            length=manifest.window_length,
+            vocab_size=facts.vocab_size,
+            prefix=facts.prefix,
+            suffix=facts.suffix,
+            pad_id=facts.pad_id if MASK in manifest.columns else None,
+            end_id=facts.end_id,
+            segment_columns=tuple(manifest.segment_columns),
+        )
+
+    @property
+    def id_type(self) -> type[np.uint16] | type[np.uint32]:
+        return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """All columns but the ids."""
+        return self.columns[1:]
+
+    def num_rows_at_once(self, most: int) -> int:
+        """In memory: so many, or of long windows fewer."""
+        return max(1, min(most, IDS_AT_ONCE // max(1, self.length)))
+
+    @property
+    def is_packed(self) -> bool:
+        """A row holds windows of several files."""
+        return SEGMENTS in self.columns
+
+    @property
+    def natural(self) -> tuple[str, ...]:
+        """Those that a batch has beside the ids."""
+        return tuple(name for name in self.others if name != MASK)
+
+    @property
+    def packed(self) -> "Schema":
+        """Of rows that hold windows with this one."""
+        met = {COLUMNS[name].when for name in self.columns} | {When.PACK}
+        return self._replace(columns=row_columns(met), segment_columns=(*self.natural, *SEGMENT_PLACE))
