@@ -21,6 +21,7 @@ from gristmill.config import settings as sections
 from gristmill.config.options import all_options
 from gristmill.core import errors, manifest
 from gristmill.core.columns import COLUMNS, Column, When
+from gristmill.core.output_formats import FORMATS, OutputFormat
 from gristmill.core.records import VARIANTS, DropReason, WhyNoVariant
 from gristmill.lab.bench import bench_result as bench_results
 from gristmill.lab.bench import speeds as bench_speeds
@@ -42,8 +43,8 @@ FILES = {
     "train.jsonl, validation.jsonl, test.jsonl": "one window a row, in path order; `.jsonl.zst` with "
     "`--compress zstd`; `train-00000-of-00012.jsonl` and so on past `output.shard_bytes`. A split without windows has "
     "no file.",
-    "parquet/, arrow/, npy/, bin/, megatron/, mds/, litdata/": "the same rows in another format, with `--format` or "
-    "`gristmill export`",
+    ", ".join(f"{one.folder}/" for one in FORMATS.values() if one.folder): "the same rows in another format, with "
+    "`--format` or `gristmill export`",
     "files.jsonl": "one row per file found, kept or dropped, and why",
     "check.json": "what `gristmill check` found, once it has run",
     "tokenizer.json, tokenizer_config.json": "the exact tokenizer: `AutoTokenizer.from_pretrained(DIR)` reads them",
@@ -96,6 +97,7 @@ def page() -> Iterator[str]:
     packed = [_column(one) for one in COLUMNS.values() if not one.is_of_window]
     yield from table("A row with --pack", COLUMN_HEAD, packed)
     yield from table("A dataset folder", ("file", "what it is"), [(f"`{name}`", text) for name, text in FILES.items()])
+    yield from table("Formats", ("name", "folder", "needs", "what it is"), [*map(_format, FORMATS.values())])
     yield from table("files.jsonl", ("column", "what it is"), [(f"`{n}`", t) for n, t in FILES_COLUMNS.items()])
     yield from record_fields("The manifest", manifest, manifest.Manifest)
     yield from record_fields("What plan --json prints", plan_result, plan_result.Plan)
@@ -141,6 +143,11 @@ def page() -> Iterator[str]:
 def _column(column: Column) -> tuple[str, str, str]:
     more = f"; {column.more}" if column.more else ""
     return f"`{column.name}`", f"with {column.when}" if column.when else "always", f"{column.text}{more}"
+
+
+def _format(form: OutputFormat) -> tuple[str, str, str, str]:
+    needs = f"`gristmill[{form.extra}]`" if form.extra is not None else ""
+    return f"`{form.name}`", f"`{form.folder}/`" if form.folder else "", needs, form.text
 
 
 def settings() -> Iterator[str]:

@@ -19,26 +19,7 @@ from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl import lines_of
 from gristmill.formats.parquet import PARQUET
-from support.made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
-
-PLACES = st.lists(st.integers(0, 10), max_size=3)
-
-
-@settings(max_examples=60, deadline=None)
-@given(made(), PLACES, PLACES, st.integers(0, 8), st.integers(0, 8))
-def test_rows_come_back_and_bytes_do_not_depend_on_batches(both, places, others, start, stop):
-    schema, batch = both
-    with tempfile.TemporaryDirectory() as name:
-        target = Target(Path(name), Split.TRAIN, schema)
-        assert PARQUET.write(cut_at(batch, places), target) == ["train.parquet"]
-        content = bytes_in(target.folder)
-        PARQUET.write(cut_at(batch, others), target)
-        assert bytes_in(target.folder) == content
-        rows = PARQUET.open(target.folder, Split.TRAIN, schema)
-        assert len(rows) == len(batch)
-        require_same(rows.read(0, len(rows)), batch, schema)
-        stop = min(stop, len(batch))
-        require_same(rows.read(min(start, stop), stop), between(batch, min(start, stop), stop), schema)
+from support.made_batches import cut_at, made, plain_batch, plain_schema, require_same
 
 
 @settings(max_examples=40, deadline=None)

@@ -25,7 +25,7 @@ from gristmill import (
 from gristmill.checks.rebuild import against_clean
 from gristmill.cli.main import run
 from gristmill.core.layout import CARDS
-from gristmill.core.records import FORMATS
+from gristmill.core.output_formats import FORMATS
 from gristmill.publish.export import _alone_in
 
 NEED_NOTHING = ("npy", "bin", "megatron")

@@ -17,6 +17,7 @@ from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import shown, title
 from gristmill.core.names import counted
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
 
 FIRST_VERSION = "1.0.0"
@@ -44,7 +45,10 @@ CONTEXT: dict[str, Any] = {
     "name": {"@container": "@language"},
     **{term: f"cr:{term}" for term in CROISSANT_TERMS},
 }
-ENCODINGS = {".jsonl": "application/jsonlines", ".parquet": "application/x-parquet", ".json": "application/json"}
+ENCODINGS = {
+    **{f".{name}": one.media_type for name, one in FORMATS.items() if one.media_type is not None},
+    ".json": "application/json",
+}
 SPLIT_KINDS = {Split.TRAIN: "cr:TrainingSplit", Split.VALIDATION: "cr:ValidationSplit", Split.TEST: "cr:TestSplit"}
 ROWS = "rows"
 SPLITS = "splits"

@@ -2,15 +2,14 @@
 
 from gristmill.core.manifest import FileFacts, Manifest
 from gristmill.core.markdown import literal
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 
-LOADABLE = ("jsonl", "parquet")
+LOADABLE = tuple(name for name, one in FORMATS.items() if one.datasets_builder is not None)
 """What `datasets.load_dataset` reads, in the order of preference; .jsonl.zst too."""
 DIR = "DIR"
 """In the place of the dataset's folder: `datasets` takes a path or a name on the Hub, but not the current folder."""
-BUILDERS = {"jsonl": "json", "parquet": "parquet"}
-"""What `datasets` calls them."""
 
 
 def data_files(manifest: Manifest, name: str) -> dict[Split, dict[str, FileFacts]]:
@@ -34,29 +33,19 @@ def default_format(manifest: Manifest) -> str | None:
 
 def reading_lines(manifest: Manifest) -> dict[str, list[str]]:
     """By format: Python that reads it."""
-    by_format = {name: _lines(manifest, name) for name in manifest.formats if data_files(manifest, name)}
-    return {name: lines for name, lines in by_format.items() if lines}
+    return {name: _lines(manifest, name) for name in manifest.formats if data_files(manifest, name)}
 
 
 def _lines(manifest: Manifest, name: str) -> list[str]:
-    files = data_files(manifest, name)
-    split = next(iter(files))
-    id_type = Schema.of(manifest).id_type.__name__
-    if name in LOADABLE:
-        if name == default_format(manifest):
-            return ["from datasets import load_dataset", f"load_dataset({literal(DIR)})"]
-        paths = {str(one): [f"{DIR}/{name}" for name in found] for one, found in files.items()}
-        told = ", ".join(f"{literal(one)}: [{', '.join(map(literal, names))}]" for one, names in paths.items())
-        return ["from datasets import load_dataset", f"load_dataset({literal(BUILDERS[name])}, data_files={{{told}}})"]
-    others = {
-        "arrow": ["from datasets import load_from_disk", f'load_from_disk("{DIR}/arrow")'],
-        "npy": ["import numpy", f'numpy.load("{DIR}/npy/{split}.npy", mmap_mode="r")'],
-        "bin": ["import numpy", f'numpy.memmap("{DIR}/bin/{split}.bin", numpy.{id_type}, mode="r")'],
-        "megatron": [
-            "from megatron.core.datasets.indexed_dataset import IndexedDataset",
-            f'IndexedDataset("{DIR}/megatron/{split}")',
-        ],
-        "mds": ["from streaming import StreamingDataset", f'StreamingDataset(local="{DIR}/mds", split="{split}")'],
-        "litdata": ["from litdata import StreamingDataset", f'StreamingDataset("{DIR}/litdata/{split}")'],
+    if name == default_format(manifest):
+        return ["from datasets import load_dataset", f"load_dataset({literal(DIR)})"]
+    files, form = data_files(manifest, name), FORMATS[name]
+    paths = {str(one): [f"{DIR}/{name}" for name in found] for one, found in files.items()}
+    told = ", ".join(f"{literal(one)}: [{', '.join(map(literal, names))}]" for one, names in paths.items())
+    values = {
+        "split": next(iter(files)),
+        "id_type": Schema.of(manifest).id_type.__name__,
+        "files": f"{{{told}}}",
+        "builder": literal(form.datasets_builder),
     }
-    return others.get(name, [])
+    return [line.format(**values) for line in form.snippet]

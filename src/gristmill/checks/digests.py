@@ -13,8 +13,9 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.layout import CARDS, FILES, MANIFEST, TOKENIZER, data_file_name
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import FORMATS, Split
+from gristmill.core.records import Split
 
 # `cards`: what readers go by in README.md and croissant.json is what the manifest says; the rest is people's.
 

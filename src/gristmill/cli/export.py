@@ -8,7 +8,7 @@ from gristmill.cli.parsers import add_output_options, parser_for, words_of, work
 from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import printable
-from gristmill.core.records import FORMATS
+from gristmill.core.output_formats import FORMATS
 
 
 def export(arguments: Sequence[str]) -> int:

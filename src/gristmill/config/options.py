@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from gristmill.config.config import choices_of, default_of
 from gristmill.config.settings import REWRITE_WAYS
 from gristmill.core.names import shell_word
-from gristmill.core.records import FORMATS, VARIANTS, VariantKind
+from gristmill.core.output_formats import FORMATS
+from gristmill.core.records import VARIANTS, VariantKind
 
 
 class Option(NamedTuple):

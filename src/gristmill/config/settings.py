@@ -9,7 +9,8 @@ import msgspec
 from gristmill.config.validation import at_least, between, check_types, text_list
 from gristmill.core.columns import When
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import FORMATS, LONGEST_WINDOW, VARIANTS, Split, VariantKind
+from gristmill.core.output_formats import FORMATS
+from gristmill.core.records import LONGEST_WINDOW, VARIANTS, Split, VariantKind
 
 MIB = 1 << 20
 SEEDS = 1 << 63
@@ -64,7 +65,7 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     formats: Sequence[str] = ("jsonl",)
-    """jsonl, parquet, arrow, npy, bin, megatron, mds, litdata: one or several. All hold the same windows."""
+    """One or several of those in the table of formats. All hold the same windows."""
     pad: bool = False
     """Pad input_ids to the window length and write an attention_mask."""
     with_text: bool = False

@@ -15,9 +15,9 @@ import msgspec
 
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.layout import MANIFEST, write_atomically
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import (
-    FORMATS,
     LARGEST_VOCABULARY,
     LONGEST_WINDOW,
     DropReason,

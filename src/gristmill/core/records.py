@@ -21,10 +21,6 @@ Range = tuple[int, int]
 """Half-open, of token indices."""
 
 
-FORMATS = ("jsonl", "parquet", "arrow", "npy", "bin", "megatron", "mds", "litdata")
-"""Each can be read back, so all that reads a dataset takes the first of these that is there."""
-
-
 LONGEST_WINDOW = 1 << 20
 LARGEST_VOCABULARY = 1 << 24
 

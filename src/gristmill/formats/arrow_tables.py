@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from gristmill.core.columns import COLUMNS, IDS, MASK, SEGMENT_PLACE, SEGMENTS, Kind
 from gristmill.core.errors import DatasetError, MissingExtraError, OutputError
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import require_plain
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, rebatched, require_fitting, stored
@@ -34,11 +35,11 @@ Table = Any
 
 
 def import_pyarrow(format_name: str) -> Any:
-    """It is an extra."""
+    """Raise with the install command if it is missing: it is an extra."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and not always there
     except ImportError:
-        extra = format_name.lower()
+        extra = FORMATS[format_name.lower()].extra
         raise MissingExtraError(f"{format_name} needs pyarrow: pip install 'gristmill[{extra}]'.") from None
     return pa
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from gristmill.core.errors import DatasetError
-from gristmill.core.records import FORMATS, Split
+from gristmill.core.output_formats import FORMATS
+from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 
@@ -84,30 +85,19 @@ class Format(NamedTuple):
 
 # Formats by name. Each is loaded when it is first asked for: most bring a library of their own.
 
-_HOMES = {
-    "jsonl": ("jsonl", "JSONL"),
-    "parquet": ("parquet", "PARQUET"),
-    "arrow": ("arrow", "ARROW"),
-    "npy": ("token_streams", "NPY"),
-    "bin": ("token_streams", "BIN"),
-    "megatron": ("megatron", "MEGATRON"),
-    "mds": ("mds", "MDS"),
-    "litdata": ("litdata", "LITDATA"),
-}
-assert tuple(_HOMES) == FORMATS
-
 
 def format_named(name: str) -> Format:
-    module, constant = _HOMES[name]
-    found: Format = getattr(importlib.import_module(f"gristmill.formats.{module}"), constant)
+    module = importlib.import_module(f"gristmill.formats.{FORMATS[name].module}")
+    found: Format = getattr(module, name.upper())
     return found
 
 
 def folder_of(dataset: Path, name: str) -> Path:
     """Where a format lies in a dataset's folder."""
-    return dataset if name == "jsonl" else dataset / name
+    return dataset / FORMATS[name].folder
 
 
 def name_in(dataset_format: str, file: str) -> str:
     """A format's file by its name in the dataset's folder."""
-    return file if dataset_format == "jsonl" else f"{dataset_format}/{file}"
+    folder = FORMATS[dataset_format].folder
+    return f"{folder}/{file}" if folder else file

@@ -17,8 +17,8 @@ from gristmill.checks.findings import Report, report_file
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.layout import CARDS, CHECK, MANIFEST
 from gristmill.core.manifest import FileFacts, Manifest, facts_of, read_manifest, write_manifest
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import FORMATS
 from gristmill.pipeline.work_folder import temporary_folder
 
 

@@ -29,8 +29,9 @@ from gristmill.core.layout import (
     write_atomically,
 )
 from gristmill.core.manifest import FileFacts, Manifest, read_manifest, write_manifest
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.progress import Progress
-from gristmill.core.records import FORMATS, Split
+from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.formats.batch import WindowBatch

@@ -18,9 +18,10 @@ import msgspec
 
 from gristmill.core.errors import GristmillError, InputError, MissingExtraError, OutputError
 from gristmill.core.layout import CARDS, MANIFEST
+from gristmill.core.output_formats import FORMATS
 from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.progress import Progress
-from gristmill.core.records import FORMATS, Split
+from gristmill.core.records import Split
 from gristmill.pipeline.work_folder import temporary_folder
 from gristmill.publish.contents import Outgoing
 from gristmill.sources.addresses import without_credentials
