@@ -31,7 +31,8 @@ from gristmill.formats.arrow_tables import ROWS_AT_ONCE, tables_of
 from gristmill.formats.batch import Ragged, WindowBatch
 from gristmill.formats.content_digest import row_digests
 from gristmill.formats.format import Format, Target
-from gristmill.formats.jsonl import JSONL, batch_of_lines
+from gristmill.formats.jsonl import JSONL
+from gristmill.formats.jsonl_rows import batch_of_lines
 from gristmill.formats.litdata import LITDATA
 from gristmill.formats.mds import MDS
 from gristmill.formats.megatron import MEGATRON

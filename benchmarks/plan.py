@@ -18,7 +18,7 @@ from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig, SplitConfig, WindowConfig
 from gristmill.core.manifest import Manifest
 from gristmill.core.schema import Schema
-from gristmill.formats.jsonl import batch_of_lines
+from gristmill.formats.jsonl_rows import batch_of_lines
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.planning.overlap_choice import Wanted
 

@@ -8,6 +8,7 @@ python benchmarks/write.py     # prints benchmarks/write.md
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,16 @@ from measure import STDLIB, machine
 
 import gristmill
 from gristmill.config.settings import WindowConfig
+from gristmill.core.columns import When, window_columns
 from gristmill.core.schema import Schema
 from gristmill.formats.arrow_tables import import_pyarrow, tables_of
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_batches import batch_of_documents
-from gristmill.formats.jsonl_rows import DocumentRows, RowFormat
+from gristmill.formats.document_columns import DocumentRows, batch_of_documents, num_emitted
+from gristmill.formats.jsonl_rows import document_lines, num_row_bytes
 from gristmill.formats.parquet import write_options
 from gristmill.windows.cut import WindowShape, cut
 
-ROW_FORMAT = RowFormat(512, (0,), (2,), None, with_text=False)
-SCHEMA = Schema(tuple(ROW_FORMAT.columns), 512, 50265, (0,), (2,), pad_id=None, end_id=2)
+SCHEMA = Schema(window_columns([When.ALWAYS]), 512, 50265, (0,), (2,), pad_id=None, end_id=2)
 
 
 def documents(overlap: int) -> list[DocumentRows]:
@@ -67,8 +68,8 @@ def main() -> None:
     ways: dict[str, Callable[[DocumentRows], object]] = {
         "`json.dumps(indent=2)` per window": lambda rows: per_window(rows, with_json),
         "`orjson.dumps` per window": lambda rows: per_window(rows, with_orjson),
-        "ids once, sliced at the commas": ROW_FORMAT.format_rows,
-        "sizes alone (`num_row_bytes`)": ROW_FORMAT.num_row_bytes,
+        "ids once, sliced at the commas": partial(document_lines, schema=SCHEMA),
+        "sizes alone (`num_row_bytes`)": partial(num_row_bytes, schema=SCHEMA),
     }
     print("# Formatting rows\n")
     print(f"`python benchmarks/write.py`. {machine('gristmill', 'orjson', 'numpy')}.\n")
@@ -78,7 +79,7 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for overlap in (0, 256):
         made = documents(overlap)
-        num_ids = sum(ROW_FORMAT.num_emitted(rows.windows) for rows in made)
+        num_ids = sum(num_emitted(rows.windows, SCHEMA) for rows in made)
         for name, format_rows in ways.items():
             seconds = []
             for _ in range(3):

@@ -18,7 +18,7 @@ from gristmill.formats import arrow
 from gristmill.formats.arrow import ARROW
 from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl import lines_of
+from gristmill.formats.jsonl_rows import lines_of
 from support.made_batches import bytes_in, cut_at, made, plain_batch, plain_schema, require_same
 
 ONE_FILE = ["train/data-00000-of-00001.arrow", "train/dataset_info.json", "train/state.json"]

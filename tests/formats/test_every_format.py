@@ -15,7 +15,7 @@ from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
 from gristmill.formats.batch import between
 from gristmill.formats.format import Target, format_named
-from gristmill.formats.jsonl import lines_of
+from gristmill.formats.jsonl_rows import lines_of
 from support.chunked_batches import EVERY, PACKED, many, schema_of
 from support.library_readers import ask
 from support.made_batches import bytes_in, cut_at, made, require_same

@@ -8,44 +8,54 @@ from hypothesis import strategies as st
 
 from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig
+from gristmill.core.columns import COLUMNS, DECIDED_LATER, When, window_columns
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.records import Variant, VariantKind
 from gristmill.core.schema import Schema
-from gristmill.formats.document_batches import batch_of_documents
-from gristmill.formats.jsonl import batch_of_lines
-from gristmill.formats.jsonl import lines_of as lines_of_batch
-from gristmill.formats.jsonl_rows import DocumentRows, DocumentText, JsonlFile, Labels, RowFormat
+from gristmill.formats.document_columns import (
+    FILLERS,
+    DocumentRows,
+    DocumentText,
+    Labels,
+    batch_of_documents,
+    num_emitted,
+    window_schema,
+)
+from gristmill.formats.jsonl import JsonlFile
+from gristmill.formats.jsonl_rows import batch_of_lines, document_lines, document_sizes, num_more_bytes, num_row_bytes
+from gristmill.formats.jsonl_rows import lines_of as lines_of_batch
 from gristmill.tokenizers.definition import Definition
 from gristmill.windows.cut import WindowShape, cut, lines_of
 
-FORMATS = st.builds(
-    RowFormat,
-    length=st.just(24),
-    prefix=st.sampled_from([(), (0,), (0, 50264)]),
-    suffix=st.sampled_from([(), (2,), (2, 1000)]),
-    pad_id=st.sampled_from([None, 1, 50000]),
-    with_text=st.booleans(),
-    with_repeat=st.booleans(),
-    with_weight=st.booleans(),
-    with_variant=st.booleans(),
-    with_labels=st.booleans(),
-)
+
+@st.composite
+def schemas(draw):
+    met = {When.ALWAYS, *draw(st.sets(st.sampled_from(sorted(set(When) - {When.PACK}))))}
+    return Schema(
+        columns=window_columns(met),
+        length=24,
+        vocab_size=1 << 21,
+        prefix=draw(st.sampled_from([(), (0,), (0, 50264)])),
+        suffix=draw(st.sampled_from([(), (2,), (2, 1000)])),
+        pad_id=draw(st.sampled_from([1, 50000])) if When.PAD in met else None,
+        end_id=None,
+    )
 
 
 @st.composite
 def documents(draw):
     """Random texts with their bytes cut into random tokens, also in the middle of a character."""
-    row_format = draw(FORMATS)
+    schema = draw(schemas())
     utf8 = draw(st.text(min_size=1, max_size=150)).encode()
     cuts = sorted({0, *draw(st.lists(st.integers(0, len(utf8) - 1), max_size=60)), len(utf8)})
     num_tokens = len(cuts) - 1
     largest = draw(st.sampled_from([9, 65_535, 1 << 20]))
     ids = np.array(draw(st.lists(st.integers(0, largest), min_size=num_tokens, max_size=num_tokens)), np.uint32)
     newlines = [index for index in range(num_tokens) for _ in range(utf8[cuts[index] : cuts[index + 1]].count(b"\n"))]
-    content = row_format.length - len(row_format.prefix) - len(row_format.suffix)
+    content = schema.length - len(schema.prefix) - len(schema.suffix)
     overlap = draw(st.integers(0, content - 1))
     windows = cut(num_tokens, WindowShape(content, overlap, draw(st.sampled_from(["keep", "shift", "drop"])), 3))
-    text = DocumentText(utf8, np.array(cuts, np.int64)) if row_format.with_text else None
+    text = DocumentText(utf8, np.array(cuts, np.int64)) if "text" in schema.columns else None
     path = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
     rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.int32), windows, text)
     if draw(st.booleans()):
@@ -55,41 +65,41 @@ def documents(draw):
         rows = rows._replace(variant=Variant(draw(st.sampled_from(VariantKind)), draw(st.integers(0, 1 << 31))))
     if draw(st.booleans()):
         rows = rows._replace(labels=Labels(ids[::-1].copy(), windows))
-    return row_format, rows, utf8
+    return schema, rows, utf8
 
 
 @settings(max_examples=400, deadline=None)
 @given(documents())
 def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
-    row_format, rows, utf8 = made
-    formatted = row_format.format_rows(rows)
-    assert row_format.num_row_bytes(rows) == sum(map(len, formatted))
+    schema, rows, utf8 = made
+    formatted = document_lines(rows, schema)
+    assert num_row_bytes(rows, schema) == sum(map(len, formatted))
     parsed = [json.loads(row) for row in formatted]
     first, last = lines_of(rows.windows, rows.newline_tokens)
     num_ids = 0
     for index, row in enumerate(parsed):
         start, end = int(rows.windows.starts[index]), int(rows.windows.ends[index])
-        ids = [*row_format.prefix, *rows.ids[start:end].tolist(), *row_format.suffix]
-        padding = 0 if row_format.pad_id is None else row_format.length - len(ids)
-        assert row["input_ids"] == ids + [row_format.pad_id] * padding
-        assert row.get("attention_mask") == (None if row_format.pad_id is None else [1] * len(ids) + [0] * padding)
+        ids = [*schema.prefix, *rows.ids[start:end].tolist(), *schema.suffix]
+        padding = 0 if schema.pad_id is None else schema.length - len(ids)
+        assert row["input_ids"] == ids + [schema.pad_id] * padding
+        assert row.get("attention_mask") == (None if schema.pad_id is None else [1] * len(ids) + [0] * padding)
         assert (row["path"], row["repo"], row["language"]) == (rows.path, "repo", "python")
         assert row["lines"] == [first[index], last[index]]
         assert (row["start"], row["fresh"]) == (start, rows.windows.fresh[index])
-        assert list(row) == row_format.columns
+        assert tuple(row) == schema.columns
         assert None not in row.values()
-        clean = [*row_format.prefix, *rows.clean.ids[start:end].tolist(), *row_format.suffix] + [-100] * padding
+        clean = [*schema.prefix, *rows.clean.ids[start:end].tolist(), *schema.suffix] + [-100] * padding
         assert row.get("labels", clean) == clean
         assert row.get("repeat", 0) == (
-            rows.repeats[index] if row_format.with_repeat and rows.repeats is not None else 0
+            rows.repeats[index] if "repeat" in schema.columns and rows.repeats is not None else 0
         )
-        assert row.get("weight", 1) == (rows.weight if row_format.with_weight else 1)
+        assert row.get("weight", 1) == (rows.weight if "weight" in schema.columns else 1)
         kind, seed = (rows.variant.kind, rows.variant.seed) if rows.variant else ("", 0)
         assert (row.get("variant", kind), row.get("variant_seed", seed)) == (kind, seed)
         num_ids += len(row["input_ids"])
-    assert row_format.num_emitted(rows.windows) == num_ids
+    assert num_emitted(rows.windows, schema) == num_ids
     if (
-        row_format.with_text
+        "text" in schema.columns
         and rows.windows.num_tail_tokens_dropped == 0
         and (rows.windows.starts[1:] == rows.windows.ends[:-1]).all()
     ):
@@ -99,8 +109,8 @@ def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
 @settings(max_examples=200, deadline=None)
 @given(documents())
 def test_rows_are_one_compact_line(made):
-    row_format, rows, _ = made
-    for row in row_format.format_rows(rows):
+    schema, rows, _ = made
+    for row in document_lines(rows, schema):
         assert row.endswith(b"}\n")
         assert row.count(b"\n") == 1
         # orjson, as Python's own module spells a small weight another way: 1e-07, not 1e-7.
@@ -110,10 +120,8 @@ def test_rows_are_one_compact_line(made):
 @settings(max_examples=200, deadline=None)
 @given(documents())
 def test_windows_by_column_are_those_of_the_rows(made):
-    row_format, rows, _ = made
-    of_format = row_format.length, 1 << 21, row_format.prefix, row_format.suffix, row_format.pad_id
-    schema = Schema(tuple(row_format.columns), *of_format, end_id=None)
-    lines = 2 * row_format.format_rows(rows)
+    schema, rows, _ = made
+    lines = 2 * document_lines(rows, schema)
     batch = batch_of_documents([rows, rows], schema)
     assert lines_of_batch(batch, schema) == lines
     read = batch_of_lines(lines, schema)
@@ -121,10 +129,25 @@ def test_windows_by_column_are_those_of_the_rows(made):
     assert batch.ids.values.dtype == read.ids.values.dtype
 
 
+@settings(max_examples=200, deadline=None)
+@given(documents())
+def test_what_step_two_adds_to_rows_is_known_before(made):
+    schema, rows, _ = made
+    rows = rows._replace(repeats=None, weight=1.0, variant=None)
+    plain = document_sizes(rows, schema.plain)
+    assert [len(line) for line in document_lines(rows, schema)] == (plain + num_more_bytes(schema)).tolist()
+    assert not {COLUMNS[name].when for name in schema.plain.columns} & DECIDED_LATER
+
+
+def test_every_column_of_a_window_is_filled():
+    of_window = {name for name, column in COLUMNS.items() if column.is_of_window}
+    assert {"input_ids", *of_window} == set(FILLERS), "add what fills the column to FILLERS"
+
+
 def test_padding_needs_a_padding_token():
     definition = Definition(name="bare", json=b'{"model": {"vocab": {"a": 0}}}', config=b"{}")
     with pytest.raises(ConfigError, match="'bare' has no padding token"):
-        RowFormat.of(Config(sources=["a"], out="b", output=OutputConfig(pad=True)), definition)
+        window_schema(Config(sources=["a"], out="b", output=OutputConfig(pad=True)), definition, 1)
 
 
 def test_rows_are_found_by_number(tmp_path):

@@ -12,7 +12,7 @@ from gristmill.core.records import Split
 from gristmill.formats import mds
 from gristmill.formats.batch import Ragged, WindowBatch, between
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl import batch_of_lines, lines_of
+from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
 from gristmill.formats.mds import MDS
 from support.builds_read_back import Built
 from support.chunked_batches import EVERY, PACKED, batches, cut, many, require_same, schema_of, schemas

@@ -17,7 +17,7 @@ from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.records import Split
 from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl import lines_of
+from gristmill.formats.jsonl_rows import lines_of
 from gristmill.formats.parquet import PARQUET
 from support.made_batches import cut_at, made, plain_batch, plain_schema, require_same
 

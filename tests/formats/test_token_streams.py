@@ -29,7 +29,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between, joined
 from gristmill.formats.content_digest import content_of, row_digests
 from gristmill.formats.format import Target
-from gristmill.formats.jsonl import batch_of_lines, lines_of
+from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.token_streams import BIN, NPY
 from support.codebert_with import FIM, codebert_with

@@ -10,7 +10,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import content_of, row_digests
 from gristmill.formats.format import Format, Target
-from gristmill.formats.jsonl import batch_of_lines
+from gristmill.formats.jsonl_rows import batch_of_lines
 from support.source_trees import ROOT
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gristmill.core.columns import COLUMNS, SEGMENT_PLACE, Kind, When
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between
-from gristmill.formats.jsonl import lines_of
+from gristmill.formats.jsonl_rows import lines_of
 
 LENGTH = 12
 NAMES = st.one_of(

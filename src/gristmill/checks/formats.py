@@ -30,7 +30,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import Content, line_digest, row_digests
 from gristmill.formats.format import format_named
-from gristmill.formats.jsonl import lines_of
+from gristmill.formats.jsonl_rows import lines_of
 from gristmill.formats.shares import shares_of, write_share
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.pipeline.work_folder import temporary_folder

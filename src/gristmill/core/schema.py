@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.core.columns import COLUMNS, IDS, MASK, SEGMENT_PLACE, SEGMENTS, When, row_columns
+from gristmill.core.columns import COLUMNS, DECIDED_LATER, IDS, MASK, SEGMENT_PLACE, SEGMENTS, When, row_columns
 from gristmill.core.errors import DatasetError
 from gristmill.core.manifest import Manifest
 
@@ -69,6 +69,11 @@ class Schema(NamedTuple):
     def natural(self) -> tuple[str, ...]:
         """Those that a batch has beside the ids."""
         return tuple(name for name in self.others if name != MASK)
+
+    @property
+    def plain(self) -> "Schema":
+        """Of the same rows without what step 2 decides."""
+        return self._replace(columns=tuple(name for name in self.columns if COLUMNS[name].when not in DECIDED_LATER))
 
     @property
     def packed(self) -> "Schema":

@@ -23,7 +23,7 @@ from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_manif
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.jsonl_rows import JsonlFile
+from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.stored_split import StoredSplit, UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in

@@ -121,11 +121,11 @@ def joined(batches: Sequence[WindowBatch]) -> WindowBatch:
     first = batches[0]
     if len(batches) == 1:
         return first
-    columns = {name: _joined_column([batch.columns[name] for batch in batches]) for name in first.columns}
-    return WindowBatch(_joined_column([batch.ids for batch in batches]), columns)
+    columns = {name: _joined_values([batch.columns[name] for batch in batches]) for name in first.columns}
+    return WindowBatch(_joined_values([batch.ids for batch in batches]), columns)
 
 
-def _joined_column(parts: Sequence[Values]) -> Values:
+def _joined_values(parts: Sequence[Values]) -> Values:
     if isinstance(parts[0], Ragged):
         firsts = np.cumsum([0, *(len(part.values) for part in parts)])
         offsets = [part.offsets[1:] - part.offsets[0] + first for part, first in zip(parts, firsts, strict=False)]

@@ -1,74 +1,35 @@
-"""JSON Lines as one format among others: rows come to it from any other, and go from it to any other.
+"""Files of JSON Lines, plain or compressed: rows by number, and batches of windows into a split's files.
 
-A build does not write its rows by this: there each piece knows its place before it is written (jsonl).
+A build without --pack does not write its rows by this: there each piece knows its place before it is written.
 """
 
+import mmap
+import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import orjson
 
-from gristmill.core.columns import COLUMNS, IDS, Kind
-from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.errors import DatasetError
+from gristmill.core.manifest import Edition, opened, reading
+from gristmill.core.names import counted
 from gristmill.core.partition import neighbours, steady_neighbours
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, require_fitting, stored
+from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import Format, Target, files_of
-from gristmill.formats.jsonl_rows import JsonlFile
+from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
 from gristmill.formats.zstd import Frame, ZstdJsonlFile, compress_rows, read_table, table_of
+from gristmill.windows.cut import Indices
 
-# A batch of windows <-> JSON rows, in the bytes that the JSONL format has.
-
-
-def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
-    """Each with its line feed."""
-    rows = stored(batch, schema)
-    columns = [_told(rows.columns[name], COLUMNS[name].kind) for name in schema.others]
-    return [
-        orjson.dumps(
-            dict(zip(schema.columns, row, strict=True)), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
-        )
-        for row in zip(rows.ids.rows(), *columns, strict=True)
-    ]
-
-
-def _told(column: Values, kind: Kind) -> Any:
-    if kind is Kind.NUMBERS:
-        return column.rows()
-    return column.tolist() if isinstance(column, np.ndarray) else column
-
-
-def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
-    """Rows as they are stored -> without padding."""
-    try:
-        rows = [orjson.loads(line) for line in lines]
-        ids = Ragged.of([row[IDS] for row in rows])
-        require_fitting(ids.values, schema.id_type)  # numpy 1 would wrap them
-        ids = ids._replace(values=ids.values.astype(schema.id_type))
-        columns = {name: column_of([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
-        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
-    return natural(WindowBatch(ids, columns), schema)
-
-
-def column_of(values: list[Any], kind: Kind) -> Values:
-    """Row by row -> as a batch has it."""
-    if kind is Kind.NUMBERS:
-        return Ragged.of(values)
-    if kind is Kind.NUMBER:
-        return np.array(values, np.int64)
-    return np.array(values, np.float64) if kind is Kind.FRACTION else values
-
-
-SCAN_BYTES = 1 << 22
+COUNTED_BYTES = 1 << 22
 PIECE_BYTES = 1 << 20
+SCAN_BYTES = 1 << 24
 
 
 def write_jsonl(batches: Iterable[WindowBatch], target: Target) -> list[str]:
@@ -130,6 +91,64 @@ def _compressed(pieces: Iterable[list[bytes]]) -> Iterator[bytes]:
     yield table_of(frames)
 
 
+class JsonlFile:
+    """Reads rows of one file, in order or by number. Where rows begin is found once, when first needed."""
+
+    def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
+        """`edition`: the build it is of; no row of another in the same place is given."""
+        self._path, self._num_rows, self._edition = path, num_rows, edition
+        self._map: mmap.mmap | None = None
+        self._starts: Indices | None = None
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __iter__(self) -> Iterator[bytes]:
+        num_rows = 0
+        with opened(self._path, self._edition) as stream:
+            for row in stream:
+                num_rows += 1
+                yield row
+        self._expect(num_rows)
+
+    def __getitem__(self, row: int) -> bytes:
+        if self._map is None or self._starts is None:
+            with reading(self._edition), self._content() as stream:
+                if not os.fstat(stream.fileno()).st_size:
+                    self._expect(0)
+                content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = content
+            self._starts = row_starts(self._map)
+            self._expect(len(self._starts) - 1)
+        start, end = self._starts[row : row + 2].tolist()
+        return self._map[start:end]
+
+    def _content(self) -> BinaryIO:
+        return open_plain(self._path)
+
+    def __getstate__(self) -> tuple[Path, int, Edition | None]:
+        """A map cannot travel to another process; it is made again there."""
+        return self._path, self._num_rows, self._edition
+
+    def __setstate__(self, state: tuple[Path, int, Edition | None]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def _expect(self, found: int) -> None:
+        if found != self._num_rows:
+            raise DatasetError(
+                f"{str(self._path)!r} is damaged: {counted(found, 'row')}, the manifest says {self._num_rows}."
+            )
+
+
+def row_starts(content: mmap.mmap) -> Indices:
+    """And, at the end, where the file ends."""
+    starts = [np.zeros(1, np.int64)]
+    for offset in range(0, len(content), SCAN_BYTES):
+        part = np.frombuffer(content[offset : offset + SCAN_BYTES], np.uint8)
+        starts.append(np.flatnonzero(part == ord("\n")) + (offset + 1))
+    return np.concatenate(starts)
+
+
 class JsonlReader:
     def __init__(self, folder: Path, split: Split, schema: Schema) -> None:
         self._schema = schema
@@ -154,7 +173,7 @@ def _opened(path: Path) -> JsonlFile | ZstdJsonlFile:
         if path.suffix == ".zst":
             return ZstdJsonlFile(path, sum(frame.num_rows for frame in read_table(path)))
         with open_plain(path) as stream:
-            num_rows = sum(some.count(b"\n") for some in iter(lambda: stream.read(SCAN_BYTES), b""))
+            num_rows = sum(some.count(b"\n") for some in iter(lambda: stream.read(COUNTED_BYTES), b""))
     except OSError as error:
         raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     return JsonlFile(path, num_rows)

@@ -1,319 +1,273 @@
-"""JSON Lines: one window a row, compact. Sizes are known before anything is written, so every row knows its place.
+"""Rows as JSON Lines: one window a row, compact. The sizes of a document's rows are known before any is written.
+
+A row is made of pieces: bytes that are the same in all rows, and others of which each row has its own. Both what lines
+are made of and what they take go by the same pieces.
 
 A file's ids are formatted once and the bytes sliced at the commas: at overlap 256, where every id appears twice, 1.4
 times as fast as window by window (benchmarks/write.md).
 """
 
-import mmap
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from gristmill.config.config import Config
-from gristmill.core.columns import When, window_columns
-from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.manifest import Edition, opened, reading
-from gristmill.core.names import counted
-from gristmill.core.plain_files import open_plain
-from gristmill.core.records import Split, Variant
-from gristmill.formats.content_digest import place_of, row_digest
-from gristmill.tokenizers.definition import Definition
-from gristmill.windows.cut import Indices, Windows, lines_of
+from gristmill.core.columns import COLUMNS, DECIDED_LATER, IDS, MASK, Kind
+from gristmill.core.errors import DatasetError, OutputError
+from gristmill.core.schema import Schema
+from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, require_fitting, stored
+from gristmill.formats.document_columns import (
+    FILLERS,
+    DocumentRows,
+    Filled,
+    IdRanges,
+    Pairs,
+    Same,
+    TextRanges,
+    num_ids,
+)
+from gristmill.windows.cut import Indices, Windows
 
-IGNORED = b",-100"
-"""In the place of padding among labels: what loss functions leave out."""
-SCAN_BYTES = 1 << 24
 POWERS_OF_TEN = 10 ** np.arange(1, 19)
 WIDTHS_KNOWN = 1 << 18
 """A table for the ids of nearly every vocabulary; larger ids are measured one by one."""
 
 
-class DocumentText(NamedTuple):
-    utf8: bytes
+class Varying(Protocol):
+    """A piece of which each row has its own."""
+
+    def encoded(self) -> list[bytes]: ...
+    def sizes(self) -> Indices:
+        """Exactly `[len(piece) for piece in self.encoded()]`, at a fraction of the cost, if no number is negative."""
+        ...
+
+
+class _Numbers(NamedTuple):
+    """One number a row."""
+
+    values: npt.NDArray[Any]
+
+    def encoded(self) -> list[bytes]:
+        return _json_of(self.values)[1:-1].split(b",") if len(self.values) else []
+
+    def sizes(self) -> Indices:
+        return _num_digits(self.values)
+
+
+class _Ranges(NamedTuple):
+    """`12,345,6`: some of these numbers, one after the other."""
+
+    values: npt.NDArray[Any]
     starts: Indices
-    """The byte at which each token begins, and the length at the end."""
+    ends: Indices
 
+    def encoded(self) -> list[bytes]:
+        content = _json_of(self.values)
+        if self.values.dtype.kind == "u":
+            edges = self._edges()
+        else:  # some may be negative
+            commas = np.flatnonzero(np.frombuffer(content, np.uint8) == ord(","))
+            edges = np.concatenate(([0], commas, [len(content) - 1]))
+        ranges = zip((edges[self.starts] + 1).tolist(), edges[self.ends].tolist(), strict=True)
+        return [content[at:to] for at, to in ranges]
 
-class Labels(NamedTuple):
-    """What a model is to make of the ids: in each row, another range."""
-
-    ids: npt.NDArray[Any]
-    windows: Windows
-
-
-class DocumentRows(NamedTuple):
-    """All that a document's rows are made from."""
-
-    repo: str
-    path: str
-    language: str
-    ids: npt.NDArray[Any]
-    newline_tokens: npt.NDArray[np.int32]
-    windows: Windows
-    text: DocumentText | None
-    repeats: Indices | None = None
-    """How often each window has been shown before; None: never."""
-    weight: float = 1.0
-    variant: Variant | None = None
-    places: Windows | None = None
-    """Where in the file's tokens each window is from, if that is not where it is in the ids."""
-    labels: Labels | None = None
-    """Where the ids are not clean themselves."""
-
-    @property
-    def clean(self) -> Labels:
-        return Labels(self.ids, self.windows) if self.labels is None else self.labels
-
-    @property
-    def told_windows(self) -> Windows:
-        """Whose start and lines the rows tell."""
-        return self.windows if self.places is None else self.places
-
-    @property
-    def text_windows(self) -> Windows:
-        """Windows of the texts in rows: of noise the clean ones, of fill in the middle those of its ids."""
-        return self.told_windows if self.labels is not None else self.windows
-
-
-class _Constants(NamedTuple):
-    """What is the same in every row of a document: {"input_ids":[0, … ,2 … ],"path":…,"lines":[ … }"""
-
-    head: bytes
-    suffix: bytes
-    names: bytes
-    end: bytes
-    """Columns behind all others."""
-
-
-class RowFormat(NamedTuple):
-    length: int
-    prefix: tuple[int, ...]
-    suffix: tuple[int, ...]
-    pad_id: int | None
-    """None: rows are not padded."""
-    with_text: bool
-    with_repeat: bool = False
-    with_weight: bool = False
-    with_variant: bool = False
-    with_labels: bool = False
-
-    @classmethod
-    def of(cls, config: Config, definition: Definition) -> "RowFormat":
-        if config.output.pad and definition.pad_id is None:
-            raise ConfigError(
-                f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
-            )
-        pad_id = definition.pad_id if config.output.pad else None
-        sampling = config.sampling
-        return cls(
-            length=config.window.length,
-            prefix=definition.template.prefix,
-            suffix=definition.template.suffix,
-            pad_id=pad_id,
-            with_text=config.output.with_text,
-            with_repeat=sampling.draws,
-            with_weight=sampling.weights_only,
-            with_variant=bool(config.variants.rates),
-            with_labels=config.variants.have_labels,
-        )
-
-    @property
-    def plain(self) -> "RowFormat":
-        """Without the columns that say how often something is shown, and which variant."""
-        return self._replace(with_repeat=False, with_weight=False, with_variant=False)
-
-    @property
-    def columns(self) -> list[str]:
-        met = {
-            When.ALWAYS: True,
-            When.PAD: self.pad_id is not None,
-            When.TEXT: self.with_text,
-            When.DRAWN: self.with_repeat,
-            When.NOISE: self.with_labels,
-            When.WEIGHTS: self.with_weight,
-            When.VARIANTS: self.with_variant,
-        }
-        return list(window_columns([when for when, is_met in met.items() if is_met]))
-
-    @property
-    def num_more_bytes(self) -> int:
-        """That each row of a document takes beyond the plain ones, where its windows are shown once, as they are."""
-        return len(self._end(1.0, None)) + (len(_repeat_column(0)) if self.with_repeat else 0)
-
-    def num_ids(self, windows: Windows) -> Indices:
-        """Per window, without padding."""
-        return windows.ends - windows.starts + (len(self.prefix) + len(self.suffix))
-
-    def num_emitted(self, windows: Windows) -> int:
-        """Ids in all rows of these windows."""
-        return self.length * len(windows) if self.pad_id is not None else int(self.num_ids(windows).sum())
-
-    def num_row_bytes(self, rows: DocumentRows) -> int:
-        return int(self.row_sizes(rows).sum())
-
-    def row_sizes(self, rows: DocumentRows) -> Indices:
-        """Exactly `[len(row) for row in self.format_rows(rows)]`, at a fraction of the cost."""
-        windows, told = rows.windows, rows.told_windows
-        constant = sum(map(len, self._constants(rows))) + len(_numbers(0, 0, 0, 0)) - 4 + len(b"}\n")
-        at, to = _id_ranges(rows.ids, windows)
-        numbers = np.concatenate((*lines_of(told, rows.newline_tokens), told.starts, told.fresh))
-        sizes: Indices = to - at + constant + _num_digits(numbers).reshape(4, -1).sum(axis=0)
-        if self.pad_id is not None:
-            num_pads = self.length - self.num_ids(windows)
-            sizes += num_pads * len(self._pads(1)) + len(self._mask(self.length))
-        if self.with_text and rows.text is not None:
-            starts, ends = text_ranges(rows.text, rows.text_windows)
-            escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(rows.text.utf8, np.uint8)])))
-            sizes += escaped[ends] - escaped[starts] + len(_text_column(b""))
-        if self.with_labels:
-            sizes += self._label_sizes(rows.clean)
-        if self.with_repeat:
-            sizes += len(_repeat_column(0)) - 1 + (1 if rows.repeats is None else _num_digits(rows.repeats))
+    def sizes(self) -> Indices:
+        edges = self._edges()
+        sizes: Indices = np.maximum(edges[self.ends] - edges[self.starts] - 1, 0)
         return sizes
 
-    def format_rows(self, rows: DocumentRows) -> list[bytes]:
-        """Each window's row, line feed included."""
-        windows = rows.windows
-        all_ids = orjson.dumps(np.ascontiguousarray(rows.ids), option=orjson.OPT_SERIALIZE_NUMPY)
-        head, suffix, names, end = self._constants(rows)
-        end += b"}\n"
-        id_ranges = _id_ranges(rows.ids, windows)
-        told = rows.told_windows
-        columns = (*id_ranges, *lines_of(told, rows.newline_tokens), told.starts, told.fresh)
-        extras = self._extra_columns(rows)
-        pads = [b""] * len(windows)
-        if self.pad_id is not None:
-            pads = [self._pads(self.length - count) for count in self.num_ids(windows).tolist()]
-        return [
-            b"".join((head, all_ids[at:to], suffix, pad, names, _numbers(first, last, start, fresh), extra, end))
-            for at, to, first, last, start, fresh, pad, extra in zip(
-                *(column.tolist() for column in columns), pads, extras, strict=True
-            )
-        ]
-
-    def row_digests(self, rows: DocumentRows, split: Split) -> list[bytes]:
-        """What each row is known by, in whichever format (see content)."""
-        ids = rows.ids.astype("<u4").tobytes()
-        prefix, suffix = (np.array(around, "<u4").tobytes() for around in (self.prefix, self.suffix))
-        windows, places = rows.windows, rows.told_windows.starts.tolist()
-        ranges = zip((4 * windows.starts).tolist(), (4 * windows.ends).tolist(), places, strict=True)
-        return [
-            row_digest(split, place_of(rows.repo, rows.path, place), b"".join((prefix, ids[start:end], suffix)))
-            for start, end, place in ranges
-        ]
-
-    def _constants(self, rows: DocumentRows) -> _Constants:
-        head, suffix = self._around()
-        path, repo, language = map(orjson.dumps, (rows.path, rows.repo, rows.language))
-        names = b'],"path":%b,"repo":%b,"language":%b,"lines":[' % (path, repo, language)
-        return _Constants(b'{"input_ids":[' + head, suffix, names, self._end(rows.weight, rows.variant))
-
-    def _end(self, weight: float, variant: Variant | None) -> bytes:
-        """What is the same in all rows of a document. No null: readers that guess types choke on a first one."""
-        end = b',"weight":%b' % orjson.dumps(weight) if self.with_weight else b""
-        if not self.with_variant:
-            return end
-        kind, seed = (variant.kind, variant.seed) if variant is not None else ("", 0)
-        return end + b',"variant":%b,"variant_seed":%b' % (orjson.dumps(kind), orjson.dumps(seed))
-
-    def _extra_columns(self, rows: DocumentRows) -> list[bytes]:
-        extras = [b""] * len(rows.windows)
-        if self.pad_id is not None:
-            extras = [self._mask(count) for count in self.num_ids(rows.windows).tolist()]
-        if self.with_text and rows.text is not None:
-            starts, ends = text_ranges(rows.text, rows.text_windows)
-            texts = [rows.text.utf8[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-            extras = [extra + _text_column(text) for extra, text in zip(extras, texts, strict=True)]
-        if self.with_repeat:
-            repeats = [0] * len(extras) if rows.repeats is None else rows.repeats.tolist()
-            extras = [extra + _repeat_column(repeat) for extra, repeat in zip(extras, repeats, strict=True)]
-        if self.with_labels:
-            extras = [extra + own for extra, own in zip(extras, self._label_columns(rows.clean), strict=True)]
-        return extras
-
-    def _label_columns(self, labels: Labels) -> list[bytes]:
-        """The clean ids with the special tokens around them, as in `input_ids`."""
-        all_ids = orjson.dumps(np.ascontiguousarray(labels.ids), option=orjson.OPT_SERIALIZE_NUMPY)
-        head, suffix = self._around()
-        ranges = (edge.tolist() for edge in _id_ranges(labels.ids, labels.windows))
-        pads = [IGNORED * count for count in self._num_label_pads(labels)]
-        return [
-            b',"labels":[%b%b%b%b]' % (head, all_ids[at:to], suffix, pad)
-            for at, to, pad in zip(*ranges, pads, strict=True)
-        ]
-
-    def _label_sizes(self, labels: Labels) -> Indices:
-        at, to = _id_ranges(labels.ids, labels.windows)
-        sizes: Indices = to - at + (len(b',"labels":[]') + sum(map(len, self._around())))
-        return sizes + np.array(self._num_label_pads(labels), np.int64) * len(IGNORED)
-
-    def _num_label_pads(self, labels: Labels) -> list[int]:
-        if self.pad_id is None:
-            return [0] * len(labels.windows)
-        return [self.length - count for count in self.num_ids(labels.windows).tolist()]
-
-    def _around(self) -> tuple[bytes, bytes]:
-        head = b"".join(b"%d," % index for index in self.prefix)
-        return head, b"".join(b",%d" % index for index in self.suffix)
-
-    def _pads(self, count: int) -> bytes:
-        return b",%d" % (self.pad_id or 0) * count
-
-    def _mask(self, num_ids: int) -> bytes:
-        return _mask(num_ids, self.length)
+    def _edges(self) -> Indices:
+        """Where in `[12,345,6]` the bracket and commas are before each number, and the bracket behind the last."""
+        edges = np.zeros(len(self.values) + 1, np.int64)
+        np.cumsum(_widths(self.values), out=edges[1:])
+        return edges
 
 
-def text_ranges(text: DocumentText, windows: Windows) -> tuple[Indices, Indices]:
-    """The bytes of each window's text. A character whose bytes two tokens share belongs to the first of them."""
-    utf8 = np.frombuffer(text.utf8 + b"\0", np.uint8)
+class _Repeated(NamedTuple):
+    """The same, several times."""
 
-    def to_character(offsets: Indices) -> Indices:
-        for _ in range(3):  # a character has at most three bytes that continue it
-            offsets = offsets + ((utf8[offsets] & 0xC0) == 0x80)  # noqa: PLR2004
-        return offsets
+    content: bytes
+    counts: Indices
 
-    return to_character(text.starts[windows.starts]), to_character(text.starts[windows.ends])
+    def encoded(self) -> list[bytes]:
+        return [self.content * count for count in self.counts.tolist()]
+
+    def sizes(self) -> Indices:
+        return len(self.content) * self.counts
 
 
-def _id_ranges(ids: npt.NDArray[Any], windows: Windows) -> tuple[Indices, Indices]:
-    """Where each window's ids lie in `[12,345,…]`, brackets and outer commas left out."""
-    offsets = np.zeros(len(ids) + 1, np.int64)
-    is_known = ids.dtype == np.uint16 or int(ids.max()) < WIDTHS_KNOWN
-    np.cumsum(_id_widths().take(ids) if is_known else _num_digits(ids) + 1, out=offsets[1:])
-    return offsets[windows.starts] + 1, offsets[windows.ends]
+class _Mask(NamedTuple):
+    """`1,1,1,0,0`, for so many ids in rows of one length."""
+
+    num_ids: Indices
+    length: int
+
+    def encoded(self) -> list[bytes]:
+        return [(b"1," * count + b"0," * (self.length - count))[:-1] for count in self.num_ids.tolist()]
+
+    def sizes(self) -> Indices:
+        return np.full(len(self.num_ids), 2 * self.length - 1)
+
+
+class _Texts(NamedTuple):
+    """A range of a text's bytes, as a JSON string."""
+
+    ranges: TextRanges
+
+    def encoded(self) -> list[bytes]:
+        return list(map(orjson.dumps, self.ranges.texts()))
+
+    def sizes(self) -> Indices:
+        utf8, starts, ends = self.ranges
+        escaped = np.concatenate(([0], np.cumsum(_escaped_widths()[np.frombuffer(utf8, np.uint8)])))
+        sizes: Indices = escaped[ends] - escaped[starts] + len(b'""')
+        return sizes
+
+
+class _Values(NamedTuple):
+    """Texts or objects, as they are."""
+
+    values: Sequence[Any]
+
+    def encoded(self) -> list[bytes]:
+        return list(map(orjson.dumps, self.values))
+
+    def sizes(self) -> Indices:
+        return np.fromiter(map(len, self.encoded()), np.int64, len(self.values))
+
+
+Piece = bytes | Varying
+
+
+# A document's rows, without a detour over a batch of windows.
+
+
+def document_lines(rows: DocumentRows, schema: Schema) -> list[bytes]:
+    """Each window's row, line feed included."""
+    return _lines(_document_pieces(rows, schema), len(rows.windows))
+
+
+def document_sizes(rows: DocumentRows, schema: Schema) -> Indices:
+    """Exactly `[len(line) for line in document_lines(rows, schema)]`, at a fraction of the cost."""
+    return _sizes(_document_pieces(rows, schema), len(rows.windows))
+
+
+def num_row_bytes(rows: DocumentRows, schema: Schema) -> int:
+    return int(document_sizes(rows, schema).sum())
+
+
+def num_more_bytes(schema: Schema) -> int:
+    """That each row takes beyond those of `schema.plain`, where a document's windows are shown once, as they are."""
+    later = [name for name in schema.columns if COLUMNS[name].when in DECIDED_LATER]
+    pieces = [piece for name in later for piece in (_key(name), *_pieces(name, FILLERS[name](_ONE_ROW), schema))]
+    return int(_sizes(pieces, 1)[0])
+
+
+_NONE = np.zeros(1, np.int64)
+_ONE_ROW = DocumentRows("", "", "", _NONE[:0], _NONE[:0].astype(np.int32), Windows(_NONE, _NONE, _NONE, 0), None)
+
+
+def _document_pieces(rows: DocumentRows, schema: Schema) -> Iterator[Piece]:
+    yield b"{"
+    for number, name in enumerate(schema.columns):
+        yield _key(name, is_first=not number)
+        if name == MASK:
+            yield from (b"[", _Mask(num_ids(rows.windows, schema), schema.length), b"]")
+        else:
+            yield from _pieces(name, FILLERS[name](rows), schema)
+    yield b"}\n"
+
+
+def _pieces(name: str, filled: Filled, schema: Schema) -> Iterator[Piece]:
+    if isinstance(filled, Same):
+        yield orjson.dumps(filled.value)
+    elif isinstance(filled, IdRanges):
+        yield from _id_pieces(name, filled, schema)
+    elif isinstance(filled, TextRanges):
+        yield _Texts(filled)
+    elif isinstance(filled, Pairs):
+        yield from (b"[", _Numbers(filled.first), b",", _Numbers(filled.second), b"]")
+    else:
+        yield _Numbers(filled)
+
+
+def _id_pieces(name: str, filled: IdRanges, schema: Schema) -> Iterator[Piece]:
+    """`[0,` 12,345 `,2` ,1,1 `]`: the special ids around each range, and padding."""
+    ids, windows = filled
+    yield b"[" + b"".join(b"%d," % index for index in schema.prefix)
+    yield _Ranges(ids, windows.starts, windows.ends)
+    yield b"".join(b",%d" % index for index in schema.suffix)
+    if schema.pad_id is not None:
+        padding = COLUMNS[name].padding
+        pad = schema.pad_id if padding is None else padding
+        yield _Repeated(b",%d" % pad, schema.length - num_ids(windows, schema))
+    yield b"]"
+
+
+def _value_pieces(values: Values) -> Iterator[Piece]:
+    """Of a column as a batch has it."""
+    if isinstance(values, Ragged):
+        first = values.offsets[0]
+        own = values.values[first : values.offsets[-1]]
+        yield from (b"[", _Ranges(own, values.offsets[:-1] - first, values.offsets[1:] - first), b"]")
+    else:
+        yield _Numbers(values) if isinstance(values, np.ndarray) else _Values(values)
 
 
 @cache
-def _id_widths() -> npt.NDArray[np.uint8]:
+def _key(name: str, *, is_first: bool = False) -> bytes:
+    return b'%b"%b":' % (b"" if is_first else b",", name.encode())
+
+
+def _lines(pieces: Iterable[Piece], num_rows: int) -> list[bytes]:
+    parts: list[bytes | list[bytes]] = []
+    for piece in pieces:
+        if not isinstance(piece, bytes):
+            parts.append(piece.encoded())
+        elif parts and isinstance(parts[-1], bytes):
+            parts[-1] += piece
+        else:
+            parts.append(piece)
+    columns = (repeat(part, num_rows) if isinstance(part, bytes) else part for part in parts)
+    return list(map(b"".join, zip(*columns, strict=True)))
+
+
+def _sizes(pieces: Iterable[Piece], num_rows: int) -> Indices:
+    sizes, constant = np.zeros(num_rows, np.int64), 0
+    numbers: list[Indices] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            constant += len(piece)
+        elif isinstance(piece, _Numbers):
+            numbers.append(piece.values)
+        else:
+            sizes += piece.sizes()
+    if numbers:  # of all columns at once: most documents have few rows
+        sizes += _num_digits(np.concatenate(numbers)).reshape(len(numbers), -1).sum(axis=0)
+    return sizes + constant
+
+
+def _json_of(values: npt.NDArray[Any]) -> bytes:
+    return orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _widths(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Digits of each id, and its comma."""
+    is_known = ids.dtype == np.uint16 or int(ids.max(initial=0)) < WIDTHS_KNOWN
+    return _known_widths().take(ids) if is_known else _num_digits(ids) + 1
+
+
+@cache
+def _known_widths() -> npt.NDArray[np.uint8]:
     return (_num_digits(np.arange(WIDTHS_KNOWN)) + 1).astype(np.uint8)
 
 
 def _num_digits(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return 1 + np.searchsorted(POWERS_OF_TEN, numbers, "right")
-
-
-def _numbers(first: int, last: int, start: int, fresh: int) -> bytes:
-    return b'%d,%d],"start":%d,"fresh":%d' % (first, last, start, fresh)
-
-
-def _text_column(utf8: bytes) -> bytes:
-    return b',"text":' + orjson.dumps(utf8.decode("utf-8"))
-
-
-def _repeat_column(repeat: int) -> bytes:
-    return b',"repeat":%d' % repeat
-
-
-def _mask(num_ids: int, length: int) -> bytes:
-    ones_and_zeros = b"1," * num_ids + b"0," * (length - num_ids)
-    return b',"attention_mask":[%b]' % ones_and_zeros[:-1]
 
 
 @cache
@@ -323,59 +277,45 @@ def _escaped_widths() -> npt.NDArray[np.int64]:
     return np.array(ascii_widths + [1] * 0x80, np.int64)
 
 
-class JsonlFile:
-    """Reads rows of one file, in order or by number. Where rows begin is found once, when first needed."""
-
-    def __init__(self, path: Path, num_rows: int, edition: Edition | None = None) -> None:
-        """`edition`: the build it is of; no row of another in the same place is given."""
-        self._path, self._num_rows, self._edition = path, num_rows, edition
-        self._map: mmap.mmap | None = None
-        self._starts: Indices | None = None
-
-    def __len__(self) -> int:
-        return self._num_rows
-
-    def __iter__(self) -> Iterator[bytes]:
-        num_rows = 0
-        with opened(self._path, self._edition) as stream:
-            for row in stream:
-                num_rows += 1
-                yield row
-        self._expect(num_rows)
-
-    def __getitem__(self, row: int) -> bytes:
-        if self._map is None or self._starts is None:
-            with reading(self._edition), self._content() as stream:
-                if not os.fstat(stream.fileno()).st_size:
-                    self._expect(0)
-                content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            self._map = content
-            self._starts = row_starts(self._map)
-            self._expect(len(self._starts) - 1)
-        start, end = self._starts[row : row + 2].tolist()
-        return self._map[start:end]
-
-    def _content(self) -> BinaryIO:
-        return open_plain(self._path)
-
-    def __getstate__(self) -> tuple[Path, int, Edition | None]:
-        """A map cannot travel to another process; it is made again there."""
-        return self._path, self._num_rows, self._edition
-
-    def __setstate__(self, state: tuple[Path, int, Edition | None]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def _expect(self, found: int) -> None:
-        if found != self._num_rows:
-            raise DatasetError(
-                f"{str(self._path)!r} is damaged: {counted(found, 'row')}, the manifest says {self._num_rows}."
-            )
+# A batch of windows <-> JSON rows, in the same bytes.
 
 
-def row_starts(content: mmap.mmap) -> Indices:
-    """And, at the end, where the file ends."""
-    starts = [np.zeros(1, np.int64)]
-    for offset in range(0, len(content), SCAN_BYTES):
-        part = np.frombuffer(content[offset : offset + SCAN_BYTES], np.uint8)
-        starts.append(np.flatnonzero(part == ord("\n")) + (offset + 1))
-    return np.concatenate(starts)
+def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
+    """Each with its line feed, with the padding that rows have."""
+    rows = stored(batch, schema)
+    return column_lines({IDS: rows.ids, **rows.columns}, len(batch))
+
+
+def column_lines(columns: Mapping[str, Values], num_rows: int) -> list[bytes]:
+    """A line for each row, with these columns in their order."""
+    return _lines(_batch_pieces(columns), num_rows)
+
+
+def _batch_pieces(columns: Mapping[str, Values]) -> Iterator[Piece]:
+    yield b"{"
+    for number, (name, values) in enumerate(columns.items()):
+        yield _key(name, is_first=not number)
+        yield from _value_pieces(values)
+    yield b"}\n"
+
+
+def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
+    """Rows as they are stored -> without padding."""
+    try:
+        rows = [orjson.loads(line) for line in lines]
+        ids = Ragged.of([row[IDS] for row in rows])
+        require_fitting(ids.values, schema.id_type)  # numpy 1 would wrap them
+        ids = ids._replace(values=ids.values.astype(schema.id_type))
+        columns = {name: column_of([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
+        raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
+    return natural(WindowBatch(ids, columns), schema)
+
+
+def column_of(values: list[Any], kind: Kind) -> Values:
+    """Row by row -> as a batch has it."""
+    if kind is Kind.NUMBERS:
+        return Ragged.of(values)
+    if kind is Kind.NUMBER:
+        return np.array(values, np.int64)
+    return np.array(values, np.float64) if kind is Kind.FRACTION else values

@@ -16,8 +16,8 @@ from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.format import SplitReader, folder_of, format_named
-from gristmill.formats.jsonl import lines_of
-from gristmill.formats.jsonl_rows import JsonlFile
+from gristmill.formats.jsonl import JsonlFile
+from gristmill.formats.jsonl_rows import lines_of
 from gristmill.formats.zstd import ZstdJsonlFile
 
 ROWS_AT_ONCE = 256

@@ -14,7 +14,6 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +32,8 @@ from gristmill.core.schema import Schema
 from gristmill.formats.arrays import ArrayFile, Head, damaged, map_array, no_head, npy_head, write_array
 from gristmill.formats.batch import Ragged, Values, WindowBatch, require_fitting
 from gristmill.formats.format import Format, Target
-from gristmill.formats.jsonl import column_of
-from gristmill.formats.jsonl_rows import row_starts
+from gristmill.formats.jsonl import row_starts
+from gristmill.formats.jsonl_rows import column_lines, column_of
 from gristmill.windows.cut import Indices
 
 # What rows tell beside their ids, as JSON Lines: for formats whose files hold ids alone.
@@ -46,25 +45,6 @@ TYPES: dict[Kind, Any] = {
     Kind.NUMBERS: list[int],
     Kind.OBJECTS: list[dict[str, Any]],
 }
-FEW = 8
-"""Numbers a row: up to there, lists of them are quicker to write than arrays."""
-
-
-def sidecar_lines(batch: WindowBatch, schema: Schema) -> list[bytes]:
-    """One for each row, with its line feed: all columns but the ids, without padding."""
-    names = schema.natural
-    columns = [_told(batch.columns[name]) for name in names]
-    option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
-    return [orjson.dumps(dict(zip(names, row, strict=True)), option=option) for row in zip(*columns, strict=True)]
-
-
-def _told(column: Values) -> Any:
-    if not isinstance(column, Ragged):
-        return column.tolist() if isinstance(column, np.ndarray) else column
-    if len(column.values) > FEW * (len(column.offsets) - 1):
-        return list(column.rows())
-    values, edges = column.values.tolist(), column.offsets.tolist()
-    return [values[start:end] for start, end in pairwise(edges)]
 
 
 class Sidecar:
@@ -302,7 +282,7 @@ def write_stream(batches: Iterable[WindowBatch], target: Target, *, files: Strea
             stream.append(laid.content)
             windows.append(laid.windows.tobytes())
             ends.append(laid.ends)
-            rows.write(b"".join(sidecar_lines(batch, schema)))
+            rows.writelines(column_lines({name: batch.columns[name] for name in schema.natural}, len(batch)))
         laid = laying.finish()
         stream.append(laid.content)
         ends.append(laid.ends)

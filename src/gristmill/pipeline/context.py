@@ -6,8 +6,8 @@ import msgspec
 
 from gristmill.config.config import Config
 from gristmill.core.schema import Schema
+from gristmill.formats.document_columns import window_schema
 from gristmill.formats.format import format_named
-from gristmill.formats.jsonl_rows import RowFormat
 from gristmill.pipeline.keys import key_of, prepare_key
 from gristmill.pipeline.parts import PartStore
 from gristmill.tokenizers.cuda.exchange import Address
@@ -47,7 +47,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             prepare_key=prepare_key(config, key, keeps_text=keeps_text),
             keeps_text=keeps_text,
         )
-        _ = context.row_format, context.window_shape
+        _ = context.window_schema, context.window_shape
         if config.window.pack == "repo":
             repo_ids(definition)
         for name in config.output.formats:
@@ -98,10 +98,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return PartStore(self.prepared, self.tokenizer.vocab_size)
 
     @property
-    def row_format(self) -> RowFormat:
-        return RowFormat.of(self.config, self.tokenizer.definition)
-
-    @property
     def is_packed(self) -> bool:
         return self.config.window.pack != "none"
 
@@ -118,16 +114,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window_schema(self) -> Schema:
-        rows, definition = self.row_format, self.tokenizer.definition
-        return Schema(
-            columns=tuple(rows.columns),
-            length=rows.length,
-            vocab_size=self.tokenizer.vocab_size,
-            prefix=rows.prefix,
-            suffix=rows.suffix,
-            pad_id=rows.pad_id,
-            end_id=definition.end_id,
-        )
+        """Of rows with one window each."""
+        tokenizer = self.tokenizer
+        return window_schema(self.config, tokenizer.definition, tokenizer.vocab_size)
 
     @property
     def writes_pieces(self) -> bool:
@@ -139,14 +128,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in self.config.output.formats if name != "jsonl"]
 
     @property
-    def plain_format(self) -> RowFormat:
+    def plain_schema(self) -> Schema:
         """By which step 1 measures: so that what it made is good for any weights."""
-        return self.row_format.plain
+        return self.window_schema.plain
 
     @property
     def rows_key(self) -> str:
         """All that rows go by, but for the documents."""
-        return key_of(self.prepare_key, self.row_format.columns)
+        return key_of(self.prepare_key, self.window_schema.columns)
 
     @property
     def window_shape(self) -> WindowShape:

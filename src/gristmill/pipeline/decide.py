@@ -21,6 +21,7 @@ from gristmill.core.records import Drop, DropReason, FileKey, PlacedDocument, Pr
 from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
 from gristmill.dedup.signatures import NUM_BANDS
 from gristmill.dedup.similarity import clusters_of
+from gristmill.formats.jsonl_rows import num_more_bytes
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
@@ -96,7 +97,7 @@ def _drawn(
 
 def _documents_of(context: Context, part: str, licenses: "_Licenses") -> Iterator[PreparedDocument]:
     """A part's documents, in path order. Words that many have in common are one in memory."""
-    num_more_bytes = context.row_format.num_more_bytes
+    more = num_more_bytes(context.window_schema)
     part_offset = 0
     for part_row, one in enumerate(PartReader(context.prepared, part).documents()):
         spdx, found_in = licenses.of(one)
@@ -116,7 +117,7 @@ def _documents_of(context: Context, part: str, licenses: "_Licenses") -> Iterato
             num_emitted_tokens=one.num_emitted_tokens,
             num_shown_tokens=one.num_shown_tokens,
             num_tail_tokens_dropped=one.num_tail_tokens_dropped,
-            num_row_bytes=one.num_row_bytes + one.num_windows * num_more_bytes,
+            num_row_bytes=one.num_row_bytes + one.num_windows * more,
             license=sys.intern(spdx),
             license_from=found_in,
         )

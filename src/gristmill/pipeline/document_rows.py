@@ -10,7 +10,9 @@ import numpy as np
 
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import Cut, Document, PlacedDocument, Variant
-from gristmill.formats.jsonl_rows import DocumentRows, Labels, RowFormat
+from gristmill.core.schema import Schema
+from gristmill.formats.document_columns import DocumentRows, Labels, num_emitted
+from gristmill.formats.jsonl_rows import num_row_bytes
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.parts import Block, read_blocks
@@ -113,21 +115,21 @@ class Sizes(NamedTuple):
     num_row_bytes: int
 
 
-def sizes_of(rows: DocumentRows, row_format: RowFormat) -> Sizes:
+def sizes_of(rows: DocumentRows, schema: Schema) -> Sizes:
     windows = rows.windows
     return Sizes(
         num_windows=len(windows),
-        num_emitted_tokens=row_format.num_emitted(windows),
+        num_emitted_tokens=num_emitted(windows, schema),
         num_shown_tokens=int((windows.ends - windows.starts).sum()),
         num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
-        num_row_bytes=row_format.num_row_bytes(rows) if len(windows) else 0,
+        num_row_bytes=num_row_bytes(rows, schema) if len(windows) else 0,
     )
 
 
-def measured(document: PlacedDocument, block: Block, row_format: RowFormat, shape: WindowShape) -> PlacedDocument:
+def measured(document: PlacedDocument, block: Block, schema: Schema, shape: WindowShape) -> PlacedDocument:
     """The document with the sizes that its cuts and its draw leave."""
     rows = rows_of(document, block, shape)
-    sizes = sizes_of(rows, row_format)
+    sizes = sizes_of(rows, schema)
     natural = rows.windows
     if document.draw is not None:
         natural = rows_of(msgspec.structs.replace(document, draw=None), block, shape).windows
@@ -209,7 +211,7 @@ def measure_again(
 
 def measure(context: Context, documents: Sequence[PlacedDocument]) -> list[PlacedDocument]:
     blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
-    return [measured(document, block, context.row_format, context.window_shape) for document, block in blocks]
+    return [measured(document, block, context.window_schema, context.window_shape) for document, block in blocks]
 
 
 def _key(document: PlacedDocument) -> bytes:

@@ -272,7 +272,7 @@ def _tallied(counts: Counter[str]) -> dict[str, int]:
 
 def _packed(facts: SplitFacts, packing: PackingFacts, context: Context) -> SplitFacts:
     """Windows are rows, whatever is in them."""
-    is_padded = context.row_format.pad_id is not None
+    is_padded = context.window_schema.pad_id is not None
     num_ids = packing.rows * context.config.window.length if is_padded else packing.ids
     return msgspec.structs.replace(facts, windows=packing.rows, emitted_tokens=num_ids)
 

@@ -17,9 +17,8 @@ from gristmill.core.manifest import PackingFacts
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PlacedDocument, Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_batches import batch_of_documents
+from gristmill.formats.document_columns import DocumentRows, batch_of_documents
 from gristmill.formats.jsonl import piece_bytes
-from gristmill.formats.jsonl_rows import DocumentRows
 from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.pipeline.context import Context

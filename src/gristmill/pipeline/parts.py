@@ -24,7 +24,7 @@ from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import DocumentFacts, Drop, NoVariant, PlacedDocument, StoredText, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS, Keys
-from gristmill.formats.jsonl_rows import DocumentText
+from gristmill.formats.document_columns import DocumentText
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
 from gristmill.tokenizers.tokenizer import Encoded
 

@@ -353,7 +353,7 @@ def _judged(context: Context, document: Document, encoded: Encoded) -> tuple[Doc
 
 def _document(context: Context, document: Document, block: Block, num_bytes: int) -> TokenizedDocument:
     text = document.text
-    sizes = sizes_of(whole_rows(document, block, context.window_shape), context.plain_format)
+    sizes = sizes_of(whole_rows(document, block, context.window_shape), context.plain_schema)
     return TokenizedDocument(
         repo=document.file.repo,
         path=document.file.path,

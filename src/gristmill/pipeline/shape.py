@@ -19,7 +19,9 @@ from gristmill.core.names import counted
 from gristmill.core.progress import Progress, Step
 from gristmill.core.records import FileKey, PlacedDocument, Split
 from gristmill.formats.document_batches import batches_of
+from gristmill.formats.document_columns import batches_of, document_digests
 from gristmill.formats.format import folder_of, format_named
+from gristmill.formats.jsonl_rows import document_lines
 from gristmill.formats.shares import AllFiles, Share, ShareTask, WrittenFiles, shares_of, write_share
 from gristmill.formats.zstd import Frame, compress_rows
 from gristmill.pipeline.context import Context, is_large
@@ -129,13 +131,13 @@ def _take_over(known: KnownPiece) -> tuple[bytes, ShapedPiece] | None:
 
 
 def _shaped(context: Context, task: Task) -> tuple[bytes, ShapedPiece]:
-    row_format, window_shape = context.row_format, context.window_shape
+    schema, window_shape = context.window_schema, context.window_shape
     rows: list[bytes] = []
     digests: list[bytes] = []
     for document, block in read_blocks(context.prepared, task.piece.documents, context.tokenizer.vocab_size):
         documents_rows = rows_of(document, block, window_shape)
-        rows += row_format.format_rows(documents_rows)
-        digests += row_format.row_digests(documents_rows, task.piece.split)
+        rows += document_lines(documents_rows, schema)
+        digests += document_digests(documents_rows, schema, task.piece.split)
     frames: list[Frame] | None = None
     if context.config.output.compress == "zstd":
         content, frames = compress_rows(rows)

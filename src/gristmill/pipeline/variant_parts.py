@@ -20,7 +20,7 @@ from gristmill.core.records import (
     WhyNoVariant,
 )
 from gristmill.dedup.signatures import band_keys
-from gristmill.formats.jsonl_rows import DocumentText
+from gristmill.formats.document_columns import DocumentText
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.document_rows import measured, natural_windows
 from gristmill.pipeline.keys import grammar_versions, key_of
@@ -218,10 +218,10 @@ def _document(context: Context, parent: PlacedDocument, made: Made) -> PlacedDoc
         text_sha256=hashlib.sha256(made.content).hexdigest(),
         draw=None,
     )
-    row_format, shape = context.row_format, context.window_shape
-    document = measured(document, block, row_format, shape)
+    schema, shape = context.window_schema, context.window_shape
+    document = measured(document, block, schema, shape)
     if parent.draw is None or parent.draw.passes:
         return document
     share = parent.draw.extra / len(natural_windows(msgspec.structs.replace(parent, draw=None), shape))
     draw = Draw(0, max(1, round(share * document.num_windows)), parent.draw.seed)
-    return measured(msgspec.structs.replace(document, draw=draw), block, row_format, shape)
+    return measured(msgspec.structs.replace(document, draw=draw), block, schema, shape)

@@ -22,9 +22,10 @@ from gristmill.core.errors import MissingExtraError
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import PlacedDocument
-from gristmill.formats.document_batches import batch_of_documents
+from gristmill.core.schema import Schema
+from gristmill.formats.document_columns import DocumentRows, batch_of_documents, num_ids
 from gristmill.formats.jsonl import PIECE_BYTES
-from gristmill.formats.jsonl_rows import DocumentRows, RowFormat
+from gristmill.formats.jsonl_rows import document_lines, document_sizes
 from gristmill.formats.parquet import num_parquet_bytes
 from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.pipeline.context import Context
@@ -135,12 +136,12 @@ def count(context: Context, overlaps: Sequence[int], documents: Sequence[PlacedD
     blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
     packed_bytes = 0
     for number, (document, block) in enumerate(blocks):
-        counts[number] = _counts(context.row_format, [rows_of(document, block, shape) for shape in shapes])
+        counts[number] = _counts(context.window_schema, [rows_of(document, block, shape) for shape in shapes])
         packed_bytes += _num_packed(block)
     return PieceCounts(counts, packed_bytes)
 
 
-def _counts(row_format: RowFormat, ways: Sequence[DocumentRows]) -> Counts:
+def _counts(schema: Schema, ways: Sequence[DocumentRows]) -> Counts:
     """Of one document's rows, cut in several ways, all in one go."""
     counts = np.zeros((len(ways), TAIL + 1), np.int64)
     counts[:, WINDOWS] = [len(rows.windows) for rows in ways]
@@ -150,13 +151,13 @@ def _counts(row_format: RowFormat, ways: Sequence[DocumentRows]) -> Counts:
         return counts
     starts, ends, fresh = (np.concatenate([rows.windows[part] for rows in ways]) for part in range(3))
     windows = Windows(starts, ends, fresh, 0)
-    num_ids = row_format.num_ids(windows) if row_format.pad_id is None else np.full(len(windows), row_format.length)
+    ids = num_ids(windows, schema) if schema.pad_id is None else np.full(len(windows), schema.length)
     per_row = np.stack(
         (
             ends - starts,
             fresh,
-            num_ids,
-            row_format.row_sizes(ways[0]._replace(windows=windows)),
+            ids,
+            document_sizes(ways[0]._replace(windows=windows), schema),
         )
     )
     first_rows = np.cumsum(counts[used, WINDOWS]) - counts[used, WINDOWS]
@@ -198,7 +199,7 @@ def try_rows(context: Context, task: Rows) -> RowsTried:
         started = time.perf_counter()
         blocks = list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
         made = _with_windows(blocks, shape)
-        rows = [context.row_format.format_rows(one) for one in made]
+        rows = [document_lines(one, context.window_schema) for one in made]
         content = b"".join(chain.from_iterable(rows))
         scratch.write_bytes(content)
         in_worker += time.perf_counter() - started
