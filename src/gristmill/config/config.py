@@ -27,9 +27,11 @@ from gristmill.config.settings import (
     TokenizerConfig,
     VariantsConfig,
     WindowConfig,
+    conditions_met,
     refuse_unknown_variants,
 )
 from gristmill.config.validation import check_types, is_section, text_list, wanted, words_of
+from gristmill.core.columns import COLUMNS, window_columns
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import is_address, nearest
 from gristmill.core.plain_files import read_plain_text
@@ -86,6 +88,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             refused += ["--weight, --target-windows or --max-windows"] if self._draws else []
         if refused:
             raise ConfigError(f"--pack {pack} does not go with {refused[0]}. Leave out one of the two.")
+
+    @property
+    def window_columns(self) -> tuple[str, ...]:
+        """Columns of a row that holds one window."""
+        return window_columns(conditions_met(self.window, self.output, self.sampling, self.variants))
+
+    @property
+    def needs_text(self) -> bool:
+        """A column is made from the text, not from the ids alone."""
+        return any(COLUMNS[name].needs_text for name in self.window_columns)
 
     @property
     def _draws(self) -> bool:

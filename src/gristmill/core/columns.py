@@ -63,6 +63,8 @@ class Column(NamedTuple):
     """The type in the card for the Hugging Face Hub, if it is another."""
     padding: int | None = None
     """What stands in the place of padding, if the column has a number for each id."""
+    needs_text: bool = False
+    """It is made from the text: step 1 keeps that beside the ids."""
     has_few_values: bool = False
     """Rows that follow each other mostly have the same text: a table stores it by a dictionary."""
 
@@ -156,6 +158,7 @@ _COLUMNS = (
         When.TEXT,
         "the window's text",
         "of `fim` with its sentinels; a character that two windows would share is whole in the first",
+        needs_text=True,
     ),
     Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),
     Column(

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.config.config import Config
-from gristmill.config.settings import conditions_met
-from gristmill.core.columns import COLUMNS, IDS, LABELS, Kind, window_columns
+from gristmill.core.columns import COLUMNS, IDS, LABELS, Kind
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import Split, Variant
 from gristmill.core.schema import Schema
@@ -78,7 +77,7 @@ def window_schema(config: Config, definition: Definition, vocab_size: int) -> Sc
             f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
         )
     return Schema(
-        columns=window_columns(conditions_met(config.window, config.output, config.sampling, config.variants)),
+        columns=config.window_columns,
         length=config.window.length,
         vocab_size=vocab_size,
         prefix=definition.template.prefix,

@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
         """Puts the tokenizer into its place; a setting that it rules out is refused here."""
         key, tokenizer = definition.key, tokenizer_for(definition)
-        keeps_text = config.output.with_text or (bool(config.variants.rates) and not tokenizer.gives_text_back)
+        keeps_text = config.needs_text or (bool(config.variants.rates) and not tokenizer.gives_text_back)
         context = cls(
             config=config,
             folder=folder,

@@ -10,6 +10,7 @@ import msgspec
 
 from gristmill.config.config import Config
 from gristmill.config.settings import VariantsConfig
+from gristmill.core.columns import COLUMNS, DECIDED_LATER
 from gristmill.core.version import __version__
 from gristmill.variants.grammars import GRAMMAR_PACKAGES
 
@@ -36,8 +37,8 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
         [settings[section] for section in ("window", "rules", "secrets")],
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
-        [settings["output"][name] for name in ("pad", "with_text")],
-        [keeps_text, config.variants.have_labels],
+        [name for name in config.window_columns if COLUMNS[name].when not in DECIDED_LATER],
+        keeps_text,
         [config.duplicates.near != "keep", config.looks_for_spans],
     )
 

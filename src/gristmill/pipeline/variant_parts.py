@@ -66,7 +66,7 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
         yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
         return
     config = context.config
-    means = Means(config.variants, context.tokenizer, context.window_shape, config.output.with_text)
+    means = Means(config.variants, context.tokenizer, context.window_shape, config.needs_text)
     original = Original(
         text=text,
         ids=block.ids,
@@ -132,7 +132,7 @@ def _by_themselves(context: Context, original: Block, variant: Variant, windows:
     if variant.has_labels:
         text = original.text
     else:
-        text = _text_of_rows([one.text or b"" for one in windows], edges) if context.config.output.with_text else None
+        text = _text_of_rows([one.text or b"" for one in windows], edges) if context.config.needs_text else None
     return Made(Block(ids, original.newline_tokens, text, clean), variant, variant.kind.encode() + ids.tobytes())
 
 

@@ -97,7 +97,7 @@ def require_means(config: Config, definition: Definition) -> None:
         require_grammars()
     for kind in kinds:
         variant_ids(definition, kind)
-    if VariantKind.FIM in kinds and config.output.with_text:
+    if VariantKind.FIM in kinds and config.needs_text:
         require_spelled_fim(definition)
     if config.variants.ask_model:
         Endpoint.of(config.rewrite)
