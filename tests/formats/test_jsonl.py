@@ -55,7 +55,9 @@ def documents(draw):
     content = schema.length - len(schema.prefix) - len(schema.suffix)
     overlap = draw(st.integers(0, content - 1))
     windows = cut(num_tokens, WindowShape(content, overlap, draw(st.sampled_from(["keep", "shift", "drop"])), 3))
-    text = DocumentText(utf8, np.array(cuts, np.int64)) if "text" in schema.columns else None
+    text = (
+        DocumentText(utf8, np.array(cuts, np.int64)) if any(COLUMNS[one].needs_text for one in schema.columns) else None
+    )
     path = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
     rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.int32), windows, text)
     if draw(st.booleans()):

@@ -85,7 +85,9 @@ def plain_batch(num_rows, schema=None):
     rng = np.random.default_rng(0)
     sizes = np.arange(num_rows) % schema.length + 1
     offsets = np.concatenate(([0], np.cumsum(sizes)))
+    made = {Kind.TEXT: ["a"] * num_rows, Kind.NUMBER: np.arange(num_rows), Kind.FRACTION: np.ones(num_rows)}
     columns = {
+        **{name: made.get(COLUMNS[name].kind) for name in BASE},
         "path": [f"src/{number // 10}.py" for number in range(num_rows)],
         "repo": ["r"] * num_rows,
         "language": ["python"] * num_rows,
