@@ -15,7 +15,7 @@ import torch
 from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS
 from gristmill.core.errors import ConfigError
 from gristmill.dataset.frame import Flags, Frame, Numbers, Pad, check_pad
-from gristmill.dataset.items import IDS, LABELS, MASK, Item
+from gristmill.dataset.items import Item
 from gristmill.dataset.masking import MASK_RATE, Masking
 from gristmill.dataset.token_edges import Vocabulary
 from gristmill.tokenizers.control_tokens import MASK_NAMES

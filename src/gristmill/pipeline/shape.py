@@ -18,7 +18,6 @@ from gristmill.core.manifest import PackingFacts
 from gristmill.core.names import counted
 from gristmill.core.progress import Progress, Step
 from gristmill.core.records import FileKey, PlacedDocument, Split
-from gristmill.formats.document_batches import batches_of
 from gristmill.formats.document_columns import batches_of, document_digests
 from gristmill.formats.format import folder_of, format_named
 from gristmill.formats.jsonl_rows import document_lines
