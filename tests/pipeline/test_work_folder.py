@@ -122,7 +122,7 @@ def killed_at(tmp_path):
     def run(point, **patches):
         code = (
             "import os, shutil, sys\n"
-            "from gristmill import workspace\n"
+            "from gristmill.pipeline import work_folder\n"
             f"{patches.get('before', '')}\n"
             f"original = {point}\n"
             f"left = [{patches.get('calls', 1)}]\n"
@@ -132,7 +132,7 @@ def killed_at(tmp_path):
             "    if left[0] == 0: os.kill(os.getpid(), 9)\n"
             "    return answer\n"
             f"{point} = die\n"
-            "with workspace.Workspace(sys.argv[1]) as work:\n"
+            "with work_folder.Workspace(sys.argv[1]) as work:\n"
             "    shutil.copytree(sys.argv[2], work.dataset, dirs_exist_ok=True)\n"
             "    work.publish()\n"
         )
@@ -146,14 +146,14 @@ def killed_at(tmp_path):
 @pytest.mark.parametrize(
     ("point", "patches", "expected"),
     [
-        ("workspace.Workspace.publish", {"after": False}, "old"),
-        ("workspace.Workspace._exchange", {}, "new"),
-        ("workspace.Workspace._retire", {"after": False}, "new"),
-        ("os.rename", {"before": "workspace.sys.platform = 'another'"}, "old"),
-        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 2}, "new"),
-        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 3}, "new"),
-        ("os.rename", {"before": "workspace.sys.platform = 'another'", "calls": 4}, "new"),
-        ("workspace.foreign_names", {}, "old"),
+        ("work_folder.Workspace.publish", {"after": False}, "old"),
+        ("work_folder.Workspace._exchange", {}, "new"),
+        ("work_folder.Workspace._retire", {"after": False}, "new"),
+        ("os.rename", {"before": "work_folder.sys.platform = 'another'"}, "old"),
+        ("os.rename", {"before": "work_folder.sys.platform = 'another'", "calls": 2}, "new"),
+        ("os.rename", {"before": "work_folder.sys.platform = 'another'", "calls": 3}, "new"),
+        ("os.rename", {"before": "work_folder.sys.platform = 'another'", "calls": 4}, "new"),
+        ("work_folder.foreign_names", {}, "old"),
     ],
 )
 def test_a_build_killed_while_it_takes_its_place_loses_nothing(killed_at, tmp_path, point, patches, expected):
