@@ -71,7 +71,7 @@ def shown(name: str) -> str:
 
 
 def in_code(name: object) -> str:
-    """`my-repo`, as code; what would end the code or a table's cell is escaped as in a path (see naming)."""
+    """`my-repo`, as code; what would end the code or a table's cell is escaped as in a path (core/names.py)."""
     text = shown(str(name)).replace("`", "\\x60").replace("|", "\\x7c")
     return f"`{text}`" if text.strip() else "(no name)"
 

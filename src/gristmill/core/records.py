@@ -113,7 +113,7 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repo: str
     """The source folder's name, or what a table's row says."""
     path: str
-    """Relative to the source, with `/`, in the one documented escape (see naming)."""
+    """Relative to the source, with `/`, in the one documented escape (core/names.py)."""
     location: str
     """Where to open it. Never leaves this machine: no output carries it."""
     size: int

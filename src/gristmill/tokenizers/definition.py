@@ -5,7 +5,7 @@ Source text is only text: a literal `</s>` in a file must not become the control
 1. the copy that engines get (`plain_json`) has no control tokens to recognise;
 2. Unigram, WordPiece and WordLevel models also find a control token by its spelling in the vocabulary, so there it is
    renamed to something no text spells;
-3. whatever still comes out as a control id is a reason to drop the file (steps.prepare).
+3. whatever still comes out as a control id is a reason to drop the file (pipeline/prepare.py).
 
 A control token is one that is marked as special, that the template puts around a window, or that pads one; and an added
 token that tokenizer_config.json gives a role, that ends documents, or that has a task by its name (task_tokens).

@@ -1,4 +1,4 @@
-"""A finished comparison as a table for people and as JSON for scripts (markdown makes the page to keep)."""
+"""A finished comparison as a table for people and as JSON for scripts (comparison_markdown.py has the page)."""
 
 import msgspec
 

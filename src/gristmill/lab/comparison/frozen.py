@@ -1,4 +1,4 @@
-"""The frozen test set as it is kept: windows to score, and what is known of them (freezing makes it)."""
+"""The frozen test set as it is kept: windows to score, and what is known of them (freeze.py makes it)."""
 
 import hashlib
 from collections.abc import Sequence

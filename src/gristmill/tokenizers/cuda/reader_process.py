@@ -1,4 +1,4 @@
-"""One of a few processes that read files into memory shared with their parent (reading.py).
+"""One of a few processes that read files into memory shared with their parent (file_reader.py).
 
     python -I -S reader.py DESCRIPTOR NUM_BYTES
 
