@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PROCESSES = $$($(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
 # Python keeps what it compiled, whoever asked it not to: tests start hundreds of interpreters.
@@ -14,13 +15,14 @@ demo: $(VENV)/.demo
 	$(BIN)/gristmill check demo
 	$(BIN)/gristmill report demo
 
-# Each worker takes one stretch of the tests, and helps others when it is done: few fixtures are made by two of them.
+# One process more than there are cores, as some tests wait for a browser, a server or a clock. Each takes one stretch of the
+# tests, and helps others when it is done: few fixtures are made by two of them.
 test: $(VENV)/.test
-	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(TEST_OPTIONS)
+	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(TEST_OPTIONS)
 
 # What one runs while working: a minute, some of every package, no browser, Ray, training or S3.
 test-quick: $(VENV)/.test
-	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not slow" $(TEST_OPTIONS)
+	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal -m "not slow" $(TEST_OPTIONS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -52,6 +54,10 @@ $(VENV)/.readers: tests/support/readers.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/readers --requirement tests/support/readers.txt
 	touch $@
 
-$(VENV)/.test: pyproject.toml $(VENV)/.readers | $(BIN)/python
+# The tokenizers of some models. Tests with those that cannot be fetched are left out, and named.
+$(VENV)/.tokenizers: tests/support/real_tokenizers.py | $(BIN)/python
+	-$(BIN)/python tests/support/real_tokenizers.py $(VENV)/tokenizers && touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.readers $(VENV)/.tokenizers | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tokenizers,variants,bench,test,lint]'
 	touch $@ $(VENV)/.demo

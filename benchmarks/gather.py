@@ -1,6 +1,7 @@
 """Gathers 100,000 files and 2 GB of real code for measurements at scale: source distributions, unpacked.
 
     python benchmarks/gather.py DIR [--tenth OTHER] [--files 100000] [--bytes 2e9]
+    python benchmarks/gather.py DIR --files 32000 --bytes 1e8 --pack corpus.tar.xz     # for speed.py and cores.py
 
 1. Takes the packages of benchmarks/corpus.txt in its order, from the index that pip is configured for. None of their
    code is run, which `pip download` of a source distribution would do.
@@ -8,12 +9,16 @@
 3. Ends after the package with which both numbers are reached. A file counts if it may be source: 1 byte to 1 MiB,
    no NUL at its start. So DIR is the same everywhere, whatever is counted as source in later versions.
 4. With --tenth, hard-links the files whose hashed path says so into OTHER: a tenth of the files and of the bytes.
+5. With --pack, writes 20,000 files into an archive for machines without a network: those of up to 64 kB that come first
+   by hashed path. `python -m tarfile -e corpus.tar.xz DIR` unpacks it. Folders named vendor are named code in it, as
+   most C, C++ and CUDA of these packages lies in such folders, which a build leaves out.
 """
 
 import argparse
 import hashlib
 import html
 import json
+import lzma
 import os
 import re
 import shutil
@@ -47,6 +52,10 @@ PIECE_BYTES = 1 << 20
 MAX_FILE_BYTES = 1 << 20
 LOOK_BYTES = 8192
 LANGUAGES_SHOWN = 10
+PACKED_FILES = 20_000
+PACKED_FILE_BYTES = 64_000
+XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 28}]
+"""With a window over all of it."""
 PAGE_TYPES = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 ANCHOR = re.compile(r"""<a\s[^>]*?href=["']([^"']+)""", re.IGNORECASE)
 DEFAULT_INDEX = re.compile(r"--index-url <url>[^(]*\(default\s+(\S+)\)")
@@ -91,6 +100,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--bytes", type=float, default=2e9)
     parser.add_argument("--tenth", metavar="OTHER", type=Path, help="must not exist; on the same file system as DIR")
+    parser.add_argument("--pack", metavar="FILE", type=Path, help="write a sample as FILE, a .tar.xz")
     options = parser.parse_args()
     if options.tenth is not None and options.tenth.exists():
         parser.error(f"--tenth {options.tenth} exists. Remove it, or name another.")
@@ -100,6 +110,8 @@ def main() -> None:
         if options.tenth is not None:
             link_tenth(options.folder, packages, options.tenth)
             summarize(options.tenth, [name for name in packages if (options.tenth / name).is_dir()])
+        if options.pack is not None:
+            print(f"\n{options.pack}: {pack(options.folder, packages, options.pack)}")
     except GatherError as error:
         sys.exit(f"gather.py: {error}")
 
@@ -269,10 +281,33 @@ def link_tenth(folder: Path, packages: Sequence[str], other: Path) -> None:
     for package in packages:
         for path in files_in(folder / package):
             relative = os.path.relpath(path, folder)
-            if int.from_bytes(hashlib.sha256(os.fsencode(relative)).digest()) % 10 == 0:
+            if int.from_bytes(path_digest(relative)) % 10 == 0:
                 linked = os.path.join(other, relative)
                 os.makedirs(os.path.dirname(linked), exist_ok=True)
                 os.link(path, linked)
+
+
+def pack(folder: Path, packages: Sequence[str], archive: Path) -> Amount:
+    """The same bytes everywhere. Files of one name are neighbours, so that more of them compresses."""
+    sizes = {
+        os.path.relpath(path, folder): size
+        for package in packages
+        for path, size in source_files(folder / package)
+        if size <= PACKED_FILE_BYTES and os.path.basename(path) != ".git"
+    }
+    chosen = sorted(sizes, key=path_digest)[:PACKED_FILES]
+    chosen.sort(key=lambda path: (os.path.splitext(path)[1], os.path.basename(path), path))
+    with lzma.open(archive, "wb", filters=XZ) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+        for path in chosen:
+            member = tarfile.TarInfo(path.replace("/vendor/", "/code/"))
+            member.size = sizes[path]
+            with open(folder / path, "rb") as file:
+                tar.addfile(member, file)
+    return Amount().plus([sizes[path] for path in chosen])
+
+
+def path_digest(relative: str) -> bytes:
+    return hashlib.sha256(os.fsencode(relative)).digest()
 
 
 def summarize(folder: Path, packages: Sequence[str]) -> None:

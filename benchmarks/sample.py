@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import fields
 
 from gristmill.config.config import Config
 from gristmill.config.settings import RunConfig
 from gristmill.core.progress import Progress
 from gristmill.core.records import SourceFile, Split, TokenizedDocument
-from gristmill.dedup.signatures import NUM_BANDS
+from gristmill.dedup.signatures import NUM_BANDS, end_to_end
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
@@ -190,29 +191,28 @@ def write_synthetic(context: Context, first: int) -> str:
     documents = [synthetic_document(first + row, len(blocks[0])) for row in range(DOCUMENTS_PER_PART)]
     bands = rng.integers(0, 1 << 63, (DOCUMENTS_PER_PART, NUM_BANDS), dtype=np.uint64)
     name = hashlib.sha256(str(first).encode()).hexdigest()[:40] + SUFFIX
-    write_part(context.prepared / name, Part(blocks, bands, anchors_of(ids), documents, (), (), (), FileKeys()))
+    write_part(
+        context.prepared / name, Part(blocks, bands, anchors_of(*end_to_end(ids)), documents, (), (), (), FileKeys())
+    )
     return name
 
 
 def synthetic_document(number: int, num_bytes: int) -> TokenizedDocument:
-    return TokenizedDocument(
-        repo=f"repo-{number // 50:08d}",
-        path=path_of(number),
-        num_tokens=8,
-        language="python",
-        size=11_700,
-        text_sha256=hashlib.sha256(str(number).encode()).hexdigest(),
-        num_windows=1,
-        num_emitted_tokens=10,
-        num_shown_tokens=8,
-        num_tail_tokens_dropped=0,
-        num_row_bytes=2_000,
-        part_bytes=num_bytes,
-        num_newlines=0,
-        header_license=None,
-        named_license=None,
-        declared_license=None,
-    )
+    facts: dict[str, Any] = {one.name: 0 if one.type is int else None for one in fields(TokenizedDocument)}
+    facts |= {
+        "repo": f"repo-{number // 50:08d}",
+        "path": path_of(number),
+        "num_tokens": 8,
+        "language": "python",
+        "size": 11_700,
+        "text_sha256": hashlib.sha256(str(number).encode()).hexdigest(),
+        "num_windows": 1,
+        "num_emitted_tokens": 10,
+        "num_shown_tokens": 8,
+        "num_row_bytes": 2_000,
+        "part_bytes": num_bytes,
+    }
+    return TokenizedDocument(**facts)
 
 
 def path_of(number: int) -> str:

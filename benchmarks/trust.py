@@ -17,10 +17,11 @@ from measure import GRISTMILL, STDLIB, cold_build, machine, medians, peak_mb_of,
 
 import gristmill
 from gristmill.checks.spans import shared_with_train
-from gristmill.cleaning.rules import Limits, Page, judge
+from gristmill.cleaning.pages import Page
+from gristmill.cleaning.rules import Limits, judge
 from gristmill.config.settings import RulesConfig
 from gristmill.dedup.clusters import GramSets, find_clusters, groups_of
-from gristmill.dedup.signatures import GRAM_TOKENS, Ids, band_keys
+from gristmill.dedup.signatures import GRAM_TOKENS, Ids, band_keys, end_to_end
 
 PLAIN = Path(__file__).with_name("plain.toml")
 WAYS = {
@@ -133,7 +134,9 @@ def recall() -> None:
         texts += [original, mutant]
     arrays = [np.array(ids, np.uint16) for ids in texts]
     grams = GramSets(arrays.__getitem__)
-    clusters = find_clusters(groups_of(band_keys(arrays).T), len(arrays), lambda pair: grams.jaccard(*pair))
+    clusters = find_clusters(
+        groups_of(band_keys(*end_to_end(arrays)).T), len(arrays), lambda pair: grams.jaccard(*pair)
+    )
     found = {cluster.first for cluster in clusters}
     print("\nNear-duplicates: 6,000 random texts, each with a mutant of it (seed 0).\n")
     print("| Jaccard of the two | pairs | found |")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,37 +23,43 @@ from gristmill.core.columns import When, window_columns
 from gristmill.core.schema import Schema
 from gristmill.formats.arrow_tables import import_pyarrow, tables_of
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import DocumentRows, batch_of_documents, num_emitted
-from gristmill.formats.jsonl_rows import document_lines, num_row_bytes
+from gristmill.formats.document_columns import Rows, Tokens, batch_of_rows, num_emitted
+from gristmill.formats.jsonl_rows import row_content, row_sizes
 from gristmill.formats.parquet import write_options
-from gristmill.windows.cut import WindowShape, cut
+from gristmill.windows.cut import WindowShape, cut_all
 
 SCHEMA = Schema(window_columns([When.ALWAYS]), 512, 50265, (0,), (2,), pad_id=None, end_id=2)
 
 
-def documents(overlap: int) -> list[DocumentRows]:
+def rows_of(overlap: int) -> Rows:
     tokenizer = gristmill.load_tokenizer()
     shape = WindowShape.of(WindowConfig(overlap=overlap), 2)
-    made = []
-    for path in sorted(Path(STDLIB).glob("*.py")):
-        encoded = tokenizer.encode(path.read_bytes())
-        ids = encoded.ids.astype(np.uint16)
-        made.append(DocumentRows("r", path.name, "python", ids, encoded.newline_tokens, cut(len(ids), shape), None))
-    return made
+    paths = sorted(Path(STDLIB).glob("*.py"))
+    encoded = [tokenizer.encode(path.read_bytes()) for path in paths]
+    tokens = Tokens(
+        ids=np.concatenate([one.ids for one in encoded]).astype(np.uint16),
+        edges=np.cumsum([0, *(len(one.ids) for one in encoded)]),
+        newline_tokens=np.concatenate([one.newline_tokens for one in encoded]),
+        newline_edges=np.cumsum([0, *(len(one.newline_tokens) for one in encoded)]),
+    )
+    documents = [SimpleNamespace(repo="r", path=path.name, language="python") for path in paths]
+    counts, windows, _ = cut_all(np.diff(tokens.edges), shape)
+    return Rows(documents, tokens, np.repeat(np.arange(len(documents)), counts), windows)
 
 
-def per_window(rows: DocumentRows, dump: Callable[[object], bytes]) -> list[bytes]:
-    windows = rows.windows
+def per_window(rows: Rows, dump: Callable[[object], bytes]) -> list[bytes]:
     ends = np.array([0], np.uint16), np.array([2], np.uint16)
+    first = rows.tokens.edges[rows.of]
+    places = zip(rows.of, rows.windows.starts, first + rows.windows.starts, first + rows.windows.ends, strict=True)
     return [
         dump(
             {
-                "input_ids": np.concatenate((ends[0], rows.ids[start:end], ends[1])),
-                "path": rows.path,
+                "input_ids": np.concatenate((ends[0], rows.tokens.ids[at:to], ends[1])),
+                "path": rows.documents[of].path,
                 "start": int(start),
             }
         )
-        for start, end in zip(windows.starts, windows.ends, strict=True)
+        for of, start, at, to in places
     ]
 
 
@@ -65,11 +72,11 @@ def with_json(row: object) -> bytes:
 
 
 def main() -> None:
-    ways: dict[str, Callable[[DocumentRows], object]] = {
+    ways: dict[str, Callable[[Rows], object]] = {
         "`json.dumps(indent=2)` per window": lambda rows: per_window(rows, with_json),
         "`orjson.dumps` per window": lambda rows: per_window(rows, with_orjson),
-        "ids once, sliced at the commas": partial(document_lines, schema=SCHEMA),
-        "sizes alone (`num_row_bytes`)": partial(num_row_bytes, schema=SCHEMA),
+        "ids once, sliced at the commas": partial(row_content, schema=SCHEMA),
+        "sizes alone (`row_sizes`)": partial(row_sizes, schema=SCHEMA),
     }
     print("# Formatting rows\n")
     print(f"`python benchmarks/write.py`. {machine('gristmill', 'orjson', 'numpy')}.\n")
@@ -78,14 +85,13 @@ def main() -> None:
     print("| --- | --- | --- |")
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for overlap in (0, 256):
-        made = documents(overlap)
-        num_ids = sum(num_emitted(rows.windows, SCHEMA) for rows in made)
+        rows = rows_of(overlap)
+        num_ids = int(num_emitted(rows.windows, SCHEMA).sum())
         for name, format_rows in ways.items():
             seconds = []
             for _ in range(3):
                 started = time.perf_counter()
-                for rows in made:
-                    format_rows(rows)
+                format_rows(rows)
                 seconds.append(time.perf_counter() - started)
             rates[name].append(num_ids / min(seconds) / 1e6)
     for name, (plain, overlapping) in rates.items():
@@ -97,7 +103,7 @@ def columnar() -> None:
     print("\nThe same rows as Parquet with zstd, in MB:\n")
     print("| how | overlap 0 | overlap 256 |")
     print("| --- | --- | --- |")
-    made = [batch_of_documents(documents(overlap), SCHEMA) for overlap in (0, 256)]
+    made = [batch_of_rows(rows_of(overlap), SCHEMA) for overlap in (0, 256)]
     as_they_are = write_options(SCHEMA)
     for name, options in {
         "ids by way of a dictionary": as_they_are | {"use_dictionary": True},

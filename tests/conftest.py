@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gristmill import Config, Manifest, MissingExtraError, build, load_tokenizer
 from gristmill.core.errors import DeviceError
@@ -14,12 +15,16 @@ from gristmill.tokenizers.cuda.availability import require_cuda
 from gristmill.tokenizers.tokenizer import Tokenizer
 from support.made_code import made_library
 from support.source_trees import ROOT, MakeTree, write_tree
-from support.surroundings import settle
+from support.surroundings import end_lasting_threads, settle, start_no_monitor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 settle()
+start_no_monitor()
+# A slow machine is no fault: neither one example nor making them has a time to be done in.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 pytest_plugins = ["support.s3_server"]
 
@@ -30,6 +35,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     os.environ["HOME"] = str(folder)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_threads() -> Iterator[None]:
+    yield
+    end_lasting_threads()
 
 
 @pytest.fixture

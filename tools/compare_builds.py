@@ -221,7 +221,7 @@ ROWS = (
     Row("several-sources", ("build {corpus} {inputs}/second/corpus {inputs}/single/alone.py --out dataset",)),
     # Ways to run.
     _build("workers-1", "--workers 1", same_as="default"),
-    _build("workers-3", "--workers 3 --batch-bytes 50000 --batch-files 20", same_as="default"),
+    _build("workers-3", "--workers 3 --batch-bytes 50000", same_as="default"),
     Row("by-hand", BY_HAND, "out = 'dataset'\n[run]\nbatch_bytes = 60000\n", same_as="default"),
     Row(
         "by-hand-formats",

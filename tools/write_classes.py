@@ -43,7 +43,7 @@ def probed_classes() -> character_classes.Classes:
 def are_matched(regex: str) -> Matches:
     """Of all scalars, in order: what is left when the matches are taken out is not matched."""
     matched = np.ones(len(SCALARS), np.bool_)
-    left = pre_tokenizers.Split(Regex(regex), "removed").pre_tokenize_str("".join(map(chr, SCALARS)))
+    left = pre_tokenizers.Split(Regex(regex), "removed").pre_tokenize_str(spelled(SCALARS))
     for _, (start, end) in left:
         matched[start:end] = False
     return matched
@@ -52,11 +52,16 @@ def are_matched(regex: str) -> Matches:
 def are_digits() -> Matches:
     """Of all scalars, in order: Digits splits one off that stands between letters."""
     digits = np.zeros(len(SCALARS), np.bool_)
-    text = "".join(f"a{chr(point)}a" for point in SCALARS)
-    for _, (start, end) in pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(text):
+    between = np.full((len(SCALARS), 3), ord("a"))
+    between[:, 1] = SCALARS
+    for _, (start, end) in pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(spelled(between)):
         if end - start == 1 and start % 3 == 1:
             digits[start // 3] = True
     return digits
+
+
+def spelled(points: npt.NDArray[np.int_]) -> str:
+    return points.astype("<u4").tobytes().decode("utf-32-le")
 
 
 def runs(probed: character_classes.Classes) -> Iterator[str]:

@@ -14,6 +14,7 @@ from types import ModuleType
 import msgspec
 
 from gristmill.cleaning import rules
+from gristmill.cleaning.language_kinds import language_kinds
 from gristmill.cleaning.secret_kinds import SECRET_RULES
 from gristmill.cli import main as cli
 from gristmill.config import config
@@ -24,8 +25,8 @@ from gristmill.core.columns import COLUMNS, Column, When
 from gristmill.core.output_formats import FORMATS, OutputFormat
 from gristmill.core.records import VARIANTS, DropReason, WhyNoVariant
 from gristmill.lab.bench import bench_result as bench_results
-from gristmill.lab.bench import speeds as bench_speeds
 from gristmill.lab.bench.methods import METHODS
+from gristmill.lab.bench.tokenizers import speeds as bench_speeds
 from gristmill.lab.training import metrics as training_metrics
 from gristmill.lab.training import run_folder as training_folder
 from gristmill.lab.training import train_config as training_settings
@@ -182,7 +183,7 @@ def training() -> Iterator[str]:
 
 def rule_limits() -> Iterator[str]:
     """The limit of each rule, what differs by kind of language, and which languages are of which kind."""
-    kinds = rules.language_kinds()
+    kinds = language_kinds()
     switches = {field.name for field in msgspec.structs.fields(sections.RulesConfig) if field.type is bool}
     rows = []
     for rule in rules.RULES:

@@ -215,11 +215,12 @@ def test_settings_that_cannot_be(built, tmp_path, window):
 
 
 def test_parts_and_processes_change_nothing(source, tmp_path, monkeypatch):
-    """Borders of parts fall into the middle of rows and of files."""
+    """Borders of parts fall into the middle of rows and of files, and one to where the second row begins."""
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     whole = check(tmp_path / "out", workers=1)
-    monkeypatch.setattr(data_files, "PART_BYTES", 5_000)
-    for workers in (1, 2):
+    first_row = (tmp_path / "out/train.jsonl").read_bytes().index(b"\n") + 1
+    for part_bytes, workers in ((first_row, 1), (5_000, 1), (5_000, 2)):
+        monkeypatch.setattr(data_files, "PART_BYTES", part_bytes)
         apart = check(tmp_path / "out", workers=workers)
         assert apart.checks == whole.checks
 

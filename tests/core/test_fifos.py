@@ -12,6 +12,7 @@ from gristmill.cli import main
 from gristmill.config.settings import ScanConfig
 from gristmill.core.errors import GristmillError
 from gristmill.core.output_formats import FORMATS
+from gristmill.sources import git as git_commands
 from gristmill.sources.trees import scan
 from support.builds import files_table
 from support.source_trees import git, write_tree
@@ -48,6 +49,7 @@ def dataset(tmp_path_factory, sources):
 @pytest.fixture(autouse=True)
 def nothing_outside(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(git_commands, "SECONDS_UNTIL_LOOK", 0.1)
 
 
 def make_fifo(path):

@@ -34,7 +34,7 @@ ALLOWED = {
     "views/html.py": OURS,
     "pipeline/keys.py:code_digest": OURS,
     "variants/rename.py": OURS,
-    "cleaning/rules.py": OURS,
+    "cleaning/language_kinds.py": OURS,
     "tokenizers/cuda/character_classes.py": OURS,
     "tokenizers/cuda/cupy_card.py": OURS,
     "tokenizers/locate.py:_bundled": OURS,
@@ -71,16 +71,13 @@ ALLOWED = {
 
 def opening_calls(tree):
     """(the function that each stands in, its line)"""
-    for node in ast.walk(tree):
-        for child in ast.iter_child_nodes(node):
-            child.parent = node
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not opens(node):
-            continue
-        around = node
-        while not isinstance(around, ast.FunctionDef | ast.Module):
-            around = around.parent
-        yield getattr(around, "name", ""), node.lineno
+    left = [(tree, "")]
+    while left:
+        node, around = left.pop()
+        if isinstance(node, ast.Call) and opens(node):
+            yield around, node.lineno
+        around = node.name if isinstance(node, ast.FunctionDef) else around
+        left += [(child, around) for child in ast.iter_child_nodes(node)]
 
 
 def opens(call):

@@ -10,11 +10,21 @@ from pathlib import Path
 import pytest
 
 import gristmill
-from gristmill import DatasetError, GristmillError, OutputConfig, RunConfig, SplitConfig, export, open_dataset
+from gristmill import (
+    DatasetError,
+    GristmillError,
+    OutputConfig,
+    RunConfig,
+    SplitConfig,
+    TokenizerConfig,
+    export,
+    open_dataset,
+)
 from gristmill.planning.explain import explain_file, explain_row
 from gristmill.views.row import look_at
 from support.builds import in_a_process, make
 from support.source_trees import write_tree
+from support.tokenizers_made_here import roberta_like
 
 NAMES = ("out", "other")
 MOST_MOMENTS = 5
@@ -29,13 +39,19 @@ def unlike(seed):
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """By format, two builds: of the same names, splits and sizes, so that files of one can be taken for the other's."""
+    """By format, two builds: of the same names, splits and sizes, so that files of one can be taken for the other's.
+
+    Their vocabulary is small: a hundred processes load it.
+    """
+    tokenizer = tmp_path_factory.mktemp("vocabulary") / "tokenizer.json"
+    tokenizer.write_text(roberta_like())
 
     def build(number, name):
         folder = tmp_path_factory.mktemp(f"{name}{number}")
         files = {f"{one}.py": unlike(f"{one}{number}") for one in "abcdefghij"}
         source = write_tree(folder / "source", files)
         sections = {"output": OutputConfig(**FORMATS[name]), "split": SplitConfig(shares="60/20/20")}
+        sections["tokenizer"] = TokenizerConfig(name=str(tokenizer))
         make(source, folder / "out", **sections, run=RunConfig(workers=1, cache_bytes=0))
         return folder / "out"
 
@@ -68,11 +84,16 @@ def rows_by_number(out):
     return [dict(dataset[split][number]) for split in dataset for number in reversed(range(len(dataset[split])))]
 
 
+def checked(out):
+    report = gristmill.check(out, workers=1)
+    return report.ok, report.fingerprint
+
+
 READERS = {
     "rows": all_rows,
     "rows by number": rows_by_number,
     "tokenizer": lambda out: open_dataset(out).tokenizer.definition.sha256,
-    "check": lambda out: (gristmill.check(out, workers=1).ok, gristmill.check(out, workers=1).fingerprint),
+    "check": checked,
     "show": lambda out: str(look_at(open_dataset(out), "train", 0)),
     "explain a file": lambda out: str(explain_file(out, "a.py")),
     "explain a row": lambda out: str(explain_row(out, "train", 0)),

@@ -41,6 +41,12 @@ def package(corpus):
     return corpus / "json"
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """A split of some hundred rows has as many blocks as one of thousands."""
+    monkeypatch.setattr("gristmill.dataset.torch_stream.BLOCK_ROWS", 8)
+
+
 def built_from(source, out, **sections):
     build(Config(sources=[str(source)], out=str(out), **sections))
     return open_dataset(out)
@@ -138,7 +144,7 @@ def test_a_state_at_the_end_of_an_epoch_has_nothing_left(dataset):
 
 
 def test_a_state_between_two_epochs_is_at_the_beginning_of_the_second(dataset):
-    windows = dataset.torch("train", seed=4)
+    windows = dataset.torch("validation", seed=4)
     loader = windows.loader(16, rows_of)
     list(loader)
     loader.set_epoch(1)
@@ -252,21 +258,23 @@ def test_workers_of_a_stream_share_out_an_epoch(dataset, num_workers):
     assert len(set(rows)) == len(rows)
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_a_stream_is_shuffled_by_seed_and_epoch(dataset):
-    stream = dataset.torch("train", streaming=True)
+    stream = dataset.torch("validation", streaming=True)
     first = rows_of(stream)
     assert rows_of(stream) == first
     stream.set_epoch(1)
     assert rows_of(stream) != first
     assert sorted(rows_of(stream)) == sorted(first) == list(range(len(first)))
-    assert rows_of(dataset.torch("train", streaming=True, seed=1)) != first
-    assert rows_of(dataset.torch("train", streaming=True, shuffle=False)) == list(range(len(first)))
+    assert rows_of(dataset.torch("validation", streaming=True, seed=1)) != first
+    assert rows_of(dataset.torch("validation", streaming=True, shuffle=False)) == list(range(len(first)))
 
 
-@pytest.mark.parametrize("num_shown", [0, 1, 500])
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("num_shown", [0, 1, 50])
 def test_a_stream_resumes_in_the_middle_of_an_epoch(dataset, num_shown, monkeypatch):
     monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 2)
-    whole_stream, stream, resumed = (dataset.torch("train", streaming=True) for _ in range(3))
+    whole_stream, stream, resumed = (dataset.torch("validation", streaming=True) for _ in range(3))
     whole_stream.set_epoch(3)
     whole = rows_of(whole_stream)
     stream.set_epoch(3)
@@ -292,15 +300,22 @@ class Telling(IterableDataset):
             yield worker, item["row"], self.stream.state_dict()
 
 
-def test_each_worker_of_a_stream_has_a_state_of_its_own(dataset):
-    loader = DataLoader(Telling(dataset.torch("train", streaming=True)), batch_size=None, num_workers=2)
-    whole = list(loader)
-    assert sorted(row for _, row, _ in whole) == list(range(len(dataset["train"])))
-    states = {worker: state for worker, _, state in whole[:200]}
-    resumed = Telling(dataset.torch("train", streaming=True), states)
-    rest = list(DataLoader(resumed, batch_size=None, num_workers=2))
+@pytest.mark.usefixtures("small_blocks")
+def test_each_worker_of_a_stream_has_a_state_of_its_own(dataset, monkeypatch):
+    """Each has several pools of several blocks."""
+    monkeypatch.setattr("gristmill.dataset.torch_stream.POOL_BLOCKS", 3)
+    num_rows = len(dataset["validation"])
+    assert num_rows > 4 * 2 * 3 * 8
+    options = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}  # which sees what is patched
+    whole = list(DataLoader(Telling(dataset.torch("validation", streaming=True)), **options))
+    assert sorted(row for _, row, _ in whole) == list(range(num_rows))
+    num_shown = num_rows // 2 + 1
+    states = {worker: state for worker, _, state in whole[:num_shown]}
+    assert all(state["pool"] > 0 for state in states.values())
+    rest = list(DataLoader(Telling(dataset.torch("validation", streaming=True), states), **options))
     for worker in range(2):
-        assert [row for by, row, _ in rest if by == worker] == [row for by, row, _ in whole[200:] if by == worker]
+        later = [row for by, row, _ in whole[num_shown:] if by == worker]
+        assert [row for by, row, _ in rest if by == worker] == later
 
 
 def test_a_state_of_another_worker_is_refused(dataset):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gristmill.dedup import clusters as clusters_module
 from gristmill.dedup.clusters import MAX_REPRESENTATIVES, MIN_JACCARD, GramSets, UnionFind, find_clusters, groups_of
-from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys
+from gristmill.dedup.signatures import GRAM_TOKENS, NUM_BANDS, band_keys, end_to_end
 
 
 def grams(ids):
@@ -29,7 +29,7 @@ def clusters_by(keys, ids_of):
 
 def clusters_of(documents):
     arrays = [np.array(ids, np.uint16) for ids in documents]
-    return clusters_by(band_keys(arrays), arrays.__getitem__)
+    return clusters_by(band_keys(*end_to_end(arrays)), arrays.__getitem__)
 
 
 def mutant(rng, ids, share):
@@ -100,7 +100,7 @@ def test_ten_thousand_files_in_one_cluster_are_compared_once_each():
         num_reads += 1
         return arrays[number]
 
-    (cluster,) = clusters_by(band_keys(arrays), ids_of)
+    (cluster,) = clusters_by(band_keys(*end_to_end(arrays)), ids_of)
     assert len(cluster.others) == 9_999
     assert num_reads < 30_000
 
@@ -119,7 +119,7 @@ def test_tiny_files_cost_a_few_comparisons_each():
         num_reads += 1
         return arrays[number]
 
-    keys = np.concatenate([band_keys(arrays[at : at + 1000]) for at in range(0, len(arrays), 1000)])
+    keys = np.concatenate([band_keys(*end_to_end(arrays[at : at + 1000])) for at in range(0, len(arrays), 1000)])
     clusters = clusters_by(keys, ids_of)
     assert sum(1 + len(cluster.others) for cluster in clusters) > 10_000
     assert num_reads < 60_000, num_reads
@@ -144,8 +144,8 @@ def test_unlike_documents_under_one_key_do_not_cost_each_with_each(monkeypatch):
 def test_keys_do_not_depend_on_the_neighbours_in_a_batch():
     rng = random.Random(6)
     arrays = [np.array(text(rng, length), np.uint32) for length in (1, 3, 5, 6, 700)]
-    together = band_keys(arrays)
+    together = band_keys(*end_to_end(arrays))
     assert together.shape == (5, NUM_BANDS)
-    assert all((band_keys([ids])[0] == row).all() for ids, row in zip(arrays, together, strict=True))
-    assert band_keys([]).shape == (0, NUM_BANDS)
-    assert (band_keys([arrays[3].astype(np.uint16)])[0] == together[3]).all()
+    assert all((band_keys(*end_to_end([ids]))[0] == row).all() for ids, row in zip(arrays, together, strict=True))
+    assert band_keys(*end_to_end([])).shape == (0, NUM_BANDS)
+    assert (band_keys(*end_to_end([arrays[3].astype(np.uint16)]))[0] == together[3]).all()

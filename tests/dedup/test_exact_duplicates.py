@@ -6,7 +6,7 @@ def test_the_first_in_path_order_stays_and_the_others_are_its_copies():
     files = [document(path, text=text) for path, text in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "x"))]
     kept, copies = exact_duplicates(files)
     assert [one.path for one in kept] == ["a", "b"]
-    assert {key: [copy.path for copy in found] for key, found in copies.items()} == {("repo", "a"): ["c", "d"]}
+    assert {number: [copy.path for copy in found] for number, found in copies.items()} == {0: ["c", "d"]}
 
 
 def test_the_text_decides_not_the_bytes_of_the_file():

@@ -3,6 +3,7 @@
 import json
 import tempfile
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.core.columns import COLUMNS
+from gristmill.core.manifest import facts_of
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import Split
-from gristmill.formats.batch import between
-from gristmill.formats.format import Target, format_named
+from gristmill.formats.batch import are_alike, between
+from gristmill.formats.format import Target, folder_of, format_named
 from gristmill.formats.jsonl_rows import lines_of
+from gristmill.formats.shares import AllFiles, Share, write_share
 from support.chunked_batches import EVERY, PACKED, many, schema_of
 from support.library_readers import ask
 from support.made_batches import bytes_in, cut_at, made, require_same
@@ -44,6 +47,34 @@ def test_rows_come_back_and_bytes_do_not_depend_on_batches(name, both, cuts, sta
         require_same(rows.read(0, len(rows)), batch, schema)
         stop = min(stop, len(batch))
         require_same(rows.read(min(start, stop), stop), between(batch, min(start, stop), stop), schema)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=15, deadline=None)
+@given(both=made(), places=PLACES)
+def test_several_tasks_write_a_split_as_one_does(name, both, places):
+    schema, batch = both
+    form = format_named(name)
+    documents = {0, *(np.flatnonzero(~are_alike(batch)) + 1).tolist(), len(batch)}
+    edges = sorted({0, len(batch), *(place for place in places if place in documents)})
+    shares = [
+        Share(name, Split.TRAIN, stop - first, first, number, len(edges) - 1)
+        for number, (first, stop) in enumerate(pairwise(edges))
+    ]
+    with tempfile.TemporaryDirectory() as together, tempfile.TemporaryDirectory() as alone:
+        folder_of(Path(together), name).mkdir(exist_ok=True)
+        files = AllFiles()
+        batches = {share: [between(batch, share.first, share.stop)] for share in shares}
+        written = ((share, write_share(share, Path(together), schema, batches[share])) for share in shares)
+        files.add_all(written, Path(together), schema, map)
+        assert sorted(files.facts) == list(bytes_in(Path(together)))
+        assert all(facts.sha256 == facts_of(Path(together, file)).sha256 for file, facts in files.facts.items())
+        rows = form.open(folder_of(Path(together), name), Split.TRAIN, schema)
+        if len(batch):
+            require_same(rows.read(0, len(rows)), batch, schema)
+            form.write([batch], Target(Path(alone), Split.TRAIN, schema))
+        if form.join is not None and form.is_all_ours:
+            assert bytes_in(folder_of(Path(together), name)) == bytes_in(Path(alone))
 
 
 def test_made_rows_have_every_column():
@@ -123,6 +154,11 @@ def test_the_card_has_lines_that_read_it(name):
     filled = line.format(split="train", id_type="uint16", files='{"train": []}', builder='"json"')
     compile(filled, name, "eval")
     assert FORMATS[name].datasets_builder or f'"DIR/{FORMATS[name].folder}' in line
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_check_writes_it_again_where_no_package_has_a_say(name):
+    assert format_named(name).is_all_ours == (FORMATS[name].extra is None and name != "jsonl")
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,4 +1,6 @@
 import json
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -10,22 +12,24 @@ from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig
 from gristmill.core.columns import COLUMNS, DECIDED_LATER, When, window_columns
 from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.records import Variant, VariantKind
+from gristmill.core.records import Split, Variant, VariantKind
 from gristmill.core.schema import Schema
+from gristmill.formats.content_digest import row_digests
 from gristmill.formats.document_columns import (
     FILLERS,
-    DocumentRows,
     DocumentText,
-    Labels,
-    batch_of_documents,
+    Rows,
+    Tokens,
+    batch_of_rows,
     num_emitted,
+    row_digests_of,
     window_schema,
 )
 from gristmill.formats.jsonl import JsonlFile
-from gristmill.formats.jsonl_rows import batch_of_lines, document_lines, document_sizes, num_more_bytes, num_row_bytes
+from gristmill.formats.jsonl_rows import batch_of_lines, num_more_bytes, row_content, row_lines, row_sizes
 from gristmill.formats.jsonl_rows import lines_of as lines_of_batch
 from gristmill.tokenizers.definition import Definition
-from gristmill.windows.cut import WindowShape, cut, lines_of
+from gristmill.windows.cut import Windows, WindowShape, cut, joined_windows
 
 
 @st.composite
@@ -42,77 +46,129 @@ def schemas(draw):
     )
 
 
+class Made(NamedTuple):
+    """A document, and what its rows are to hold."""
+
+    document: SimpleNamespace
+    utf8: bytes
+    starts: list[int]
+    """The byte at which each token begins, and the end."""
+    ids: list[int]
+    newline_tokens: list[int]
+    windows: Windows
+    repeats: list[int]
+    clean_ids: list[int] | None
+
+
 @st.composite
-def documents(draw):
-    """Random texts with their bytes cut into random tokens, also in the middle of a character."""
-    schema = draw(schemas())
+def documents(draw, schema):
+    """A random text with its bytes cut into random tokens, also in the middle of a character."""
     utf8 = draw(st.text(min_size=1, max_size=150)).encode()
     cuts = sorted({0, *draw(st.lists(st.integers(0, len(utf8) - 1), max_size=60)), len(utf8)})
     num_tokens = len(cuts) - 1
     largest = draw(st.sampled_from([9, 65_535, 1 << 20]))
-    ids = np.array(draw(st.lists(st.integers(0, largest), min_size=num_tokens, max_size=num_tokens)), np.uint32)
+    ids = draw(st.lists(st.integers(0, largest), min_size=num_tokens, max_size=num_tokens))
     newlines = [index for index in range(num_tokens) for _ in range(utf8[cuts[index] : cuts[index + 1]].count(b"\n"))]
     content = schema.length - len(schema.prefix) - len(schema.suffix)
     overlap = draw(st.integers(0, content - 1))
     windows = cut(num_tokens, WindowShape(content, overlap, draw(st.sampled_from(["keep", "shift", "drop"])), 3))
-    text = (
-        DocumentText(utf8, np.array(cuts, np.int64)) if any(COLUMNS[one].needs_text for one in schema.columns) else None
+    repeats = draw(st.lists(st.integers(0, 1200), min_size=len(windows), max_size=len(windows)))
+    variant = (
+        Variant(draw(st.sampled_from(VariantKind)), draw(st.integers(0, 1 << 31))) if draw(st.booleans()) else None
     )
-    path = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-    rows = DocumentRows("repo", path, "python", ids, np.array(newlines, np.int32), windows, text)
-    if draw(st.booleans()):
-        repeats = draw(st.lists(st.integers(0, 1200), min_size=len(windows), max_size=len(windows)))
-        rows = rows._replace(repeats=np.array(repeats, np.int64), weight=draw(st.floats(0, 100)))
-    if draw(st.booleans()):
-        rows = rows._replace(variant=Variant(draw(st.sampled_from(VariantKind)), draw(st.integers(0, 1 << 31))))
-    if draw(st.booleans()):
-        rows = rows._replace(labels=Labels(ids[::-1].copy(), windows))
-    return schema, rows, utf8
+    document = SimpleNamespace(
+        repo="repo",
+        path=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
+        language=draw(st.sampled_from(["python", "go"])),
+        weight=draw(st.floats(0, 100)),
+        variant=variant,
+    )
+    clean_ids = ids[::-1] if draw(st.booleans()) else None
+    return Made(document, utf8, cuts, ids, newlines, windows, repeats, clean_ids)
+
+
+@st.composite
+def several(draw):
+    schema = draw(schemas())
+    made = draw(st.lists(documents(schema), min_size=1, max_size=3))
+    tokens = Tokens(
+        ids=np.concatenate([np.array(one.ids, np.uint32) for one in made]),
+        edges=np.cumsum([0, *(len(one.ids) for one in made)]),
+        newline_tokens=np.concatenate([np.array(one.newline_tokens, np.int32) for one in made]),
+        newline_edges=np.cumsum([0, *(len(one.newline_tokens) for one in made)]),
+        texts=[DocumentText(one.utf8, np.array(one.starts, np.int64)) for one in made],
+        clean_ids=[None if one.clean_ids is None else np.array(one.clean_ids, np.uint32) for one in made],
+    )
+    rows = Rows(
+        documents=[one.document for one in made],
+        tokens=tokens,
+        of=np.repeat(np.arange(len(made)), [len(one.windows) for one in made]),
+        windows=joined_windows([one.windows for one in made]),
+        repeats=np.concatenate([np.array(one.repeats, np.int64) for one in made]),
+    )
+    return schema, made, rows
+
+
+def expected_rows(schema, made):
+    """Row by row, by what each column means."""
+    for one in made:
+        ranges = zip(one.windows.starts.tolist(), one.windows.ends.tolist(), one.windows.fresh.tolist(), strict=True)
+        for (start, end, fresh), repeat in zip(ranges, one.repeats, strict=True):
+            ids = [*schema.prefix, *one.ids[start:end], *schema.suffix]
+            clean = [*schema.prefix, *(one.clean_ids or one.ids)[start:end], *schema.suffix]
+            padding = 0 if schema.pad_id is None else schema.length - len(ids)
+            lines = [1 + sum(token < at for token in one.newline_tokens) for at in (start, end - 1)]
+            variant = one.document.variant
+            row = {
+                "input_ids": ids + [schema.pad_id] * padding,
+                "attention_mask": [1] * len(ids) + [0] * padding,
+                "labels": clean + [-100] * padding,
+                "path": one.document.path,
+                "repo": "repo",
+                "language": one.document.language,
+                "lines": lines,
+                "start": start,
+                "fresh": fresh,
+                "text": text_between(one, start, end),
+                "repeat": repeat,
+                "weight": one.document.weight,
+                "variant": variant.kind if variant else "",
+                "variant_seed": variant.seed if variant else 0,
+            }
+            yield {name: row[name] for name in schema.columns}
+
+
+def text_between(one, start, end):
+    """A character that two tokens share belongs to the first."""
+    at, to = one.starts[start], one.starts[end]
+    while at < len(one.utf8) and one.utf8[at] & 0xC0 == 0x80:
+        at += 1
+    while to < len(one.utf8) and one.utf8[to] & 0xC0 == 0x80:
+        to += 1
+    return one.utf8[at:to].decode()
 
 
 @settings(max_examples=400, deadline=None)
-@given(documents())
+@given(several())
 def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
-    schema, rows, utf8 = made
-    formatted = document_lines(rows, schema)
-    assert num_row_bytes(rows, schema) == sum(map(len, formatted))
-    parsed = [json.loads(row) for row in formatted]
-    first, last = lines_of(rows.windows, rows.newline_tokens)
-    num_ids = 0
-    for index, row in enumerate(parsed):
-        start, end = int(rows.windows.starts[index]), int(rows.windows.ends[index])
-        ids = [*schema.prefix, *rows.ids[start:end].tolist(), *schema.suffix]
-        padding = 0 if schema.pad_id is None else schema.length - len(ids)
-        assert row["input_ids"] == ids + [schema.pad_id] * padding
-        assert row.get("attention_mask") == (None if schema.pad_id is None else [1] * len(ids) + [0] * padding)
-        assert (row["path"], row["repo"], row["language"]) == (rows.path, "repo", "python")
-        assert row["lines"] == [first[index], last[index]]
-        assert (row["start"], row["fresh"]) == (start, rows.windows.fresh[index])
-        assert tuple(row) == schema.columns
-        assert None not in row.values()
-        clean = [*schema.prefix, *rows.clean.ids[start:end].tolist(), *schema.suffix] + [-100] * padding
-        assert row.get("labels", clean) == clean
-        assert row.get("repeat", 0) == (
-            rows.repeats[index] if "repeat" in schema.columns and rows.repeats is not None else 0
-        )
-        assert row.get("weight", 1) == (rows.weight if "weight" in schema.columns else 1)
-        kind, seed = (rows.variant.kind, rows.variant.seed) if rows.variant else ("", 0)
-        assert (row.get("variant", kind), row.get("variant_seed", seed)) == (kind, seed)
-        num_ids += len(row["input_ids"])
-    assert num_emitted(rows.windows, schema) == num_ids
-    if (
-        "text" in schema.columns
-        and rows.windows.num_tail_tokens_dropped == 0
-        and (rows.windows.starts[1:] == rows.windows.ends[:-1]).all()
-    ):
-        assert "".join(row["text"] for row in parsed).encode() == utf8
+    schema, documents, rows = made
+    lines = row_lines(rows, schema)
+    assert row_sizes(rows, schema).tolist() == list(map(len, lines))
+    assert row_content(rows, schema) == b"".join(lines)
+    parsed = [json.loads(line) for line in lines]
+    assert parsed == list(expected_rows(schema, documents))
+    assert all(tuple(row) == schema.columns for row in parsed)
+    assert num_emitted(rows.windows, schema).tolist() == [len(row["input_ids"]) for row in parsed]
+    assert rows.per_document(num_emitted(rows.windows, schema)).tolist() == [
+        sum(len(row["input_ids"]) for row in expected_rows(schema, [one])) for one in documents
+    ]
 
 
 @settings(max_examples=200, deadline=None)
-@given(documents())
+@given(several())
 def test_rows_are_one_compact_line(made):
-    schema, rows, _ = made
-    for row in document_lines(rows, schema):
+    schema, _, rows = made
+    for row in row_lines(rows, schema):
         assert row.endswith(b"}\n")
         assert row.count(b"\n") == 1
         # orjson, as Python's own module spells a small weight another way: 1e-07, not 1e-7.
@@ -120,24 +176,29 @@ def test_rows_are_one_compact_line(made):
 
 
 @settings(max_examples=200, deadline=None)
-@given(documents())
-def test_windows_by_column_are_those_of_the_rows(made):
-    schema, rows, _ = made
-    lines = 2 * document_lines(rows, schema)
-    batch = batch_of_documents([rows, rows], schema)
-    assert lines_of_batch(batch, schema) == lines
-    read = batch_of_lines(lines, schema)
-    assert list(batch.columns) == list(read.columns)
-    assert batch.ids.values.dtype == read.ids.values.dtype
+@given(several(), st.randoms(use_true_random=False))
+def test_windows_by_column_are_those_of_the_rows(made, random):
+    schema, _, rows = made
+    numbers = random.choices(range(rows.num_rows), k=random.randrange(5)) if rows.num_rows else []
+    for some in (rows, rows.picked(np.array(numbers, np.int64))):
+        lines = row_lines(some, schema)
+        batch = batch_of_rows(some, schema)
+        assert lines_of_batch(batch, schema) == lines
+        read = batch_of_lines(lines, schema)
+        assert list(batch.columns) == list(read.columns)
+        assert batch.ids.values.dtype == read.ids.values.dtype
+        assert row_digests_of(some, schema, Split.TRAIN) == row_digests(Split.TRAIN, batch)
 
 
 @settings(max_examples=200, deadline=None)
-@given(documents())
+@given(several())
 def test_what_step_two_adds_to_rows_is_known_before(made):
-    schema, rows, _ = made
-    rows = rows._replace(repeats=None, weight=1.0, variant=None)
-    plain = document_sizes(rows, schema.plain)
-    assert [len(line) for line in document_lines(rows, schema)] == (plain + num_more_bytes(schema)).tolist()
+    schema, documents, rows = made
+    for one in documents:
+        one.document.weight, one.document.variant = 1.0, None
+    rows = rows._replace(repeats=None)
+    plain = row_sizes(rows, schema.plain)
+    assert [len(line) for line in row_lines(rows, schema)] == (plain + num_more_bytes(schema)).tolist()
     assert not {COLUMNS[name].when for name in schema.plain.columns} & DECIDED_LATER
 
 

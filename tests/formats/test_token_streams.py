@@ -26,12 +26,13 @@ from gristmill.checks.formats import STREAMS, stream_fault
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
-from gristmill.formats.batch import Ragged, WindowBatch, between, joined
-from gristmill.formats.content_digest import content_of, row_digests
+from gristmill.formats.batch import Ragged, WindowBatch, are_alike, between, joined
+from gristmill.formats.content_digest import row_digests
 from gristmill.formats.format import Target
 from gristmill.formats.jsonl_rows import batch_of_lines, lines_of
 from gristmill.formats.megatron import MEGATRON
 from gristmill.formats.token_streams import BIN, NPY
+from support.builds_read_back import content_of
 from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
 from support.megatron_index import parsed_idx
@@ -180,6 +181,24 @@ def test_the_same_bytes_however_rows_are_cut_into_batches(form, tmp_path, made, 
     write(form, tmp_path / "whole", [batch], schema)
     write(form, tmp_path / "parts", parts, schema)
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+
+
+@FORMATS
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(made=any_rows(), is_edge=st.lists(st.booleans(), min_size=12, max_size=12))
+def test_pieces_are_joined_to_what_one_task_writes(form, tmp_path, made, is_edge):
+    rows, schema = made
+    batch = batch_of(rows, schema)
+    edges = [row + 1 for row in np.flatnonzero(~are_alike(batch)).tolist() if is_edge[row]] if rows else []
+    pieces = []
+    for number, (start, stop) in enumerate(pairwise([0, *edges, len(rows)])):
+        pieces.append(tmp_path / f"piece-{number}")
+        write(form, pieces[-1], [between(batch, start, stop)], schema)
+    write(form, tmp_path / "whole", [batch], schema)
+    (tmp_path / "joined").mkdir(exist_ok=True)
+    names = form.join(iter(pieces), Target(tmp_path / "joined", Split.TRAIN, schema))
+    assert sorted(names) == list(contents(tmp_path / "joined"))
+    assert contents(tmp_path / "joined") == contents(tmp_path / "whole")
 
 
 @FORMATS

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gristmill.core.errors import MissingExtraError
+from gristmill.core.extras import require_curves
 from support.short_trainings import small_dataset
 
 
@@ -21,6 +23,22 @@ def short_trainings() -> Iterator[None]:
         gc.freeze()
         yield
         gc.unfreeze()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings go as they do without matplotlib: a few steps take less time than their curves."""
+
+    def missing() -> None:
+        raise MissingExtraError("no test looks at these curves.")
+
+    monkeypatch.setattr("gristmill.lab.training.monitor.require_curves", missing)
+
+
+@pytest.fixture
+def drawn(undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curves are drawn all the same."""
+    monkeypatch.setattr("gristmill.lab.training.monitor.require_curves", require_curves)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -32,12 +33,14 @@ from gristmill import (
     build,
     open_dataset,
 )
+from gristmill.cli import main
 from gristmill.core.layout import CARDS
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import DropReason, Split
 from support import tokenizers_made_here as made
-from support.builds import running
+from support.builds import command, copy_with_work, running, started, work_of
 from support.source_trees import git, write_tree
+from support.surroundings import default_signals
 
 # For tests about something else: all of every file.
 UNCUT = {"split": SplitConfig(decontaminate="off"), "duplicates": DuplicatesConfig(near="keep")}
@@ -213,8 +216,8 @@ def test_an_earlier_split_may_come_from_another_folder(corpus, tmp_path):
     assert (tmp_path / "one/files.jsonl").read_bytes() == (tmp_path / "two/files.jsonl").read_bytes()
 
 
-def test_shares_that_the_earlier_split_rules_out_are_said(corpus, tmp_path):
-    make(corpus, tmp_path / "out")
+def test_shares_that_the_earlier_split_rules_out_are_said(built, corpus, tmp_path):
+    copy_with_work(built[0], tmp_path / "out")
     manifest = make(corpus, tmp_path / "out", split=SplitConfig(shares="60/20/20"))
     assert any("--fresh-splits" in warning for warning in manifest.warnings)
 
@@ -254,15 +257,14 @@ def test_padding_and_text(corpus, tmp_path):
     assert texts == {path.name: path.read_text() for path in source.glob("*.py")}
 
 
-def test_shards_past_a_size(corpus, tmp_path):
-    make(corpus, tmp_path / "one")
+def test_shards_past_a_size(built, corpus, tmp_path):
     make(corpus, tmp_path / "many", output=OutputConfig(shard_bytes=9_000_000))
     shards = sorted(path.name for path in (tmp_path / "many").glob("train-*"))
     assert shards[0] == f"train-00000-of-{len(shards):05d}.jsonl"
     assert len(shards) > 1
     joined = b"".join((tmp_path / "many" / name).read_bytes() for name in shards)
-    assert joined == (tmp_path / "one/train.jsonl").read_bytes()
-    assert list(open_dataset(tmp_path / "many")["train"]) == list(open_dataset(tmp_path / "one")["train"])
+    assert joined == (built[0] / "train.jsonl").read_bytes()
+    assert list(open_dataset(tmp_path / "many")["train"]) == list(open_dataset(built[0])["train"])
 
 
 def test_several_sources(corpus, tmp_path):
@@ -494,14 +496,35 @@ def test_a_source_that_changes_between_scan_and_read_is_recorded(corpus, tmp_pat
     source = shutil.copytree(corpus / "json", tmp_path / "json")
 
     def scan_then_remove(*arguments, **options):
-        found = plain_scan(*arguments, **options)
+        files = list(plain_scan(*arguments, **options))
         (source / "tool.py").unlink()
-        return found
+        return iter(files)
 
-    plain_scan = intake.scan
-    monkeypatch.setattr(intake, "scan", scan_then_remove)
+    plain_scan = intake.scanned
+    monkeypatch.setattr(intake, "scanned", scan_then_remove)
     manifest = make(source, tmp_path / "out")
     assert manifest.counts.dropped_by_reason == {DropReason.VANISHED: 1}
+
+
+def test_the_first_files_are_prepared_while_the_scan_goes_on(tmp_path, monkeypatch):
+    """The scan comes to its last file only once there is a part."""
+    from gristmill.pipeline import intake
+
+    def waiting_scan(*arguments, **options):
+        *first, last = plain_scan(*arguments, **options)
+        yield from first
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "out.work").rglob("*.part")):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        yield last
+
+    write_tree(tmp_path / "repo", {f"{name}.py": f"{name} = '{name}'\n" * 9 for name in "abcdefghijkl"})
+    at_once = make(tmp_path / "repo", tmp_path / "at-once", run=RunConfig(batch_files=2))
+    plain_scan = intake.scanned
+    monkeypatch.setattr(intake, "scanned", waiting_scan)
+    manifest = make(tmp_path / "repo", tmp_path / "out", run=RunConfig(batch_files=2, workers=2))
+    assert manifest.content_sha256 == at_once.content_sha256
 
 
 def test_languages_and_patterns(corpus, tmp_path):
@@ -512,51 +535,69 @@ def test_languages_and_patterns(corpus, tmp_path):
     assert manifest.counts.dropped_by_reason[DropReason.EXCLUDED_BY_USER] == 1
 
 
+def command_in_this_process(words, errors):
+    with errors.open("w") as stream:
+        os.dup2(stream.fileno(), 2)
+    sys.argv = ["gristmill", *map(str, words)]
+    with default_signals():
+        main.main()
+
+
+def interrupted(process, kind, work, pattern, least):
+    """Once there are that many such files in the work folder, if it is not done before."""
+    deadline = time.monotonic() + 60
+    while process.exitcode is None and len(list(work.glob(pattern))) < least:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, kind)
+    process.join(60)
+    return process.exitcode
+
+
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind):
     """In the middle: one line, 130, nothing under a final name; and the next one goes on from there."""
-
-    out = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "gristmill.cli.main",
-        "build",
-        str(corpus),
-        "--out",
-        str(out),
-        "--workers",
-        "2",
-        "--batch-files",
-        "1",
-    ]
+    source, out, errors = corpus / "email", tmp_path / "out", tmp_path / "errors"
+    work = work_of(out)
+    words = ("build", source, "--out", out, "--workers", 2, "--batch-bytes", 1)
     codes = []
-    for delay in (0.05, 0.3, 0.5, 0.7, 0.9, 1.2):
-        shutil.rmtree(tmp_path / "out.work", ignore_errors=True)  # else the next one is done before it is interrupted
-        with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            time.sleep(delay)
-            process.send_signal(kind)
-            _, errors = process.communicate(timeout=30)
-        if process.returncode == 0:
+    for pattern, least in (
+        *(("lock", 1), ("prepared/*.part", 1), ("prepared/*.part", 5), ("prepared/*.part", 12)),
+        *(("dataset/*", 1), ("dataset/*.jsonl", 1)),
+    ):
+        shutil.rmtree(work, ignore_errors=True)  # else the next one is done before it is interrupted
+        with started(command_in_this_process, words, errors) as process:
+            codes.append(interrupted(process, kind, work, pattern, least))
+        if codes[-1] == 0:
             assert (out / "manifest.json").is_file()
-            shutil.rmtree(out)
-            continue
-        if process.returncode == 1 and "<frozen site>" in errors:
-            continue  # Python was still starting, on a busy machine: it has its own way to end
-        # Before our first line runs, the signal ends the interpreter itself.
-        assert process.returncode in {130, -kind}
-        codes.append(process.returncode)
-        if process.returncode == 130:
-            last = errors.strip().splitlines()[-1]
+        else:
+            assert codes[-1] == 130
+            last = errors.read_text().strip().splitlines()[-1]
             assert last == "gristmill: interrupted; nothing half-written was left in its place."
-            assert "Traceback" not in errors
+            assert "Traceback" not in errors.read_text()
         if out.exists():
             assert sum(len(rows) for rows in open_dataset(out).values()) > 0
             shutil.rmtree(out)
-    assert not codes or 130 in codes
-    make(corpus, out)
-    make(corpus, tmp_path / "undisturbed")
+    assert 130 in codes
+    make(source, out)
+    make(source, tmp_path / "undisturbed")
     assert contents(out) == contents(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_interrupted_while_it_is_loaded_leaves_nothing(corpus, tmp_path, kind):
+    for delay in (0.05, 0.3):
+        with running(command("build", corpus, "--out", tmp_path / "out"), stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(delay)
+            process.send_signal(kind)
+            _, errors = process.communicate(timeout=60)
+        if process.returncode == 1 and "<frozen site>" in errors:
+            continue  # Python was still starting: it has its own way to end
+        # Before our first line runs, the signal ends the interpreter itself.
+        assert process.returncode in {0, 130, -kind}
+        assert process.returncode != 130 or "Traceback" not in errors
+        assert process.returncode == 0 or not (tmp_path / "out").exists()
 
 
 def test_the_manifest_is_a_public_record(built):

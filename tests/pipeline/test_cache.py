@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 
+import grimp
 import pytest
 
 from gristmill import RunConfig, build
@@ -12,6 +13,7 @@ from gristmill.config.config import Config
 from gristmill.core.records import DropReason
 from gristmill.pipeline import prepare as preparing
 from gristmill.pipeline.cache import STAMPS
+from gristmill.pipeline.keys import BUILDING_PACKAGES
 from gristmill.sources import trees
 from support.builds import everything
 from support.surroundings import without_privileges
@@ -23,9 +25,9 @@ def reads(monkeypatch):
     monkeypatch.setattr(trees, "NANOSECONDS_TO_SETTLE", 0)
     read = []
 
-    def noting(file, max_bytes):
+    def noting(file, max_bytes, folder):
         read.append(file.path)
-        return read_bytes(file, max_bytes)
+        return read_bytes(file, max_bytes, folder)
 
     read_bytes = preparing.read_bytes
     monkeypatch.setattr(preparing, "read_bytes", noting)
@@ -136,3 +138,12 @@ def test_after_any_edits_the_build_is_a_clean_one(source, tmp_path, reads, seed)
                     shutil.copy2(path, source / f"{rng.randrange(5)}/copy{rng.randrange(100)}.py")
         make(source, out, rng.choice([20_000, 3_000]))
         assert against_clean(out) == []
+
+
+def test_all_code_that_makes_rows_is_in_the_key_of_a_part():
+    """Else a changed rule would meet the parts that the old one made."""
+    graph = grimp.build_graph("gristmill")
+    steps = ("prepare", "decide", "vary", "shape", "pack")
+    modules = {module for step in steps for module in graph.find_upstream_modules(f"gristmill.pipeline.{step}")}
+    packages = {module.split(".")[1] for module in modules if "." in module}
+    assert packages - {"runners"} == set(BUILDING_PACKAGES)

@@ -1,6 +1,9 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
+import numpy as np
 import pytest
 
 from gristmill.config.config import Config
@@ -8,6 +11,7 @@ from gristmill.config.settings import DuplicatesConfig, OutputConfig, SplitConfi
 from gristmill.core.errors import InputError
 from gristmill.core.records import Split
 from gristmill.formats.jsonl import PIECE_BYTES
+from gristmill.pipeline import decide
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import place
 from gristmill.pipeline.pieces import lay_out
@@ -62,6 +66,22 @@ def test_one_file_has_a_plain_name_and_an_empty_split_none():
     assert [piece.file for piece in pieces] == ["train.jsonl"]
     pieces = list(lay_out([placed(document("a"), Split.TEST)], OutputConfig(compress="zstd")))
     assert [piece.file for piece in pieces] == ["test.jsonl.zst"]
+
+
+def test_keys_of_near_duplicates_are_the_same_from_memory_and_through_a_file(tmp_path, monkeypatch):
+    keys = {f"{part}.part": np.arange(32 * 3, dtype=np.uint64).reshape(3, 32) + 1000 * part for part in range(4)}
+    documents = [
+        msgspec.structs.replace(document(f"{part}-{row}"), part=part, part_row=row) for part in keys for row in (0, 2)
+    ]
+    context = Context(config=config(tmp_path), folder=tmp_path, tokenizer_key="", prepare_key="", keeps_text=False)
+    context.scratch.mkdir()
+    tables = SimpleNamespace(pop_bands=keys.__getitem__)
+    in_memory = list(decide._bands(context, documents, tables))
+    assert [column.tolist() for column in in_memory] == np.concatenate(
+        [one[[0, 2]] for one in keys.values()]
+    ).T.tolist()
+    monkeypatch.setattr(decide, "MAX_BAND_BYTES", 1024)
+    assert np.array_equal(in_memory, list(decide._bands(context, documents, tables)))
 
 
 def test_nothing_before_is_no_input(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.config.config import Config
-from gristmill.dedup.signatures import band_keys
+from gristmill.dedup.signatures import NO_BANDS, end_to_end
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decontaminate import COMPARED, compare_with_earlier
 from gristmill.pipeline.parts import FileKeys, Part, PartStore, ids_bytes, write_part
@@ -43,8 +43,8 @@ class Bench:
             place = {"part": part, "part_offset": sum(map(len, blocks)), "part_row": row}
             stored.append(document(name, repo=side, text=str(ids), tokens=len(ids), **place))
             blocks.append(ids_bytes(np.array(ids, np.uint32), VOCAB_SIZE))
-        anchors = anchors_of([np.array(ids, np.uint16) for _, ids in sorted(texts.items())])
-        write_part(self.context.prepared / part, Part(blocks, band_keys([]), anchors, (), (), (), (), FileKeys()))
+        anchors = anchors_of(*end_to_end([np.array(ids, np.uint16) for _, ids in sorted(texts.items())]))
+        write_part(self.context.prepared / part, Part(blocks, NO_BANDS, anchors, (), (), (), (), FileKeys()))
         return stored
 
     def compare(self, held_out, train, *, is_any):

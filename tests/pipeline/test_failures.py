@@ -15,7 +15,7 @@ import pytest
 
 from gristmill import Config, InputError, OutputError, RunConfig, ScanConfig, SplitConfig, build
 from gristmill.core.layout import CARDS
-from gristmill.pipeline import context, prepare
+from gristmill.pipeline import context, prepare, shape
 from gristmill.sources import documents
 from support.builds import everything, files_table, in_a_process, make, parts, refusal, run
 from support.source_trees import write_tree
@@ -181,7 +181,30 @@ def build_dying_over(paths, config):
     return build(config)
 
 
+# A disk that gives back something else.
+
+
+def build_on_a_bad_disk(config):
+    plain = shape._write_at
+    shape._write_at = lambda path, content, offset: plain(path, content[:-3] + b"?}\n", offset)
+    return build(config)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_that_are_not_given_back_are_an_error(source, expected, tmp_path, workers):
+    config = config_for(source, tmp_path / "out", workers=workers)
+    with pytest.raises(OutputError, match=r"train\.jsonl' does not give back what was written\. Check the disk"):
+        in_a_process(build_on_a_bad_disk, config)
+    assert not (tmp_path / "out").exists()
+    build(config)
+    assert everything(tmp_path / "out") == everything(expected / "all")
+
+
 # Files that cannot be read.
+
+
+def path_of(descriptor):
+    return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 def build_with_a_bad_disk(config, location, num_faults, call):
@@ -190,7 +213,9 @@ def build_with_a_bad_disk(config, location, num_faults, call):
     plain = getattr(os, call)
 
     def fail_first(what, *rest, **options):
-        there = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fspath(what)
+        there = path_of(what) if isinstance(what, int) else os.fspath(what)
+        if options.get("dir_fd") is not None:
+            there = os.path.join(path_of(options["dir_fd"]), there)
         if there == str(location) and faults[0] < num_faults:
             faults[0] += 1
             raise OSError(errno.EIO, os.strerror(errno.EIO), there)

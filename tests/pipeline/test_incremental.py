@@ -37,7 +37,11 @@ SMALL = RunConfig(workers=1, batch_bytes=20_000)
 
 @pytest.fixture
 def source(tmp_path, corpus):
-    root = tmp_path / "stdlib"
+    return source_in(tmp_path, corpus)
+
+
+def source_in(folder, corpus):
+    root = folder / "stdlib"
     for package in ("importlib", "json"):
         shutil.copytree(corpus / package, root / package)
     shutil.copytree(corpus / "encodings", root / "encodings", ignore=lambda _, names: sorted(names)[20:])
@@ -302,12 +306,23 @@ def test_on_average_two_runs_change():
 # gristmill check DIR --against-clean
 
 
-@pytest.fixture
-def dataset(source, tmp_path):
-    make(source, tmp_path / "out", run=SMALL)
+@pytest.fixture(scope="module")
+def built_twice(tmp_path_factory, corpus):
+    """A source, and what two builds have made of it; and the same once more, to be put in its place again."""
+    folder = tmp_path_factory.mktemp("twice")
+    source = source_in(folder / "here", corpus)
+    make(source, folder / "here/out", run=SMALL)
     (source / "json/decoder.py").unlink()
-    make(source, tmp_path / "out", run=SMALL)
-    return tmp_path / "out"
+    make(source, folder / "here/out", run=SMALL)
+    shutil.copytree(folder / "here", folder / "as it was")
+    return folder
+
+
+@pytest.fixture
+def dataset(built_twice):
+    shutil.rmtree(built_twice / "here")
+    shutil.copytree(built_twice / "as it was", built_twice / "here")
+    return built_twice / "here/out"
 
 
 def test_against_clean_says_that_all_is_the_same(dataset):
@@ -319,7 +334,8 @@ def test_against_clean_says_that_all_is_the_same(dataset):
     assert sorted(entry.name for entry in dataset.parent.iterdir()) == ["out", "out.work", "stdlib"]
 
 
-def test_against_clean_finds_a_source_that_has_changed(dataset, source):
+def test_against_clean_finds_a_source_that_has_changed(dataset):
+    source = dataset.with_name("stdlib")
     (source / "json/encoder.py").write_text("x = 1\n" * 30)
     done = called("check", dataset, "--against-clean", "--json")
     answer = json.loads(done.stdout)
@@ -354,7 +370,8 @@ def test_against_clean_finds_a_manifest_that_was_altered(dataset, table, field):
     assert f"manifest.json: {table} is another in a clean build" in against_clean(dataset)
 
 
-def test_against_clean_needs_to_know_how_it_was_built(dataset, source):
+def test_against_clean_needs_to_know_how_it_was_built(dataset):
+    source = dataset.with_name("stdlib")
     shutil.rmtree(work_of(dataset))
     code, line = refusal(called("check", dataset, "--against-clean"))
     assert code == 4
@@ -368,7 +385,8 @@ def test_against_clean_needs_to_know_how_it_was_built(dataset, source):
     assert not work_of(dataset).exists()
 
 
-def test_against_clean_says_so_where_the_source_is_gone(dataset, source):
+def test_against_clean_says_so_where_the_source_is_gone(dataset):
+    source = dataset.with_name("stdlib")
     before = everything(dataset)
     shutil.rmtree(source)
     code, line = refusal(called("check", dataset, "--against-clean"))

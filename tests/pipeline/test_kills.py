@@ -87,7 +87,7 @@ def test_a_tokenizer_is_put_in_its_place_again(tmp_path, name, has_earlier):
                 path.write_text(path.read_text().replace("new", "old"))
         return out
 
-    for out in each_kill(tmp_path, begun, publish_tokenizer, most=12):
+    for out in each_kill(tmp_path, begun, publish_tokenizer):
         if splits_beside(str(out)) is not None:
             assert {path.read_text() for key, path in Place.of(str(out)).files.items() if "vocab" not in key} == {"new"}
         publish_tokenizer(out)
@@ -115,7 +115,7 @@ def test_a_training_begins_again_or_goes_on(tmp_path):
         folder.mkdir()
         return folder
 
-    for folder in each_kill(tmp_path, begun, train, most=12):
+    for folder in each_kill(tmp_path, begun, train):
         place = RunFolder(folder / "run")
         checkpoint = place.last_checkpoint()
         if checkpoint is None:

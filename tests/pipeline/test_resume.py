@@ -1,13 +1,14 @@
 """A build that is killed, at whatever moment, is gone on with by the next; and what is damaged meanwhile is made anew."""
 
+import fcntl
 import importlib
 import json
 import os
 import random
-import resource
 import shutil
 import signal
-import subprocess
+import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -19,12 +20,11 @@ import psutil
 import pytest
 
 from gristmill import Config, OutputConfig, RunConfig, ScanConfig, build
-from gristmill.pipeline import prepare
+from gristmill.pipeline import prepare, work_folder
 from gristmill.pipeline.by_hand import Shard, prepare_shard
 from support.builds import (
     KILLED,
     called,
-    command,
     copy_with_work,
     everything,
     files_table,
@@ -36,7 +36,6 @@ from support.builds import (
     parts,
     refusal,
     run,
-    running,
     started,
     wait_for,
     work_of,
@@ -84,9 +83,7 @@ class Stages:
         """`state` is one of them, so a whole dataset, or nothing at the start."""
         number = self._known.index(state) + 1
         if number == len(self._known):
-            began = cpu_seconds_of_children()
-            assert run("build", *self.words, "--out", self._undisturbed).returncode == 0
-            self.cpu_seconds.append(cpu_seconds_of_children() - began)
+            self.cpu_seconds.append(in_a_process(cpu_seconds_of_build, (*self.words, "--out", self._undisturbed)))
             self._known.append(state_of(self._undisturbed))
         return self._known[number]
 
@@ -95,10 +92,10 @@ def state_of(out):
     return everything(out) if out.exists() else None
 
 
-def cpu_seconds_of_children():
-    """Of those that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def cpu_seconds_of_build(words):
+    began = sum(os.times()[:4])
+    assert called("build", *words).returncode == 0
+    return sum(os.times()[:4]) - began
 
 
 def cpu_seconds_of(pid):
@@ -113,17 +110,21 @@ def cpu_seconds_of(pid):
     return seconds
 
 
+def build_with_a_group_of_its_own(words):
+    os.setsid()
+    sys.exit(called("build", *words).returncode)
+
+
 def is_killed(words, cpu_seconds, *, with_workers):
     """Once it has used that much; False where it is done before."""
-    with running(
-        command("build", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
-        while process.poll() is None and cpu_seconds_of(process.pid) < cpu_seconds:
-            time.sleep(0.005)
+    with started(build_with_a_group_of_its_own, words) as process:
+        while process.exitcode is None and cpu_seconds_of(process.pid) < cpu_seconds:
+            time.sleep(0.02)
         with suppress(ProcessLookupError):
             (os.killpg if with_workers else os.kill)(process.pid, signal.SIGKILL)
-        assert process.wait() in {0, KILLED}, process.stderr.read()
-        return process.returncode == KILLED
+        process.join(60)
+        assert process.exitcode in {0, KILLED}
+        return process.exitcode == KILLED
 
 
 @pytest.mark.parametrize(("compress", "has_earlier"), [("none", False), ("zstd", True)])
@@ -134,7 +135,7 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources
     words = ("--config", tmp_path / "settings.toml", "--batch-bytes", 30_000, "--workers", 2, "--compress", compress)
     start = tmp_path / "start"
     if has_earlier:
-        assert run("build", before, "--out", start, *words).returncode == 0
+        assert called("build", before, "--out", start, *words).returncode == 0
     words = (after, *words)
     stages = Stages(start, words, tmp_path / "undisturbed")
     stages.after(stages.after(state_of(start)))
@@ -147,8 +148,8 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_bytes(sources
         out = copy_with_work(start, tmp_path / name)
         for is_again in [False] + [True] * (num_kills - 1):
             cpu_seconds = with_all_parts if is_again else from_scratch
-            share = 0.3 + 0.7 * moments.pop()  # before that, the program is not even loaded
-            num_killed += is_killed((*words, "--out", out), share * cpu_seconds, with_workers=draw.random() < 0.5)
+            moment = moments.pop() * cpu_seconds
+            num_killed += is_killed((*words, "--out", out), moment, with_workers=draw.random() < 0.5)
             stages.after(state_of(out))
         expected = stages.after(state_of(out))
         done = run("build", *words, "--out", out, "--quiet")
@@ -358,9 +359,7 @@ def test_a_log_that_tells_other_places_is_not_believed(prospects, tmp_path):
     assert len(known) > 5
     turned = zip(known, known[1:] + known[:1], strict=True)
     log.write_bytes(
-        b"".join(
-            pieces._line(msgspec.structs.replace(one, key=other.key, sha256=other.sha256)) for one, other in turned
-        )
+        b"".join(pieces._line(msgspec.structs.replace(one, key=other.key, crc32=other.crc32)) for one, other in turned)
     )
     build(config)
     assert everything(tmp_path / "out") == prospect.stages[1]
@@ -392,6 +391,12 @@ def under_way(function, config, mark):
         yield process
 
 
+@pytest.fixture
+def short_wait_for_lock(monkeypatch):
+    monkeypatch.setattr(work_folder, "SECONDS_FOR_LOCK", 0.1)
+
+
+@pytest.mark.usefixtures("short_wait_for_lock")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(small, tmp_path, workers):
     source, out = small[1], tmp_path / "out"
@@ -409,6 +414,16 @@ def test_while_a_build_runs_others_refuse_and_once_it_is_killed_they_do_not(smal
     assert everything(out) == everything(tmp_path / "undisturbed")
 
 
+def test_a_build_waits_a_moment_for_the_workers_of_one_that_was_killed(small, tmp_path):
+    work = work_of(tmp_path / "out")
+    work.mkdir()
+    lock = os.open(work / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    threading.Timer(0.3, os.close, [lock]).start()
+    make(small[1], tmp_path / "out")
+
+
+@pytest.mark.usefixtures("short_wait_for_lock")
 def test_while_a_shard_is_prepared_other_shards_are_too_and_builds_refuse(small, tmp_path):
     source, out = small[1], tmp_path / "out"
     config = Config(sources=[str(source)], out=str(out), run=RunConfig(workers=1))

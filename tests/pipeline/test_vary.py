@@ -71,12 +71,22 @@ def source(tmp_path_factory):
         "shlex",
         "textwrap",
     ):
-        (folder / f"{name}.py").write_text(made_module(f"{name}.py", 20_000))
+        (folder / f"{name}.py").write_text(made_module(f"{name}.py", 12_000))
     with (folder / "calendar.py").open("a") as stream:
         stream.write("\n\nclass Calendar:\n    first_weekday = 0\n")
     (folder / "README.md").write_text(
         "\n".join(f"- point {number} of the things to read first" for number in range(80))
     )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few(source, tmp_path_factory):
+    """Some of them, for what one file shows as well."""
+    folder = tmp_path_factory.mktemp("few") / "project"
+    folder.mkdir()
+    for name in ("argparse.py", "bisect.py", "calendar.py", "README.md"):
+        shutil.copy(source / name, folder)
     return folder
 
 
@@ -213,12 +223,15 @@ def test_a_rate_is_a_share_of_the_files(source, tmp_path):
 
 
 @pytest.mark.parametrize("setting", [{"noise_mask": 0.6, "seed": 9}, {"noise_span": 9.0}, {"noise_delete": 0.4}])
-def test_a_setting_that_is_changed_changes_what_was_made_before(source, tmp_path, setting):
+def test_a_setting_that_is_changed_changes_what_was_made_before(few, tmp_path, setting):
     first = VariantsConfig(rates={"noise": 1.0})
     second = VariantsConfig(rates={"noise": 1.0}, **setting)
+    split, found = SplitConfig(fresh=True, shares="100/0/0"), []
     for out, variants in (("one", first), ("one", second), ("two", second)):
-        make(source, tmp_path / out, variants=variants, split=SplitConfig(fresh=True))
-    assert everything(tmp_path / "one")[0] == everything(tmp_path / "two")[0]
+        make(few, tmp_path / out, variants=variants, split=split)
+        found.append(everything(tmp_path / out)[0])
+    assert found[0] != found[1]
+    assert found[1] == found[2]
 
 
 @pytest.mark.parametrize(
@@ -610,6 +623,12 @@ def test_a_rewrite_is_taken_by_the_name_of_its_way(words, way):
     _, values = parse_settings(parser_for("build SOURCE", ""), options, "it")
     assert values["variants.rates"]["rewrite"] == 0.25
     assert values["rewrite.way"] == way
+
+
+def test_a_build_takes_one_way_of_rewriting():
+    options = ["src", "--out", "out", "--variants", "paraphrase,back-translation"]
+    with pytest.raises(ConfigError, match="--variants names back_translation and paraphrase: a build takes one"):
+        parse_settings(parser_for("build SOURCE", ""), options, "it")
 
 
 @pytest.mark.parametrize("name", ["paraphrase", "back-translation"])

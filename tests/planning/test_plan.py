@@ -26,8 +26,10 @@ from gristmill.planning.overlap_choice import Wanted, pick
 from gristmill.planning.plan_result import Budget, OverlapPlan
 from gristmill.planning.plan_text import plan_text
 from gristmill.planning.sample import TakenOut, draw, error_of
+from support.builds import in_a_process
 
 FOLDERS = ("email", "json", "encodings")
+MORE_FOLDERS = ("asyncio", "logging", "unittest", "xml")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,18 @@ def config_for(source, out, **sections):
     return Config(sources=[str(source)], out=str(out), run=RunConfig(workers=1), **sections)
 
 
+@pytest.fixture(scope="module")
+def default_plan(source, tmp_path_factory):
+    return gristmill.plan(config_for(source, tmp_path_factory.mktemp("default") / "none"))
+
+
+@pytest.fixture(scope="module")
+def default_build(source, tmp_path_factory):
+    """Its manifest and its folder; only to be looked at."""
+    out = tmp_path_factory.mktemp("default") / "built"
+    return gristmill.build(config_for(source, out)), out
+
+
 def ways():
     yield "default", {}
     yield "windows dropped", {"split": SplitConfig(decontaminate="drop")}
@@ -67,11 +81,14 @@ def planned(request, source, tmp_path_factory):
 
 
 def built(sections, folder, source, overlap, **output):
+    """The manifest and the folder, which stays as it is for whoever asks next."""
+    out = folder / f"built-{overlap}-{len(output)}"
+    if out.exists():
+        return gristmill.open_dataset(out).manifest, out
     window = sections.get("window", WindowConfig())
     window = WindowConfig(length=window.length, overlap=overlap, tail=window.tail, min_fresh=window.min_fresh)
     outputs = sections.get("output", OutputConfig())
     outputs = OutputConfig(pad=outputs.pad, with_text=outputs.with_text, **output)
-    out = folder / f"built-{overlap}-{len(output)}"
     return gristmill.build(config_for(source, out, **{**sections, "window": window, "output": outputs})), out
 
 
@@ -130,9 +147,8 @@ def parquet_bytes(out):
     return size
 
 
-def test_what_stays_and_what_goes_is_that_of_a_build(source, tmp_path):
-    plan = gristmill.plan(config_for(source, tmp_path / "none"))
-    manifest = gristmill.build(config_for(source, tmp_path / "built"))
+def test_what_stays_and_what_goes_is_that_of_a_build(default_plan, default_build, source, tmp_path):
+    plan, (manifest, out) = default_plan, default_build
     counts = manifest.counts
     assert (plan.found, plan.kept) == (counts.found, counts.kept)
     assert {one.reason: one.files for one in plan.removed} == counts.dropped_by_reason
@@ -144,7 +160,7 @@ def test_what_stays_and_what_goes_is_that_of_a_build(source, tmp_path):
     assert plan.warnings == manifest.warnings
     by_language = {name: sum(splits.values()) for name, splits in manifest.tokens_by_language.items()}
     assert {one.name: one.tokens for one in plan.languages} == by_language
-    rows = [json.loads(line) for line in (tmp_path / "built/files.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (out / "files.jsonl").read_text().splitlines()]
     kept = [row for row in rows if row["status"] == "kept"]
     assert sum(one.files for one in plan.folders) == len(kept)
     in_json = sum(row["tokens"] - row["cut_tokens"] for row in kept if row["path"].startswith("json/"))
@@ -174,22 +190,22 @@ def test_passes_become_epochs_and_steps(source, tmp_path):
     assert [one.passes for one in plan.passes] == [4, 16]
 
 
-def test_redundancy_is_what_the_rows_show(source, tmp_path):
-    plan = gristmill.plan(config_for(source, tmp_path / "none"))
-    gristmill.build(config_for(source, tmp_path / "built"))
-    rows = [row for split in gristmill.open_dataset(tmp_path / "built").values() for row in split]
+def test_redundancy_is_what_the_rows_show(default_plan, default_build):
+    plan, (_, out) = default_plan, default_build
+    rows = [row for split in gristmill.open_dataset(out).values() for row in split]
     content = sum(len(row["input_ids"]) - 2 for row in rows)
     fresh = sum(row["fresh"] for row in rows)
     assert plan.at(256).redundancy == pytest.approx(content / fresh, abs=1e-4)
     assert plan.at(0).redundancy == 1
 
 
-def test_a_plan_is_the_same_for_any_number_of_workers(source, tmp_path):
-    def counted(workers):
-        made = gristmill.plan(Config(sources=[str(source)], out=str(tmp_path / "none"), run=RunConfig(workers=workers)))
-        return [(one.windows, one.jsonl_bytes, one.jsonl_zst_bytes, one.parquet_bytes) for one in made.overlaps]
+def test_a_plan_is_the_same_for_any_number_of_workers(default_plan, source, tmp_path):
+    config = Config(sources=[str(source)], out=str(tmp_path / "none"), run=RunConfig(workers=3))
+    assert counted(in_a_process(gristmill.plan, config)) == counted(default_plan)
 
-    assert counted(1) == counted(3)
+
+def counted(plan):
+    return [(one.windows, one.jsonl_bytes, one.jsonl_zst_bytes, one.parquet_bytes) for one in plan.overlaps]
 
 
 def test_nothing_is_written(source, tmp_path, monkeypatch):
@@ -201,10 +217,21 @@ def test_nothing_is_written(source, tmp_path, monkeypatch):
     assert not list((tmp_path / "temporary").iterdir())
 
 
-@pytest.mark.parametrize("count", [30, 60, 120])
-def test_a_sample_is_as_near_as_it_says(source, tmp_path, count):
-    whole = gristmill.plan(config_for(source, tmp_path / "none"))
-    part = gristmill.plan(config_for(source, tmp_path / "none"), Wanted(sample=count))
+@pytest.fixture(scope="module")
+def of_many(source, corpus, tmp_path_factory):
+    """A configuration and its plan, of so many files that samples come close to the error they state."""
+    folder = tmp_path_factory.mktemp("many")
+    shutil.copytree(source, folder / "code")
+    for name in MORE_FOLDERS:
+        shutil.copytree(corpus / name, folder / "code" / name)
+    config = config_for(folder / "code", folder / "none")
+    return config, gristmill.plan(config)
+
+
+@pytest.mark.parametrize("count", [40, 80, 160])
+def test_a_sample_is_as_near_as_it_says(of_many, count):
+    config, whole = of_many
+    part = gristmill.plan(config, Wanted(sample=count))
     assert part.sample is not None
     assert part.sample.files < part.sample.of
     assert part.found == whole.found

@@ -16,8 +16,10 @@ from gristmill import (
     DatasetError,
     OutputConfig,
     OutputError,
+    RunConfig,
     SamplingConfig,
     VariantsConfig,
+    WindowConfig,
     build,
     export,
     open_dataset,
@@ -26,7 +28,9 @@ from gristmill.checks.rebuild import against_clean
 from gristmill.cli.main import run
 from gristmill.core.layout import CARDS
 from gristmill.core.output_formats import FORMATS
+from gristmill.formats import format as formats
 from gristmill.publish.export import _alone_in
+from support.builds import copy_with_work
 
 NEED_NOTHING = ("npy", "bin", "megatron")
 
@@ -39,8 +43,21 @@ def source(tmp_path_factory, corpus):
     return str(root)
 
 
-def made(source, out, **output):
-    return build(Config(sources=[source], out=str(out), output=OutputConfig(**output)))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, source):
+    """A dataset with its work folder: each kind is built once, and copied."""
+    folder = tmp_path_factory.mktemp("made")
+    built = {}
+
+    def copy(out, **output):
+        key = str(sorted(output.items()))
+        if key not in built:
+            own = folder / str(len(built))
+            built[key] = own, build(Config(sources=[source], out=str(own), output=OutputConfig(**output)))
+        copy_with_work(built[key][0], out)
+        return built[key][1]
+
+    return copy
 
 
 def files_of(folder, manifest):
@@ -51,9 +68,9 @@ def files_of(folder, manifest):
     "output",
     [{}, {"pad": True, "with_text": True}, {"shard_bytes": 150_000}, {"compress": "zstd", "shard_bytes": 150_000}],
 )
-def test_a_format_is_the_same_from_a_build_and_from_an_export(source, tmp_path, output):
-    at_once = made(source, tmp_path / "at-once", formats=["jsonl", *NEED_NOTHING], **output)
-    made(source, tmp_path / "later", **output)
+def test_a_format_is_the_same_from_a_build_and_from_an_export(made, tmp_path, output):
+    at_once = made(tmp_path / "at-once", formats=["jsonl", *NEED_NOTHING], **output)
+    made(tmp_path / "later", **output)
     later = export(tmp_path / "later", NEED_NOTHING)
     assert files_of(tmp_path / "later", later) == files_of(tmp_path / "at-once", at_once)
     assert (later.formats, later.content_sha256) == (at_once.formats, at_once.content_sha256)
@@ -61,12 +78,38 @@ def test_a_format_is_the_same_from_a_build_and_from_an_export(source, tmp_path, 
     assert against_clean(tmp_path / "later") == []
 
 
+@pytest.mark.parametrize("sections", [{}, {"window": WindowConfig(pack="best-fit")}])
+def test_many_tasks_write_what_one_does(source, tmp_path, monkeypatch, sections):
+    names = [name for name in FORMATS if name != "jsonl"]
+    joined = {"npy", "bin", "megatron", "mds", "litdata"}
+
+    def made(out, workers, formats):
+        output, run = OutputConfig(formats=formats), RunConfig(workers=workers)
+        return build(Config(sources=[source], out=str(tmp_path / out), output=output, run=run, **sections)).files
+
+    def same(files):
+        return {name: facts.sha256 for name, facts in files.items() if facts.format in joined}
+
+    whole = made("whole", 1, names)
+    for name, num_ids in (("PIECE_IDS", 1 << 13), ("FILE_IDS", 1 << 15)):
+        monkeypatch.setattr(formats, name, num_ids)
+    files = made("one", 1, names)
+    assert same(files) == same(whole)
+    assert sum(name.startswith("parquet/train-") for name in files) > 1
+    assert made("two", 3, names) == files
+    made("later", 1, ["jsonl"])
+    exported = export(tmp_path / "later", names, workers=2).files
+    assert files.items() <= exported.items()
+    assert not list(tmp_path.glob("*/*/*.tmp"))
+    assert gristmill.check(tmp_path / "two").ok
+
+
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 @pytest.mark.parametrize("start", NEED_NOTHING)
-def test_jsonl_comes_back_byte_for_byte(source, tmp_path, start, compress):
+def test_jsonl_comes_back_byte_for_byte(source, made, tmp_path, start, compress):
     output = {"shard_bytes": 150_000 if start == "bin" else 512 << 20, "compress": compress}
-    plain = made(source, tmp_path / "plain", **output)
-    made(source, tmp_path / "other", formats=[start], **output)
+    plain = made(tmp_path / "plain", **output)
+    made(tmp_path / "other", formats=[start], **output)
     assert not list((tmp_path / "other").glob("train*.jsonl*"))
     assert gristmill.check(tmp_path / "other", [source]).ok
     back = export(tmp_path / "other", "jsonl")
@@ -76,25 +119,25 @@ def test_jsonl_comes_back_byte_for_byte(source, tmp_path, start, compress):
 
 
 @pytest.mark.parametrize(
-    "sections",
+    ("package", "sections"),
     [
-        {"sampling": SamplingConfig(weights={"json/**": 3}, target_windows=60)},
-        {"sampling": SamplingConfig(weights={"json/**": 3}, weights_only=True)},
-        {"variants": VariantsConfig(rates={"rename": 1, "noise": 1}), "output": OutputConfig(pad=True)},
+        (".", {"sampling": SamplingConfig(weights={"json/**": 3}, target_windows=60)}),
+        (".", {"sampling": SamplingConfig(weights={"json/**": 3}, weights_only=True)}),
+        ("json", {"variants": VariantsConfig(rates={"rename": 1, "noise": 1}), "output": OutputConfig(pad=True)}),
     ],
 )
-def test_every_column_goes_with_the_windows(source, tmp_path, sections):
-    build(Config(sources=[source], out=str(tmp_path / "out"), **sections))
+def test_every_column_goes_with_the_windows(source, tmp_path, package, sections):
+    build(Config(sources=[os.path.join(source, package)], out=str(tmp_path / "out"), **sections))
     rows = {split: list(own) for split, own in open_dataset(tmp_path / "out").items()}
     export(tmp_path / "out", "bin")
     stored = open_dataset(tmp_path / "out").stored("bin", "train")
-    assert [json.loads(line) for line in stored] == rows["train"]
+    assert [json.loads(line) for line in stored] == rows["train"] != []
     assert gristmill.check(tmp_path / "out").ok
 
 
-def test_rows_are_read_from_whichever_format_is_there(source, tmp_path):
-    made(source, tmp_path / "jsonl")
-    made(source, tmp_path / "bin", formats="bin")
+def test_rows_are_read_from_whichever_format_is_there(made, tmp_path):
+    made(tmp_path / "jsonl")
+    made(tmp_path / "bin", formats="bin")
     jsonl, stream = open_dataset(tmp_path / "jsonl"), open_dataset(tmp_path / "bin")
     assert list(jsonl["train"]) == list(stream["train"])
     assert jsonl["train"][17] == stream["train"][17]
@@ -103,8 +146,8 @@ def test_rows_are_read_from_whichever_format_is_there(source, tmp_path):
     assert windows[0] == windows[1]
 
 
-def test_what_is_there_already_stays(source, tmp_path, capsys):
-    before = made(source, tmp_path / "out", formats=["jsonl", "bin"])
+def test_what_is_there_already_stays(made, tmp_path, capsys):
+    before = made(tmp_path / "out", formats=["jsonl", "bin"])
     assert run(["export", str(tmp_path / "out"), "--format", "bin,npy", "--quiet"]) == 0
     assert run(["export", str(tmp_path / "out"), "--format", "bin"]) == 0
     out = capsys.readouterr().out
@@ -113,8 +156,8 @@ def test_what_is_there_already_stays(source, tmp_path, capsys):
     assert open_dataset(tmp_path / "out").manifest.formats == ["jsonl", "npy", "bin"]
 
 
-def test_a_damaged_dataset_is_not_exported(source, tmp_path):
-    made(source, tmp_path / "out")
+def test_a_damaged_dataset_is_not_exported(made, tmp_path):
+    made(tmp_path / "out")
     path = tmp_path / "out/train.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"start":0', b'"start":1', 1))
     with pytest.raises(DatasetError, match="its rows are not those that its manifest was written for"):
@@ -123,8 +166,8 @@ def test_a_damaged_dataset_is_not_exported(source, tmp_path):
     assert open_dataset(tmp_path / "out").manifest.formats == ["jsonl"]
 
 
-def test_a_folder_of_the_users_stays_where_it_is(source, tmp_path):
-    made(source, tmp_path / "out")
+def test_a_folder_of_the_users_stays_where_it_is(made, tmp_path):
+    made(tmp_path / "out")
     (tmp_path / "out/bin").mkdir()
     (tmp_path / "out/bin/mine").write_text("mine")
     with pytest.raises(OutputError, match="is not of the dataset, and stands in its way"):
@@ -132,14 +175,14 @@ def test_a_folder_of_the_users_stays_where_it_is(source, tmp_path):
     assert (tmp_path / "out/bin/mine").read_text() == "mine"
 
 
-def test_two_exports_at_once_do_not_meet(source, tmp_path):
-    made(source, tmp_path / "out")
+def test_two_exports_at_once_do_not_meet(made, tmp_path):
+    made(tmp_path / "out")
     with _alone_in(tmp_path / "out"), pytest.raises(OutputError, match="another export"):
         export(tmp_path / "out", "bin")
 
 
-def test_a_format_that_is_none_is_said(source, tmp_path):
-    made(source, tmp_path / "out")
+def test_a_format_that_is_none_is_said(made, tmp_path):
+    made(tmp_path / "out")
     with pytest.raises(ConfigError, match="--format takes jsonl, parquet"):
         export(tmp_path / "out", "xml")
     with pytest.raises(ConfigError, match=r"output.formats must be of jsonl, .* got xml"):
@@ -150,8 +193,8 @@ def test_a_format_that_is_none_is_said(source, tmp_path):
     assert OutputConfig(formats=["bin", "jsonl", "bin"]).formats == ["jsonl", "bin"]
 
 
-def test_windows_that_are_others_in_one_format_are_found(source, tmp_path):
-    made(source, tmp_path / "out", formats=["jsonl", "bin"])
+def test_windows_that_are_others_in_one_format_are_found(made, tmp_path):
+    made(tmp_path / "out", formats=["jsonl", "bin"])
     path = tmp_path / "out/bin/train.bin"
     content = bytearray(path.read_bytes())
     content[40] ^= 1
@@ -163,8 +206,8 @@ def test_windows_that_are_others_in_one_format_are_found(source, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "jsonl"])
-def test_a_file_that_no_manifest_names_is_told_in_a_formats_folder(source, tmp_path, name):
-    made(source, tmp_path / "out")
+def test_a_file_that_no_manifest_names_is_told_in_a_formats_folder(made, tmp_path, name):
+    made(tmp_path / "out")
     (tmp_path / "out" / name).mkdir()
     (tmp_path / "out" / name / "train-more").write_text("rows of nobody")
     report = gristmill.check(tmp_path / "out")
@@ -184,8 +227,8 @@ def redigested(folder, name, content):
 
 
 @pytest.mark.parametrize("name", ["bin/train.bin", "bin/train.ends.npy", "bin/test.stream.json", "megatron/train.idx"])
-def test_what_no_window_shows_is_found_in_a_stream(source, tmp_path, name):
-    made(source, tmp_path / "out", formats=["jsonl", "bin", "megatron"])
+def test_what_no_window_shows_is_found_in_a_stream(made, tmp_path, name):
+    made(tmp_path / "out", formats=["jsonl", "bin", "megatron"])
     content = bytearray((tmp_path / "out" / name).read_bytes())
     if name.endswith(".bin"):
         content += bytes(1000)
@@ -194,10 +237,10 @@ def test_what_no_window_shows_is_found_in_a_stream(source, tmp_path, name):
     assert list(redigested(tmp_path / "out", name, bytes(content))) == ["formats"]
 
 
-def test_a_text_that_is_another_in_one_format_is_found(source, tmp_path):
+def test_a_text_that_is_another_in_one_format_is_found(made, tmp_path):
     import pyarrow.parquet
 
-    made(source, tmp_path / "out", formats=["jsonl", "parquet"], with_text=True)
+    made(tmp_path / "out", formats=["jsonl", "parquet"], with_text=True)
     path = tmp_path / "out/parquet/test.parquet"
     table = pyarrow.parquet.read_table(path)
     texts = pyarrow.array(["ghp_" + "x" * 36] * len(table))
@@ -210,16 +253,16 @@ def test_a_text_that_is_another_in_one_format_is_found(source, tmp_path):
 @pytest.mark.parametrize(
     "name", ["parquet/test.parquet", "bin/test.bin", "bin/test.rows.jsonl", "arrow/test/state.json"]
 )
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(source, tmp_path, name):
-    made(source, tmp_path / "out", formats=["parquet", "arrow", "bin"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(made, tmp_path, name):
+    made(tmp_path / "out", formats=["parquet", "arrow", "bin"])
     (tmp_path / "out" / name).unlink()
     os.mkfifo(tmp_path / "out" / name)
     report = gristmill.check(tmp_path / "out")
     assert "not an ordinary file" in str([one.examples for one in report.checks if one.status == "failed"])
 
 
-def test_a_folder_that_is_a_link_is_not_followed(source, tmp_path):
-    made(source, tmp_path / "out", formats=["jsonl", "bin"])
+def test_a_folder_that_is_a_link_is_not_followed(made, tmp_path):
+    made(tmp_path / "out", formats=["jsonl", "bin"])
     shutil.move(tmp_path / "out/bin", tmp_path / "elsewhere")
     (tmp_path / "out/bin").symlink_to(tmp_path / "elsewhere")
     failed = {one.name for one in gristmill.check(tmp_path / "out").checks if one.status == "failed"}
@@ -239,8 +282,8 @@ def test_a_folder_that_is_a_link_is_not_followed(source, tmp_path):
     ],
 )
 @pytest.mark.timeout(60)
-def test_a_manifest_that_lies_is_found_out_at_once(source, tmp_path, change):
-    made(source, tmp_path / "out", formats=["parquet"])
+def test_a_manifest_that_lies_is_found_out_at_once(made, tmp_path, change):
+    made(tmp_path / "out", formats=["parquet"])
     told = json.loads((tmp_path / "out/manifest.json").read_text())
     change(told)
     (tmp_path / "out/manifest.json").write_text(json.dumps(told))
@@ -248,10 +291,10 @@ def test_a_manifest_that_lies_is_found_out_at_once(source, tmp_path, change):
         assert not gristmill.check(tmp_path / "out").ok
 
 
-def test_padding_that_is_none_is_found(source, tmp_path):
+def test_padding_that_is_none_is_found(made, tmp_path):
     import pyarrow.parquet
 
-    made(source, tmp_path / "out", formats=["parquet"], pad=True)
+    made(tmp_path / "out", formats=["parquet"], pad=True)
     path = tmp_path / "out/parquet/test.parquet"
     rows = pyarrow.parquet.read_table(path)
     ids = [[*row[:-1], 7] for row in rows.column("input_ids").to_pylist()]
@@ -262,8 +305,8 @@ def test_padding_that_is_none_is_found(source, tmp_path):
     )
 
 
-def test_an_export_that_broke_off_is_taken_back(source, tmp_path, monkeypatch):
-    made(source, tmp_path / "out")
+def test_an_export_that_broke_off_is_taken_back(made, tmp_path, monkeypatch):
+    made(tmp_path / "out")
     before = {path.name for path in (tmp_path / "out").iterdir()}
 
     def die(*_, **__):
@@ -280,8 +323,8 @@ def test_an_export_that_broke_off_is_taken_back(source, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "out").iterdir()} == before | {"bin", "npy"}
 
 
-def test_nothing_is_moved_where_one_name_is_taken(source, tmp_path):
-    made(source, tmp_path / "out", formats=["bin"])
+def test_nothing_is_moved_where_one_name_is_taken(made, tmp_path):
+    made(tmp_path / "out", formats=["bin"])
     (tmp_path / "out/train.jsonl").write_text("my notes")
     (tmp_path / "out/parquet").mkdir()
     for wanted in ("jsonl", ["arrow", "parquet"]):
@@ -291,8 +334,8 @@ def test_nothing_is_moved_where_one_name_is_taken(source, tmp_path):
     assert not (tmp_path / "out/arrow").exists()
 
 
-def test_an_export_waits_for_no_build(source, tmp_path):
-    made(source, tmp_path / "out")
+def test_an_export_waits_for_no_build(made, tmp_path):
+    made(tmp_path / "out")
     with (tmp_path / "out.work/lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(OutputError, match="a build into"):

@@ -130,11 +130,11 @@ def test_large_tasks_and_large_results_do_not_block_each_other():
 
 def test_workers_killed_while_they_answer_are_replaced():
     with LocalRunner(2) as runner:
-        results = runner.map(bytes, [1 << 26] * 8)
+        results = runner.map(bytes, [1 << 23] * 8)
         next(results)
         for worker in list(runner._pool):
             worker.process.kill()
-        assert [len(result) for result in results] == [1 << 26] * 7
+        assert [len(result) for result in results] == [1 << 23] * 7
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -193,19 +193,19 @@ def test_a_task_that_hangs_is_ended(tmp_path, workers, is_alone):
 
 
 def test_the_clock_of_a_task_starts_with_it():
-    with LocalRunner(2) as runner:  # each waits for one that takes as long, and longer than the limit together
+    with LocalRunner(2) as runner:  # ten for each worker take longer than the limit together, and each far less
         pool = list(runner._pool)
-        done = runner.as_done(time.sleep, [0.6] * 6, seconds_for=lambda _: 1.1)
-        assert dict(done) == dict.fromkeys(range(6))
+        done = runner.as_done(time.sleep, [0.3] * 20, seconds_for=lambda _: 2.4)
+        assert dict(done) == dict.fromkeys(range(20))
         assert runner._pool == pool
 
 
 def test_answers_that_wait_for_the_caller_are_not_late():
     with LocalRunner(2) as runner:
         pool = list(runner._pool)
-        done = runner.as_done(abs, range(6), seconds_for=lambda _: 0.8)
+        done = runner.as_done(abs, range(6), seconds_for=lambda _: 1.5)
         results = [next(done)]
-        time.sleep(1.2)
+        time.sleep(1.8)
         assert dict([*results, *done]) == {number: number for number in range(6)}
         assert runner._pool == pool
 
@@ -339,3 +339,28 @@ def test_beside_other_threads_workers_start_afresh():
     finally:
         release.set()
         other.join()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_steps_are_taken_while_a_worker_is_busy_or_else_at_once(tmp_path, workers):
+    """The one task waits for a file that the third step makes."""
+
+    def steps():
+        yield from range(3)
+        (tmp_path / "go on").touch()
+
+    with LocalRunner(workers) as runner:
+        runner.meanwhile(steps())
+        assert (tmp_path / "go on").exists() is (workers == 1)
+        assert list(runner.map(do, [Task(0, tmp_path, wait_for="go on")])) == [0]
+
+
+def test_an_error_of_a_step_is_raised(tmp_path):
+    def steps():
+        yield
+        raise OutputError("no space")
+
+    with LocalRunner(2) as runner:
+        runner.meanwhile(steps())
+        with pytest.raises(OutputError, match="no space"):
+            list(runner.map(slower_for_the_first, range(4)))

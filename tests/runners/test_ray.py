@@ -1,4 +1,4 @@
-"""On a cluster of three nodes with a CPU each, all on this machine."""
+"""On a cluster of two nodes with a CPU each, both on this machine."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ from support.builds import everything, make, parts, refusal, run
 
 ray = import_ray()
 
-NUM_NODES = 3
+NUM_NODES = 2
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 
 
@@ -111,24 +111,13 @@ def pid_of(_):
 
 def wait_for_go(folder):
     mark(folder, "started")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not (folder / "go").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
 def fail_as_told(error):
     raise error
-
-
-def wait_on_the_node(task):
-    """Stays there for ever; elsewhere, until there is one that does."""
-    folder, number, node_id, until = task
-    if ray.get_runtime_context().get_node_id() == node_id:
-        mark(folder, "stuck")
-        time.sleep(600)
-    while not num_marks(folder, "stuck") and time.time() < until:
-        time.sleep(0.05)
-    return number
 
 
 def test_results_are_those_of_local_processes(runner):
@@ -177,7 +166,7 @@ def test_no_more_tasks_are_drawn_than_there_is_room_for(runner, tmp_path):
             yield tmp_path
 
     def look():
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120  # a worker starts within seconds, on a machine that does nothing else
         while num_marks(tmp_path, "started") < NUM_NODES and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)
@@ -213,25 +202,6 @@ def test_a_run_that_is_given_up_does_not_disturb_the_next(runner, tmp_path):
     next(done)
     done.close()
     assert list(runner.map(square, range(10))) == [number * number for number in range(10)]
-
-
-def test_tasks_of_a_node_that_is_removed_go_to_others(cluster, runner, tmp_path):
-    node = cluster.add_node(**NODE)
-    cluster.wait_for_nodes()
-
-    until = time.time() + 80
-
-    def remove():
-        while not num_marks(tmp_path, "stuck") and time.time() < until:
-            time.sleep(0.05)
-        cluster.remove_node(node, allow_graceful=False)
-
-    removing = threading.Thread(target=remove)
-    removing.start()
-    done = dict(runner.as_done(wait_on_the_node, [(tmp_path, number, node.node_id, until) for number in range(24)]))
-    removing.join()
-    assert done == {number: number for number in range(24)}
-    assert num_marks(tmp_path, "stuck")
 
 
 # Whole builds.

@@ -1,13 +1,15 @@
 import hashlib
 import os
 import threading
+from functools import partial
 
 import pytest
 
 from gristmill.config.settings import ScanConfig
+from gristmill.core.plain_files import PlainFolder
 from gristmill.core.records import Document, Drop, DropReason, SourceFile
 from gristmill.sources import documents
-from gristmill.sources.documents import read_document
+from gristmill.sources.documents import read_bytes, read_document
 from support.source_trees import write_tree
 from support.surroundings import without_privileges
 
@@ -15,6 +17,17 @@ from support.surroundings import without_privileges
 def file_at(path):
     size = os.lstat(path).st_size if os.path.lexists(path) else 0
     return SourceFile(repo="r", path=os.path.basename(path), location=str(path), size=size)
+
+
+@pytest.fixture(autouse=True, params=["alone", "beside others"])
+def folder(request, monkeypatch):
+    """How files are read."""
+    if request.param == "alone":
+        yield
+        return
+    with PlainFolder() as folder:
+        monkeypatch.setattr(documents, "read_bytes", partial(read_bytes, folder=folder))
+        yield
 
 
 def read(path, **config):
@@ -62,6 +75,14 @@ def test_vanished_linked_and_special_files_are_drops(tmp_path):
     assert read(tmp_path / "fifo").reason is DropReason.NOT_A_FILE
     assert read(tmp_path / "link").reason is DropReason.SYMLINK
     assert read(tmp_path).reason is DropReason.NOT_A_FILE
+
+
+def test_files_behind_a_link_are_drops_and_others_beside_them_are_read(tmp_path):
+    write_tree(tmp_path, {"real/a.py": "x = 1\n", "real/b.py": "x = 2\n"})
+    (tmp_path / "way").symlink_to("real")
+    for _ in range(2):
+        assert read(tmp_path / "way/a.py").reason is DropReason.SYMLINK
+        assert [read(tmp_path / f"real/{name}.py").text for name in "abb"] == [b"x = 1\n", b"x = 2\n", b"x = 2\n"]
 
 
 def test_a_permission_error_is_a_drop(tmp_path):

@@ -30,6 +30,22 @@ def test_a_plain_folder_in_path_order_with_hidden_files(tree):
     assert paths(root) == [".github/ci.yml", "a.py", "a/z.py", "b.py", "ä.py"]
 
 
+AROUND_A_SLASH = ("lib!.py", "lib-x.py", "lib.py", "lib0.py", "lib\\y.py", "lib\udcff.py", "libä.py")
+
+
+@pytest.mark.parametrize("is_git", [False, True])
+@pytest.mark.parametrize("nested", [None, "lib", "lib/deep"])
+def test_files_come_in_path_order_whatever_their_folders_are(tmp_path, is_git, nested):
+    """`lib-x.py` comes before `lib/x.py`, and `lib0.py` after it, also if `lib` is a repository nested inside."""
+    names = [f"{folder}{name}" for folder in ("", "lib/", "lib/deep/", "z/") for name in AROUND_A_SLASH]
+    root = write_tree(tmp_path / "root", dict.fromkeys(names, "x"))
+    for folder in filter(None, (is_git and ".", nested)):
+        git(root / folder, "init", "--quiet")
+    found = paths(root)
+    assert found == sorted(found)
+    assert len(found) == len(names)
+
+
 def test_ignore_files_count_outside_git(tree):
     root = tree(
         {

@@ -14,14 +14,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from gristmill import Config, build
 from gristmill.cli import main
 from gristmill.core.layout import CARDS
 from gristmill.pipeline.work_folder import Workspace
+from support.source_trees import ROOT
 from support.surroundings import default_signals
 
 KILLED = -signal.SIGKILL
@@ -156,7 +160,11 @@ def _ended(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[in
 def _clean_processes() -> Any:
     """Forked from one that has loaded everything and does nothing: at once there, whatever threads run in this one."""
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["pytest", "hypothesis", "gristmill.pipeline.build", "gristmill.pipeline.by_hand"])
+    own = ["gristmill.pipeline.build", "gristmill.pipeline.by_hand", "gristmill.cli.main", "support.preloaded"]
+    processes.set_forkserver_preload(["pytest", "hypothesis", *own])
+    with pytest.MonkeyPatch.context() as patch:  # until Python 3.12.4 it has no path but by the environment
+        patch.setenv("PYTHONPATH", str(ROOT / "tests"), prepend=os.pathsep)
+        forkserver.ensure_running()
     return processes
 
 

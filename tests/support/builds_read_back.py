@@ -1,6 +1,6 @@
 """A dataset of this project's own tests, and whether a format, read by whomever, holds the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from gristmill import Config, build
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.content_digest import content_of, row_digests
+from gristmill.formats.content_digest import Content, row_digests
 from gristmill.formats.format import Format, Target
 from gristmill.formats.jsonl_rows import batch_of_lines
 from support.source_trees import ROOT
@@ -45,3 +45,12 @@ class Built(NamedTuple):
         """By our own reader."""
         readers = {split: form.open(folder, split, self.schema) for split in self.rows}
         self.require_content(lambda split: readers[split].read(0, len(readers[split])))
+
+
+def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
+    """Of the digests of each split's rows, in their order."""
+    content = Content()
+    for split, digests in rows.items():
+        for some in digests:
+            content.add(split, some)
+    return content.sha256()

@@ -62,12 +62,12 @@ def definition_named(name: str) -> Definition:
     if name == "codebert":
         return locate(name)
     if name.startswith("revealing "):
-        return _revealing(definition_named(name.removeprefix("revealing ")), name)
+        return revealing(definition_named(name.removeprefix("revealing ")), name)
     (pattern,) = (pattern for pattern in PATTERNS if pattern.name == name)
     return definition_of(made.of_pattern(pattern), name)
 
 
-def _revealing(trained: Definition, name: str) -> Definition:
+def revealing(trained: Definition, name: str) -> Definition:
     """With a vocabulary that shows where words start: beside `a`, `7`, `!`, a blank, a line feed and an apostrophe any
     two bytes merge, if they are of one word.
 

@@ -42,7 +42,7 @@ class ChatServer(http.server.ThreadingHTTPServer):
         self.seconds = 0.0
         self.requests = []
         """Of each: its path, headers and JSON."""
-        self.num_now = self.num_at_most = self.num_sent = 0
+        self.num_now = self.num_at_most = self.num_sent = self.num_acted = 0
         self.lock = threading.Lock()
         self.is_closing = threading.Event()
         self.scheme = "http"
@@ -57,6 +57,9 @@ class ChatServer(http.server.ThreadingHTTPServer):
     @property
     def num_asked(self):
         return sum(path.endswith("/chat/completions") for path, _, _ in self.requests)
+
+    def num_asked_about(self, name):
+        return sum(f"area_{name}(" in prompt for prompt in self.prompts())
 
     def prompts(self):
         return [asked["messages"][0]["content"] for _, _, asked in self.requests if asked is not None]
@@ -106,6 +109,7 @@ class Chat(http.server.BaseHTTPRequestHandler):
         if prompt.startswith("Describe") and act is good:
             act = says(f"A function area_{name} that multiplies.")
         act(self, name)
+        self.server.num_acted += 1
 
     def send_json(self, value, status=200, **headers):
         self.send_bytes(json.dumps(value).encode(), status, "application/json", **headers)
@@ -187,11 +191,10 @@ def drips_headers(chat, _name):
 
 
 def _drip(chat, data, pause):
-    with contextlib.suppress(OSError):
-        for byte in data:
-            chat.wfile.write(bytes([byte]))
-            if chat.server.is_closing.wait(pause):
-                return
+    for byte in data:
+        chat.wfile.write(bytes([byte]))
+        if chat.server.is_closing.wait(pause):
+            return
 
 
 def never_ends(chat, _name):

@@ -10,7 +10,9 @@ from gristmill.pipeline.parts import PartReader
 
 def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more):
     digest = hashlib.sha256((text if text is not None else f"{repo}/{path}").encode()).hexdigest()
+    numbers = {field.name: 0 for field in msgspec.structs.fields(PreparedDocument) if field.type is int}
     facts = {
+        **numbers,
         "repo": repo,
         "path": path,
         "language": "python",
@@ -20,13 +22,8 @@ def document(path, *, repo="repo", text=None, tokens=100, row_bytes=1000, **more
         "num_windows": 1,
         "num_emitted_tokens": tokens + 2,
         "num_shown_tokens": tokens,
-        "num_tail_tokens_dropped": 0,
         "num_row_bytes": row_bytes,
         "part": "0.part",
-        "part_offset": 0,
-        "part_bytes": 0,
-        "part_row": 0,
-        "num_newlines": 0,
         "license": "NOASSERTION",
         "license_from": None,
     }

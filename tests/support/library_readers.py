@@ -1,15 +1,18 @@
-"""Writes and reads MDS and LitData with their own libraries, in a process of its own.
+"""Writes and reads MDS and LitData with their own libraries, in a process of its own that stays for the next jobs.
 
 They are installed without their dependencies into a folder beside the environment's (readers.txt), since those
 contradict this project's.
 """
 
+import atexit
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import traceback
 import types
+from contextlib import ExitStack
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,19 +27,24 @@ def ask(*jobs: dict[str, Any]) -> None:
     """Runs jobs, each a call of one of the functions below: {"do": "read_mds", "folder": …, "rows": …}."""
     if not READERS.is_dir():
         pytest.skip("streaming and litdata are not installed: make test does it")
+    process = _reader()
+    print(json.dumps(jobs, default=str), file=process.stdin, flush=True)
+    trouble = process.stdout.readline()
+    assert trouble, "the process of the libraries died"
+    assert json.loads(trouble) is None, json.loads(trouble)
+
+
+@cache
+def _reader() -> Any:
+    """Imports of PyTorch and the two libraries take seconds: once for all tests."""
     path = os.pathsep.join((str(READERS), os.environ.get("PYTHONPATH", "")))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    asked = json.dumps(jobs, default=str)
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=asked,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    from support.builds import running  # the process of the libraries does without
+
+    stays = ExitStack()
+    atexit.register(stays.close)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return stays.enter_context(running([sys.executable, __file__], env=environment, **pipes))
 
 
 @cache
@@ -113,6 +121,19 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
 
 
+def serve() -> None:
+    """Answers each line of jobs with null, or with what went wrong. Whatever the libraries print goes elsewhere."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for line in sys.stdin:
+        trouble = None
+        try:
+            for job in json.loads(line):
+                globals()[job.pop("do")](**job)
+        except Exception:  # noqa: BLE001 - the test that asked is to say it
+            trouble = traceback.format_exc()
+        print(json.dumps(trouble), file=answers, flush=True)
+
+
 if __name__ == "__main__":
-    for job in json.load(sys.stdin):
-        globals()[job.pop("do")](**job)
+    serve()

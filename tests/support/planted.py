@@ -20,7 +20,7 @@ class Planted:
         self.files = self._read("files.jsonl")
 
     def _read(self, name):
-        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        return [msgspec.json.decode(line) for line in (self.folder / name).read_bytes().splitlines()]
 
     def file_of(self, row):
         return next(file for file in self.files if (file["repo"], file["path"]) == (row["repo"], row["path"]))
@@ -77,13 +77,22 @@ class Planted:
         return hashlib.sha256(msgspec.json.encode(inputs, order="deterministic")).hexdigest()
 
     def _write(self, name, rows):
-        lines = [row if isinstance(row, str) else json.dumps(row, separators=(",", ":")) for row in rows]
-        content = "".join(f"{line}\n" for line in lines).encode()
+        content = b"".join(_line(row) + b"\n" for row in rows)
         (self.folder / name).write_bytes(content)
         facts = self.manifest["files"][name]
         facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         if facts.get("rows") is not None:
             facts["rows"] = len(rows)
+
+
+def _line(row):
+    """A row, or what is said to be the line of one."""
+    if isinstance(row, str):
+        return row.encode()
+    try:
+        return msgspec.json.encode(row)
+    except OverflowError:  # a number that is too large, which is what is tried
+        return json.dumps(row, separators=(",", ":")).encode()
 
 
 def named(failed, check_name, row):

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from contextlib import suppress
 
 import fsspec
@@ -21,6 +20,10 @@ class Proxy:
         self.drop_after: list[int] = []
         """Per connection to come: bytes of an answer until it is cut."""
         self.stalls = 0
+        """Connections to come that are held without an answer, as long as the proxy is there."""
+        self.num_stalled = 0
+        """Those that are held now."""
+        self._is_closing = threading.Event()
         self.refused: list[bytes] = []
         """Parts of addresses: the connection of each request for one is cut."""
         self.requests: list[bytes] = []
@@ -53,7 +56,9 @@ class Proxy:
                 elif b"PartialContent" in data[:200] or b" 206 " in data[:20]:
                     if self.stalls:
                         self.stalls -= 1
-                        time.sleep(3)
+                        self.num_stalled += 1
+                        self._is_closing.wait(60)
+                        self.num_stalled -= 1
                         break
                     left = self.drop_after.pop(0) if self.drop_after else None
                 if left is not None:
@@ -67,6 +72,7 @@ class Proxy:
                 one.shutdown(socket.SHUT_RDWR)
 
     def close(self):
+        self._is_closing.set()
         for one in [self._listener, *self._sockets]:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -2,16 +2,19 @@
 
 `settle()` fixes the environment and the umask for the process of the tests and all that it starts.
 `default_signals()` and `without_privileges()` are for tests in which Ctrl-C or file permissions must count.
+`start_no_monitor()` is for the process of the tests, `end_lasting_threads()` for the end of a module.
 """
 
+import asyncio
 import ctypes
+import gc
 import os
 import pwd
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -44,6 +47,45 @@ def settle() -> None:
 
 def _is_kept(name: str) -> bool:
     return name in KEPT or name.startswith(KEPT_BEGINNINGS) or name.endswith(KEPT_ENDINGS)
+
+
+def start_no_monitor() -> None:
+    """Of progress bars, by tqdm: a thread that stays. Beside any other thread a build spawns its workers.
+
+    Each is an interpreter then, which takes twenty times as long as a fork.
+    """
+    with suppress(ImportError):
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0
+
+
+def end_lasting_threads() -> None:
+    """End the one that fsspec starts once and keeps; it starts another where it is needed."""
+    fsspec = sys.modules.get("fsspec.asyn")
+    if fsspec is not None and fsspec.loop[0] is not None:
+        _forget_instances(fsspec.AsyncFileSystem)
+        gc.collect()  # what is left of them closes its connections, while the loop runs
+        (loop,), (thread,) = fsspec.loop, fsspec.iothread
+        asyncio.run_coroutine_threadsafe(_finish_all(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+        loop.close()
+        fsspec.loop[0] = fsspec.iothread[0] = None
+
+
+def _forget_instances(file_system: Any) -> None:
+    """Each is bound to the loop."""
+    file_system.clear_instance_cache()
+    for kind in file_system.__subclasses__():
+        _forget_instances(kind)
+
+
+async def _finish_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=20)
+    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 @contextmanager

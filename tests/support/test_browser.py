@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.browser import file_address, watched
+from support.browser import DESKTOP, PHONE, file_address, watched
 
 
 @pytest.fixture
@@ -11,17 +11,48 @@ def bad_page(tmp_path):
     path.write_text(
         "<!doctype html><html><head><meta charset='utf-8'><title>x</title></head><body><main><h1>x</h1>"
         "<img src='http://127.0.0.1:9/picture.png'><button></button>"
-        "<script>console.error('complaint')</script></main></body></html>"
+        "<script>console.error('complaint'); alert('look here'); localStorage.setItem('kept', '1')</script>"
+        "</main></body></html>"
     )
     return file_address(path)
 
 
-def test_complaints_strangers_and_barriers_are_seen(chromium, bad_page):
+def test_complaints_strangers_dialogs_and_barriers_are_seen(chromium, bad_page):
     with watched(chromium, bad_page) as seen:
         seen.page.goto(bad_page)
         assert seen.strangers == ["http://127.0.0.1:9/picture.png"]
         assert any("complaint" in one for one in seen.complaints)
+        assert seen.dialogs == ["look here"]
         found = {one.partition(":")[0] for one in seen.violations()}
         assert found >= {"html-has-lang", "image-alt", "button-name"}
         with pytest.raises(AssertionError):
             seen.is_quiet()
+
+
+def test_a_page_that_is_used_again_has_nothing_of_what_was_there(chromium, bad_page, tmp_path):
+    other = tmp_path / "other.html"
+    other.write_text("<!doctype html><title>other</title>")
+    address = file_address(other)
+    with watched(chromium, bad_page, viewport=PHONE, dark=True) as seen:
+        first = seen.page
+        first.route(address, lambda route: route.abort())
+        first.goto(bad_page)
+        first.emulate_media(media="print")
+        first.context.add_cookies([{"name": "kept", "value": "1", "url": "http://127.0.0.1:9/"}])
+    with watched(chromium, address) as seen:
+        assert seen.page is first
+        seen.page.goto(address)
+        assert seen.page.viewport_size == DESKTOP
+        assert seen.page.evaluate("localStorage.length") == 0
+        assert not seen.page.evaluate(
+            "matchMedia('print').matches || matchMedia('(prefers-color-scheme: dark)').matches"
+        )
+        assert seen.page.evaluate("matchMedia('(prefers-reduced-motion: reduce)').matches")
+        assert seen.page.context.cookies() == []
+        assert seen.is_quiet()
+
+
+def test_a_page_that_a_test_failed_with_is_not_used_again(chromium, bad_page):
+    with pytest.raises(AssertionError), watched(chromium, bad_page) as seen:
+        raise AssertionError
+    assert seen.page.is_closed()

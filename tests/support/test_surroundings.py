@@ -1,17 +1,22 @@
 """Tests give the same for anybody, anywhere: what they inherit does not reach them."""
 
 import ast
+import asyncio
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import fsspec.asyn
 import pytest
+from tqdm import tqdm
 
 from support.builds import running
-from support.surroundings import without_privileges
+from support.surroundings import end_lasting_threads, without_privileges
 
 HERE = Path(__file__).parents[1]
 WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -72,6 +77,7 @@ def test_commands_that_run_beside_a_test_are_started_in_one_place():
     calls = {
         path.name: ast.unparse(node.func)
         for path in sorted(HERE.rglob("*.py"))
+        if b"Popen" in path.read_bytes()
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Popen")
     }
@@ -90,3 +96,11 @@ def test_nobody_may_write_and_read_only_where_asked(tmp_path):
     (tmp_path / "closed/file").chmod(0)
     with without_privileges(), pytest.raises(PermissionError):
         (tmp_path / "closed/file").read_bytes()
+
+
+def test_no_thread_of_a_library_stays():
+    for _ in range(2):
+        assert list(tqdm(range(2), file=io.StringIO())) == [0, 1]
+        assert fsspec.asyn.sync(fsspec.asyn.get_loop(), asyncio.sleep, 0, "done") == "done"
+        end_lasting_threads()
+        assert not {"fsspecIO", "tqdm_monitor"} & {thread.name for thread in threading.enumerate()}

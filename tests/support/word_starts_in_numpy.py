@@ -111,7 +111,8 @@ def _newline_to_come(row, is_newline):
 def _with_contractions(row, starts, pattern):
     """One whose apostrophe starts a word is a word: none starts inside it, one starts behind it."""
     spelled = "".join(map(chr, row.points))
-    for apostrophe in np.flatnonzero(starts & (row.points == APOSTROPHE)):
+    is_candidate = (row.points == APOSTROPHE) & np.isin(row.after(row.points, 0), FIRST_LETTERS)
+    for apostrophe in np.flatnonzero(starts & is_candidate):
         end = _contraction_end(row, spelled, apostrophe, pattern)
         if end is not None:
             starts[apostrophe + 1 : end] = False
@@ -130,5 +131,6 @@ def _contraction_end(row, spelled, apostrophe, pattern):
     return None
 
 
+FIRST_LETTERS = [ord(one) for letters in CONTRACTIONS for one in (letters[0], letters[0].upper())] + [ord(LONG_S)]
 LOWER = {ord(letter.upper()): letter for letter in "".join(CONTRACTIONS)}
 RULES = {"gpt2": _gpt2, "cl100k": _cl100k}

@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import unicodedata
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from support import tokenizers_made_here as made
-from support.card_texts import NOT_UTF8
+from support.card_texts import NOT_UTF8, SCALARS, ids_by_reference
 
 CONTROL_TEXTS = ["</s>", "<mask>", "<s>x</s>", " <mask> ", "<|endoftext|>", "<pad><unk>"]
 PATTERNS = {
@@ -44,17 +43,14 @@ def test_codebert_runs_on_the_fast_engine(codebert):
     assert codebert.engine.startswith("gigatoken ")
 
 
-def in_context(character):
-    is_short = unicodedata.category(character) in {"Cn", "Co"} and ord(character) % 16
-    return f"a{character}b\n" if is_short else f"a{character}b {character}\n"
-
-
-def test_every_code_point_in_context(codebert, oracle):
-    """Four of five stand for nothing yet, or privately: most of these between letters alone."""
-    points = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
-    for at in range(0, len(points), 20_000):
-        text = "".join(map(in_context, points[at : at + 20_000])).encode()
-        assert np.array_equal(codebert.encode(text).ids, oracle.encode(text).ids)
+def test_every_code_point_in_context(codebert):
+    """All of planes 0 to 3, and a sixteenth of the rest, in which little is assigned. How each is split from its neighbours
+    is tested with a vocabulary that shows it, in test_patterns.py."""
+    chosen = [*SCALARS[:0x40000], *SCALARS[0x40000::16]]
+    for at in range(0, len(chosen), 20_000):
+        text = "".join(f"a{one}b {one}\n" for one in chosen[at : at + 20_000]).encode()
+        (expected,) = ids_by_reference(codebert.definition, [text])
+        assert np.array_equal(codebert.encode(text).ids, expected)
 
 
 @settings(max_examples=300, deadline=None)
@@ -124,13 +120,31 @@ def test_sentence_piece_with_literal_meta_spaces():
         assert fast.decode(ours.ids) == utf8 or "▁" in sample
 
 
+def test_sentence_piece_with_added_tokens_and_a_split_that_finds_nothing():
+    """As Gemma's: spaces are split at once they are written as ▁, and some added tokens are text."""
+    tree = json.loads(made.sentence_piece_bpe())
+    tree["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    tree["pre_tokenizer"] = split
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    vocabulary = tree["model"]["vocab"]
+    for content in ("<unused0>", "\n\n", "▁▁"):
+        index = vocabulary.setdefault(content, len(vocabulary))
+        tree["added_tokens"].append({"id": index, "content": content, **flags})
+    text = json.dumps(tree)
+    fast, oracle = FastTokenizer.load(definition(text)), ReferenceTokenizer(definition(text))
+    for sample in ("a  b\n\n\nc", "<unused0> x<unused0>", "▁▁ ▁ x▁▁▁", "\n\n\n\n", " <unused0>\n", "é▁▁\n\n"):
+        ours, reference = assert_same(fast, oracle, sample.encode())
+        assert ours.starts[-1] == len(sample.encode())
+        assert ours.newline_tokens.tolist() == reference.newline_tokens.tolist()
+
+
 @pytest.mark.parametrize(
     "text",
     [
         made.word_piece(),
         made.unigram(),
         made.byte_level(add_prefix_space=True),
-        made.byte_level(nfc=True),
         made.byte_level(r"\d"),
         json.dumps({**json.loads(made.byte_level()), "added_tokens": [
             {"id": 600, "content": "foo", "single_word": True, "lstrip": False, "rstrip": False, "normalized": False,
@@ -138,6 +152,9 @@ def test_sentence_piece_with_literal_meta_spaces():
         json.dumps({**json.loads(made.byte_level()), "added_tokens": [
             {"id": 600 + index, "content": "ab"[index] * 5, "single_word": False, "lstrip": False, "rstrip": False,
              "normalized": bool(index), "special": False} for index in range(2)]}),
+        json.dumps({**json.loads(made.byte_level()), "added_tokens": [
+            {"id": 600, "content": "a", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+             "special": False}]}),
         json.dumps({**json.loads(made.byte_level()), "model": {
             **json.loads(made.byte_level())["model"], "end_of_word_suffix": "</w>"}}),
     ],

@@ -144,9 +144,8 @@ def test_a_tokenizer_that_does_not_give_the_text_back_is_found_out():
 
 @pytest.mark.parametrize("names", FIM_NAMES, ids=lambda names: names[0])
 def test_sentinels_go_by_the_names_that_models_give_them(names, tmp_path):
-    definition = TOKENIZER.definition
-    tree = json.loads(definition.json)
-    ids = range(50_265, 50_268)
+    tree = json.loads(made.byte_level())
+    ids = range(1000, 1003)
     tree["added_tokens"] += [
         {
             "id": index,
@@ -160,5 +159,5 @@ def test_sentinels_go_by_the_names_that_models_give_them(names, tmp_path):
         for index, name in zip(ids, names, strict=True)
     ]
     (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
-    (tmp_path / "tokenizer_config.json").write_bytes(definition.config)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
     assert tuple(fim_ids(load_tokenizer(str(tmp_path)).definition)) == tuple(ids)

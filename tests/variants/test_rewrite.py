@@ -13,6 +13,7 @@ import pytest
 
 from gristmill.core.errors import ConfigError, InputError, OutputError
 from gristmill.core.records import WhyNoVariant
+from gristmill.variants import endpoint as endpoint_module
 from gristmill.variants.answers import UnusableAnswerError, code_in, in_manner_of, why_refused
 from gristmill.variants.endpoint import MAX_FAILED_IN_A_ROW, Endpoint, seconds_to_wait
 from gristmill.variants.grammars import GRAMMARS, parse
@@ -31,6 +32,11 @@ def no_thread_is_left():
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("GRISTMILL_REWRITE_KEY", KEY)
+
+
+@pytest.fixture
+def short_waits(monkeypatch):
+    monkeypatch.setattr(endpoint_module, "FIRST_WAIT_SECONDS", 0.05)
 
 
 def endpoint(server, **settings):
@@ -333,7 +339,7 @@ def test_a_body_without_end_is_left_after_a_few_megabytes(tmp_path):
 
 
 @pytest.mark.parametrize("act", [fails(500), fails(503), fails(408), fails(409), fails(425), fails(429), acts.hangs_up, acts.breaks_off, acts.breaks_off_in_a_chunk, acts.speaks_otherwise])  # fmt: skip
-def test_what_may_pass_is_tried_again(tmp_path, act):
+def test_what_may_pass_is_tried_again(tmp_path, short_waits, act):
     with ChatServer({"a": [act]}) as server:
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, num_retries=1)
     assert outcome == Rewritten(CHILD.format(name="a").encode())
@@ -347,11 +353,13 @@ def test_it_is_tried_no_more_often_than_asked(tmp_path):
     assert server.num_asked == 4
 
 
-def test_a_server_says_how_long_to_wait(tmp_path):
-    with ChatServer({"a": [fails(429, Retry_After="1")]}) as server:
-        started_at = time.monotonic()
-        rewritten(server, [task("a")], tmp_path, num_retries=1)
-        assert 1.0 <= time.monotonic() - started_at < 4
+def test_a_server_says_how_long_to_wait(tmp_path, short_waits):
+    """While one text waits for as long as that, another is asked about four times, with pauses of its own."""
+    script = {"told": [fails(429, Retry_After="100")], "untold": [fails(500)] * 3}
+    with ChatServer(script) as server, Rewriter(endpoint(server, num_retries=3), tmp_path) as rewriter:
+        results = rewriter.rewrite_all([task("untold"), task("told")])
+        assert isinstance(next(results)[1], Rewritten)
+        assert (server.num_asked_about("untold"), server.num_asked_about("told")) == (4, 1)
 
 
 def test_waits_grow_and_end():
@@ -369,10 +377,10 @@ def test_waits_grow_and_end():
 
 @pytest.mark.parametrize("act", [acts.is_silent, acts.drips, acts.drips_headers])
 def test_a_slow_server_is_left_at_the_deadline(tmp_path, act):
+    """Each would go on for ten seconds and more, and has not come to its end."""
     with ChatServer({"a": [act]}) as server:
-        started_at = time.monotonic()
         ((_, outcome),) = rewritten(server, [task("a")], tmp_path, timeout_seconds=0.6)
-        assert 0.6 <= time.monotonic() - started_at < 3
+        assert server.num_acted == 0
     assert outcome == Failure(WhyNoVariant.NO_ANSWER, "no whole answer within 0.6 seconds")
 
 
@@ -388,16 +396,13 @@ def test_a_server_that_reads_nothing_is_left_at_the_deadline(tmp_path):
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         big = task("a", text=b"x = 1\n" * 2_000_000)
         settings = Endpoint(url=url, model="m", timeout_seconds=0.6, num_retries=0)
-        started_at = time.monotonic()
         with Rewriter(settings, tmp_path) as rewriter:
             ((_, outcome),) = rewriter.rewrite_all([big])
-        assert time.monotonic() - started_at < 5
     assert outcome.reason == "no whole answer within 0.6 seconds"
 
 
 def test_leaving_early_does_not_wait_for_a_slow_server(tmp_path):
     with ChatServer({"a": [acts.is_silent], "b": [fails(500, Retry_After="100")]}) as server:
-        started_at = time.monotonic()
         with (
             pytest.raises(KeyboardInterrupt),
             Rewriter(endpoint(server, timeout_seconds=100, num_retries=5), tmp_path) as rewriter,
@@ -405,7 +410,9 @@ def test_leaving_early_does_not_wait_for_a_slow_server(tmp_path):
             results = rewriter.rewrite_all([task("c"), task("a"), task("b")])
             next(results)
             raise KeyboardInterrupt
-        assert time.monotonic() - started_at < 3
+        assert server.num_asked_about("a") <= 1  # and not given up and asked anew
+        assert server.num_asked_about("b") <= 1
+        assert server.num_acted <= 2, "the silent one is still silent"
 
 
 # Giving up.
@@ -435,10 +442,9 @@ def test_giving_up_does_not_wait_for_those_that_wait(tmp_path):
     names = [f"n{number}" for number in range(60)]
     script = {name: [fails(401)] for name in names} | {"n0": [fails(429, Retry_After="100")]}
     with ChatServer(script) as server:
-        started_at = time.monotonic()
         with pytest.raises(InputError, match="check the key"):
             rewritten(server, map(task, names), tmp_path, num_retries=1)
-        assert time.monotonic() - started_at < 5
+        assert server.num_asked_about("n0") == 1
 
 
 def test_a_port_that_nobody_listens_on_is_named(tmp_path):
@@ -654,12 +660,11 @@ def test_a_block_that_is_never_closed_is_refused(answer):
 
 
 @pytest.mark.parametrize("answer", ["```x\n" * 300_000, "`" * 2_000_000, "```\n" + " " * 2_000_000, "   " * 600_000])
-def test_no_answer_takes_long_to_take_apart(answer):
-    started_at = time.monotonic()
+def test_an_answer_is_taken_apart_in_linear_time(answer):
+    """By the square of these lengths it would take hours, and the limit of every test end it."""
     with pytest.raises(UnusableAnswerError):
         code_in(answer)
         raise UnusableAnswerError
-    assert time.monotonic() - started_at < 2
 
 
 @pytest.mark.parametrize(
@@ -733,12 +738,9 @@ def test_signatures_are_what_callers_see(language):
     assert signatures_of(parse(text, language)) == signatures
 
 
-@pytest.mark.parametrize("text", [b"[" * 5000 + b"]" * 5000, b"(" * 50_000, b"x = [" + b"1," * 200_000 + b"]", b"\n".join(b" " * depth + b"class A:" for depth in range(500)), b"x = 1\n" * 50_000, b"\xff\n", b""])  # fmt: skip
-def test_signatures_of_odd_texts_are_few_and_come_soon(text):
-    parsed = parse(text, "python")
-    started_at = time.monotonic()
-    assert len(signatures_of(parsed)) <= 200
-    assert time.monotonic() - started_at < 2
+@pytest.mark.parametrize("text", [b"[" * 50_000 + b"]" * 50_000, b"(" * 50_000, b"x = [" + b"1," * 200_000 + b"]", b"\n".join(b" " * depth + b"class A:" for depth in range(500)), b"x = 1\n" * 50_000, b"\xff\n", b""])  # fmt: skip
+def test_signatures_of_odd_texts_are_few_and_there_is_an_end(text):
+    assert len(signatures_of(parse(text, "python"))) <= 200
 
 
 def test_code_with_fences_in_it_is_fenced_by_longer_ones(tmp_path):

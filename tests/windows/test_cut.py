@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gristmill.config.settings import WindowConfig
 from gristmill.core.errors import ConfigError
-from gristmill.windows.cut import WindowShape, cut, cut_without, lines_of, without_touched
+from gristmill.windows.cut import WindowShape, cut, cut_without, lines_between, without_touched
 
 SHAPES = st.integers(1, 60).flatmap(
     lambda content: st.builds(
@@ -88,7 +88,7 @@ def test_lines_are_those_of_the_first_and_last_token(num_tokens, shape, newlines
     newline_tokens = np.array(sorted(index for index in newlines if index < num_tokens), np.int32)
     windows = cut(num_tokens, shape)
     line_of = [1 + sum(newline < token for newline in newline_tokens.tolist()) for token in range(num_tokens)]
-    first, last = lines_of(windows, newline_tokens)
+    first, last = lines_between(windows.starts, windows.ends, newline_tokens)
     assert first.tolist() == [line_of[start] for start in windows.starts]
     assert last.tolist() == [line_of[end - 1] for end in windows.ends]
 

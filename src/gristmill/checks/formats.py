@@ -31,7 +31,7 @@ from gristmill.formats.batch import WindowBatch
 from gristmill.formats.content_digest import Content, line_digest, row_digests
 from gristmill.formats.format import format_named
 from gristmill.formats.jsonl_rows import lines_of
-from gristmill.formats.shares import shares_of, write_share
+from gristmill.formats.shares import Share, write_share
 from gristmill.formats.stored_split import StoredSplit
 from gristmill.pipeline.work_folder import temporary_folder
 from gristmill.runners.local import LocalRunner
@@ -255,13 +255,13 @@ def _written_again(folder: Path, manifest: Manifest, what: tuple[str, Split]) ->
     """What is not as its own rows give it."""
     name, split = what
     wanted = {file: facts.sha256 for file, facts in manifest.files.items() if (facts.format, facts.split) == what}
-    shares = shares_of(name, split, manifest.shards.get(split, []))
+    share = Share(name, split, manifest.splits[split].windows)
     try:
         stored = StoredSplit(folder, name, split, Schema.of(manifest), manifest.splits[split].windows)
         with temporary_folder("gristmill-check-") as place:
             (place / name).mkdir()
-            made = [write_share(share, place, stored.schema, _batches(stored)) for share in shares]
-        found = {file: facts.sha256 for one in made for file, facts in one.facts.items()}
+            made = write_share(share, place, stored.schema, _batches(stored)).facts if share.num_rows else {}
+        found = {file: facts.sha256 for file, facts in made.items()}
     except OSError as error:
         return f"{split} could not be written again in {tempfile.gettempdir()!r}: {error.strerror or error}"
     except GristmillError as error:

@@ -1,12 +1,12 @@
 """A document as it was read -> what of it may be learned from: cells of a notebook, rules, secrets out; or a Drop."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from gristmill.cleaning.notebooks import cells_of
-from gristmill.cleaning.rules import Limits, Page, judge
-from gristmill.cleaning.secrets import find_secrets, redact
+from gristmill.cleaning.rules import Limits, judge_all
+from gristmill.cleaning.secrets import redact, with_openings, with_secrets
 from gristmill.config.config import Config
 from gristmill.config.settings import SecretsConfig
 from gristmill.core.records import Document, Drop, DropReason
@@ -15,52 +15,86 @@ NOTEBOOK = "jupyter"
 KINDS_NAMED = 3
 
 
+def clean_all(documents: Sequence[Document], config: Config, limits: Limits) -> list[Document | Drop]:
+    """Each as it may be learned from, or why not. All are looked at together, and closely only where that strikes."""
+    answers: list[Document | Drop] = list(documents)
+    if config.secrets.action != "keep":
+        # Both are in the rows, and a table's rows name their repository.
+        names = [f"{one.repo}/{one.path}".encode() for one in documents]
+        for number in with_secrets(names, emails=config.secrets.emails):
+            one = documents[number]
+            answers[number] = Drop.of(one.file, DropReason.HOLDS_SECRET, "in its name", language=one.language)
+    if config.scan.notebooks == "cells":
+        answers = [_with_cells(one) if one.language == NOTEBOOK else one for one in answers]
+    _judge(answers, limits)
+    if config.secrets.action != "keep":
+        _take_out_secrets(answers, config.secrets)
+    return answers
+
+
 def clean(document: Document, config: Config, limits: Limits) -> Document | Drop:
-    file, text, language = document.file, document.text, document.language
-    name = f"{file.repo}/{file.path}".encode()  # both are in the rows, and a table's rows name their repository
-    if config.secrets.action != "keep" and find_secrets(name, emails=config.secrets.emails):
-        return Drop.of(file, DropReason.HOLDS_SECRET, "in its name", language=language)
-    facts: dict[str, Any] = {"language": language}  # no digest: whether it holds a secret is not known yet
-    if language == NOTEBOOK and config.scan.notebooks == "cells":
-        cells = cells_of(text)
-        if isinstance(cells, str):
-            return Drop.of(file, DropReason.BAD_NOTEBOOK, cells, **facts)
-        if not cells:
-            return Drop.of(file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
-        text = cells
-    is_as_read = document.is_as_read and text is document.text
-    judgement = judge(Page(file.path, language, text), limits)
-    measures = msgspec.json.encode(judgement.measures)
-    if judgement.defect is not None:
-        reason, detail = judgement.defect
-        return Drop.of(file, reason, detail, measures=measures, **facts)
-    if config.secrets.action == "keep":
-        return msgspec.structs.replace(document, text=text, is_as_read=is_as_read, measures=measures)
-    redacted = redact(text, language, config.secrets)
+    return clean_all([document], config, limits)[0]
+
+
+def _with_cells(document: Document | Drop) -> Document | Drop:
+    if isinstance(document, Drop):
+        return document
+    facts = {"language": document.language}  # no digest: whether it holds a secret is not known yet
+    cells = cells_of(document.text)
+    if isinstance(cells, str):
+        return Drop.of(document.file, DropReason.BAD_NOTEBOOK, cells, **facts)
+    if not cells:
+        return Drop.of(document.file, DropReason.EMPTY, "no code or markdown in its cells", **facts)
+    return msgspec.structs.replace(document, text=cells, is_as_read=False)
+
+
+def _judge(answers: list[Document | Drop], limits: Limits) -> None:
+    """Puts what the rules measured into the documents, and drops in the place of those that fail one."""
+    numbers = [number for number, one in enumerate(answers) if isinstance(one, Document)]
+    documents = [one for one in answers if isinstance(one, Document)]
+    judgements = judge_all(
+        [one.path for one in documents], [one.language for one in documents], [one.text for one in documents], limits
+    )
+    for number, one, judgement in zip(numbers, documents, judgements, strict=True):
+        measures = msgspec.json.encode(judgement.measures)
+        if judgement.defect is None:
+            answers[number] = msgspec.structs.replace(one, measures=measures)
+        else:
+            reason, detail = judgement.defect
+            answers[number] = Drop.of(one.file, reason, detail, measures=measures, language=one.language)
+
+
+def _take_out_secrets(answers: list[Document | Drop], config: SecretsConfig) -> None:
+    numbers = [number for number, one in enumerate(answers) if isinstance(one, Document)]
+    documents = [one for one in answers if isinstance(one, Document)]
+    for number in with_openings([one.text for one in documents], emails=config.emails):
+        answers[numbers[number]] = _without_its_secrets(documents[number], config)
+
+
+def _without_its_secrets(document: Document, config: SecretsConfig) -> Document | Drop:
+    language, measures = document.language, document.measures
+    redacted = redact(document.text, language, config)
     if redacted is None:
         detail = "each redaction leaves another secret"
-        return Drop.of(file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
+        return Drop.of(document.file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     if not redacted.redactions:
-        return msgspec.structs.replace(document, text=text, is_as_read=is_as_read, measures=measures)
-    if config.secrets.action == "drop":
+        return document
+    if config.action == "drop":
         # Without its digest: that would confirm a guess.
         found = dict.fromkeys(f"{redaction.kind} in line {redaction.line}" for redaction in redacted.redactions)
         more = f" and {len(found) - KINDS_NAMED} more" if len(found) > KINDS_NAMED else ""
         detail = ", ".join(list(found)[:KINDS_NAMED]) + more
-        return Drop.of(file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
+        return Drop.of(document.file, DropReason.HOLDS_SECRET, detail, language=language, measures=measures)
     return msgspec.structs.replace(
-        document,
-        text=redacted.text,
-        sha256=None,
-        is_as_read=False,
-        measures=measures,
-        redactions=redacted.redactions,
+        document, text=redacted.text, sha256=None, is_as_read=False, redactions=redacted.redactions
     )
 
 
 def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:
     """A file's name may hold one: what is recorded of a dropped file does not."""
     before = {name: getattr(drop, name) for name in ("repo", "path", "detail")}
+    if config.action == "keep" or not with_openings([text.encode() for text in before.values()], emails=config.emails):
+        return drop
     after = {name: without_secret(text, config) for name, text in before.items()}
     return drop if after == before else msgspec.structs.replace(drop, **after)
 

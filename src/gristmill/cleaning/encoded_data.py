@@ -45,6 +45,16 @@ def encoded_runs(text: bytes, octets: Octets) -> list[int]:
     return [*runs, *_byte_tables(text, octets)]
 
 
+def with_long_runs(joined: bytes, octets: Octets) -> Iterator[int]:
+    """Positions in several texts, each with a NUL behind it: a text with none of them in it has no run."""
+    for start, _ in _pieces(joined, octets):
+        yield start
+    is_entry = np.flatnonzero((octets[1:] == ord("x")) & (octets[:-1] == ord("0")))
+    if len(is_entry) >= BYTE_TABLE_ENTRIES:
+        # A table has that many entries, so it is in the text of one of every so many.
+        yield from is_entry[BYTE_TABLE_ENTRIES - 1 :: BYTE_TABLE_ENTRIES].tolist()
+
+
 def _joined_pieces(text: bytes, octets: Octets) -> Iterator[bytes]:
     """Pieces on neighbouring lines are one."""
     pieces: list[bytes] = []

@@ -118,12 +118,15 @@ class FolderLicenses:
                 said.setdefault(posixpath.dirname(path), []).append(self._resolved(path, manifest.declared))
         self._by_folder = {folder: _by_texts(texts) for folder, texts in self._texts.items()}
         self._by_folder |= {folder: self._by_manifests(folder, words) for folder, words in said.items()}
+        self._found: dict[str, License] = {}
+        """By any folder that was asked about."""
 
     def of(self, path: str) -> License:
-        for folder in self._with_parents(posixpath.dirname(path)):
-            if folder in self._by_folder:
-                return self._by_folder[folder]
-        return License(NOASSERTION, None)
+        folder = path.rpartition("/")[0]
+        if folder not in self._found:
+            speaking = (self._by_folder[one] for one in self._with_parents(folder) if one in self._by_folder)
+            self._found[folder] = next(speaking, License(NOASSERTION, None))
+        return self._found[folder]
 
     def _with_parents(self, folder: str) -> Iterator[str]:
         """`src/a`, `src`, the source itself, and the folders above it that count: `..`, `../..`."""

@@ -6,10 +6,13 @@ Unknown is NOASSERTION, never guessed. Which of several licence files counts for
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
+from string import ascii_lowercase
+from typing import NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from gristmill.cleaning.license_texts import APPENDIXES, TERMS, digests_of
+from gristmill.cleaning.pages import Texts
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean
 
@@ -31,6 +34,10 @@ FAMILIES = {
     b"proprietary and confidential": "proprietary",
 }
 """What a header may name in words, and how the ids of that family begin."""
+FAMILY_WORDS = (b"public", b"apache", b"proprietary", b"commons")
+"""One of them is in each of these names."""
+TAG_WORD = b"spdx-"
+SMALL_LETTERS_ALONE = bytes(byte if chr(byte) in ascii_lowercase else ord(" ") for byte in range(256))
 APACHE_OR_MIT = re.compile(
     rb"\bapache license (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?mit\b"
     rb"|\bmit (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?apache license\b"
@@ -64,15 +71,46 @@ VERSION = re.compile(r"v?\d")
 TOKEN = re.compile(r"[()]|[^\s()]+(?: WITH [^\s()]+)?")
 
 
+class HeaderLicense(NamedTuple):
+    """The licence that a file's first lines name."""
+
+    tagged: str | None
+    """By an SPDX tag."""
+    named: str | None
+    """A family of licences, in words."""
+
+
+NO_HEADER_LICENSE = HeaderLicense(None, None)
+
+
+def header_licenses(texts: Sequence[bytes]) -> list[HeaderLicense]:
+    """Only texts with a word of licences in their head are looked at one by one."""
+    heads = [text[:HEADER_BYTES].lower() for text in texts]
+    together = Texts.of(heads)
+    tagged, named = together.with_any([TAG_WORD]), together.with_any(FAMILY_WORDS)
+    return [
+        HeaderLicense(
+            header_license(texts[number]) if number in tagged else None,
+            _family_in(head) if number in named else None,
+        )
+        if number in tagged or number in named
+        else NO_HEADER_LICENSE
+        for number, head in enumerate(heads)
+    ]
+
+
 def named_license(text: bytes) -> str | None:
     """The family that a file's first lines name in words, as ids of it begin; `proprietary` for none that is free.
 
     `Apache OR MIT` where they offer both, as files of Rust projects do.
     """
-    head = text[:HEADER_BYTES].lower()
-    if not any(word in head for word in (b"public", b"apache", b"proprietary", b"commons")):
+    return _family_in(text[:HEADER_BYTES].lower())
+
+
+def _family_in(head: bytes) -> str | None:
+    if not any(word in head for word in FAMILY_WORDS):
         return None
-    words = b" ".join(re.findall(rb"[a-z]+", head))
+    words = b" ".join(head.translate(SMALL_LETTERS_ALONE).split())
     family = next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
     return "Apache OR MIT" if family == "Apache" and APACHE_OR_MIT.search(words) else family
 
@@ -83,7 +121,7 @@ def header_license(text: bytes) -> str | None:
     Several tags in one file all apply, as REUSE has it: `MIT`, `Apache-2.0 OR ISC` -> `MIT AND (Apache-2.0 OR ISC)`.
     One of them not being SPDX leaves the whole unknown.
     """
-    if b"spdx-" not in text[:HEADER_BYTES].lower():
+    if TAG_WORD not in text[:HEADER_BYTES].lower():
         return None
     lines = text[:HEADER_BYTES].splitlines()
     if len(text) > HEADER_BYTES:

@@ -8,17 +8,13 @@ a few passes over a text, each in C, and a close look for encoded data only wher
 
 import math
 import re
-import tomllib
-from collections.abc import Callable, Mapping
-from functools import cache, cached_property
-from importlib import resources
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
-
-from gristmill.cleaning.encoded_data import encoded_runs
+from gristmill.cleaning.language_kinds import kind_by_language
+from gristmill.cleaning.pages import Page, Texts, pages_of
+from gristmill.cleaning.secret_checks import compiled
 from gristmill.config.settings import RulesConfig
 from gristmill.core.records import DropReason
 
@@ -63,74 +59,12 @@ MARKER_BYTES = 2048
 SOURCE_MAP = re.compile(rb'\s*\{\s*"version"\s*:\s*3\s*,')
 MINIFIED_LINES = 50
 
-KINDS_FILE = "language_kinds.toml"
 MEASURE_DIGITS = 3
 ENOUGH_BYTES = 64
 ENOUGH_FOR_HALF_BYTES = 512
 """Shares of less than this say nothing: a file may be one digest and its name."""
 ENOUGH_FOR_A_MEAN_BYTES = 2000
 """A short file in one long line is a short file."""
-
-
-class Page(msgspec.Struct, frozen=True, dict=True):
-    """A text as the rules see it; what several of them ask is computed once."""
-
-    path: str
-    """Relative, with `/`."""
-    language: str
-    text: bytes
-    """UTF-8."""
-
-    @cached_property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2].lower()
-
-    @property
-    def is_program(self) -> bool:
-        return is_programming(self.language)
-
-    @cached_property
-    def octets(self) -> NDArray[np.uint8]:
-        return np.frombuffer(self.text, np.uint8)
-
-    @cached_property
-    def num_filled(self) -> int:
-        """Bytes that are not blank: neither a space nor a control character."""
-        return int(np.count_nonzero(self.octets > 0x20))  # noqa: PLR2004
-
-    @property
-    def num_letters(self) -> int:
-        """ASCII letters, and every byte of a character beyond ASCII."""
-        # Small letters are 0x61..0x7A; what is below wraps around to far above 25.
-        ascii_letters = int(np.count_nonzero((self.octets | 0x20) - np.uint8(0x61) < 26))  # noqa: PLR2004
-        if self.text.isascii():
-            return ascii_letters
-        return ascii_letters + int(np.count_nonzero(self.octets >= 0x80))  # noqa: PLR2004
-
-    @cached_property
-    def line_ends(self) -> NDArray[np.intp]:
-        """Where line feeds are; carriage returns where there is no line feed at all."""
-        ends = np.flatnonzero(self.octets == 0x0A)  # noqa: PLR2004
-        return ends if len(ends) else np.flatnonzero(self.octets == 0x0D)  # noqa: PLR2004
-
-    @cached_property
-    def num_lines(self) -> int:
-        ends = self.line_ends
-        has_open_end = len(self.text) > (ends[-1] + 1 if len(ends) else 0)
-        return len(ends) + int(has_open_end)
-
-    @cached_property
-    def mean_line(self) -> float:
-        """In bytes, without the line ends."""
-        return (len(self.text) - len(self.line_ends)) / self.num_lines if self.num_lines else 0.0
-
-    @property
-    def longest_line(self) -> int:
-        ends = self.line_ends
-        if not len(ends):
-            return len(self.text)
-        inner = int((ends[1:] - ends[:-1]).max(initial=1)) - 1
-        return max(inner, int(ends[0]), len(self.text) - int(ends[-1]) - 1)
 
 
 class Finding(NamedTuple):
@@ -151,6 +85,8 @@ class Rule(NamedTuple):
     judge: Callable[[Page, float], Finding]
     limit: float = 1.0
     """Unless the kind of language has another; a rule without a number has any while it is on."""
+    is_minimum: bool = False
+    """A file must have at least this much, else at most."""
 
 
 class Judgement(NamedTuple):
@@ -175,6 +111,34 @@ def judge(page: Page, limits: "Limits") -> Judgement:
     return Judgement(None, measures)
 
 
+def judge_all(
+    paths: Sequence[str], languages: Sequence[str], texts: Sequence[bytes], limits: "Limits"
+) -> list[Judgement]:
+    """The same for many texts, in far less time."""
+    pages, odd = pages_of(paths, languages, texts), with_odd_names(paths)
+    for number, page in enumerate(pages):
+        page.__dict__["has_odd_name"] = number in odd
+    return [judge(page, limits) for page in pages]
+
+
+def with_odd_names(paths: Sequence[str]) -> set[int]:
+    """Those that some rule may go by; the rules look closely."""
+    names = Texts.of([path.rpartition("/")[2].lower().encode() for path in paths], separator=b"\n")
+    odd = set(names.with_match(_position_of_odd_name))
+    return odd | {number for number, path in enumerate(paths) if _vendor_folder(path.rpartition("/")[0])}
+
+
+def _position_of_odd_name(names: bytes, start: int) -> int:
+    found = _odd_names().search(names, start)
+    return found.start() if found else -1
+
+
+@cache
+def _odd_names() -> Any:
+    patterns = (LOCK_NAME, MINIFIED_NAME, SOURCE_MAP_NAME, GENERATED_NAME)
+    return compiled(f"(?m){'|'.join(pattern.pattern for pattern in patterns)}")
+
+
 class Limits:
     """RulesConfig, language_kinds.toml and RULES together, resolved once per language."""
 
@@ -193,7 +157,7 @@ class Limits:
         return limits
 
     def _resolve(self, rule: Rule, language: str) -> float | None:
-        kind = _kind_by_language().get(language)
+        kind = kind_by_language().get(language)
         own = rule.limit if kind is None else kind.limits.get(rule.name, rule.limit)
         general: bool | float = getattr(self._config, rule.name)
         chosen = self._config.languages.get(language, {}).get(rule.name)
@@ -205,40 +169,18 @@ class Limits:
         return None if chosen is False else float(chosen)
 
 
-class LanguageKind(NamedTuple):
-    name: str
-    languages: tuple[str, ...]
-    is_programming: bool
-    limits: Mapping[str, bool | float]
-    """By rule, where they are not those of RULES; False: off."""
-
-
-@cache
-def language_kinds() -> tuple[LanguageKind, ...]:
-    """The rows of language_kinds.toml: each known language is in one of them."""
-    tables = tomllib.loads(resources.files(__package__).joinpath(KINDS_FILE).read_text(encoding="utf-8"))
-    return tuple(
-        LanguageKind(name, tuple(table.pop("languages")), table.pop("is_programming", False), table)
-        for name, table in tables.items()
-    )
-
-
-@cache
-def _kind_by_language() -> dict[str, LanguageKind]:
-    return {language: kind for kind in language_kinds() for language in kind.languages}
-
-
-def is_programming(language: str) -> bool:
-    """True for a language in which programs are written; False for prose, markup, data, settings and unknown names."""
-    kind = _kind_by_language().get(language)
-    return kind is not None and kind.is_programming
-
-
 def _judge_vendored(page: Page, _on: float) -> Finding:
-    for folder in page.path.split("/")[:-1]:
-        if folder.lower() in VENDOR_FOLDERS or folder in VENDOR_FOLDERS_AS_WRITTEN:
-            return _marked(folder, f"in a folder {folder}/")
-    return NOTHING
+    folder = _vendor_folder(page.path.rpartition("/")[0]) if page.has_odd_name else None
+    return _marked(folder, f"in a folder {folder}/") if folder else NOTHING
+
+
+@lru_cache(1 << 14)
+def _vendor_folder(folder: str) -> str | None:
+    """The first name on the way to a folder that other people's code has."""
+    for name in folder.split("/"):
+        if name.lower() in VENDOR_FOLDERS or name in VENDOR_FOLDERS_AS_WRITTEN:
+            return name
+    return None
 
 
 def _judge_lock_file(page: Page, _on: float) -> Finding:
@@ -249,13 +191,14 @@ def _judge_generated(page: Page, _on: float) -> Finding:
     finding = _named(GENERATED_NAME, page)
     if finding.is_defect:
         return finding
-    head = page.text[:MARKER_BYTES]
-    if b"generated" in head.lower():
+    if page.may_be_generated:
+        head = page.text[:MARKER_BYTES]
         marker = GENERATED_MARKER.search(b"\n".join(head.split(b"\n", MARKER_LINES)[:MARKER_LINES]))
         if marker is not None:
             words = " ".join(marker[0].decode("utf-8", "replace").split()).lstrip(COMMENT_SIGNS)
             return _marked("marker", f'says "{words}" in its first {MARKER_LINES} lines')
-    if SOURCE_MAP_NAME.search(page.name) or (SOURCE_MAP.match(page.text) and b'"mappings"' in page.text):
+    has_name = page.has_odd_name and SOURCE_MAP_NAME.search(page.name)
+    if has_name or (SOURCE_MAP.match(page.text) and b'"mappings"' in page.text):
         return _marked("source map", "a source map")
     return NOTHING
 
@@ -276,7 +219,7 @@ def _judge_one_line(page: Page, limit: float) -> Finding:
 
 
 def _judge_encoded_data(page: Page, limit: float) -> Finding:
-    runs = encoded_runs(page.text, page.octets)
+    runs = page.encoded_runs
     longest, total = float(max(runs, default=0)), sum(runs)
     if longest <= limit and total * 2 > len(page.text) >= ENOUGH_FOR_HALF_BYTES:
         return Finding(longest, is_defect=True, detail=f"{total} of {len(page.text)} bytes are encoded data")
@@ -310,10 +253,12 @@ RULES = (
     Rule("minified", DropReason.MINIFIED, _judge_minified, limit=math.inf),  # by name alone; see language_kinds.toml
     Rule("one_line", DropReason.ONE_LINE, _judge_one_line, limit=2000),
     Rule("encoded_data", DropReason.ENCODED_DATA, _judge_encoded_data, limit=4096),  # StarCoder2: 1024
-    Rule("too_short", DropReason.TOO_SHORT, _judge_too_short, limit=1),  # nothing but blanks
+    Rule("too_short", DropReason.TOO_SHORT, _judge_too_short, limit=1, is_minimum=True),  # blanks
     Rule("mean_line", DropReason.MEAN_LINE_TOO_LONG, _judge_mean_line, limit=200),  # StarCoder2: 100
     Rule("longest_line", DropReason.LINE_TOO_LONG, _judge_longest_line, limit=5000),  # StarCoder2: 1000
-    Rule("alphabetic", DropReason.TOO_LITTLE_ALPHABETIC, _judge_alphabetic, limit=0.25),  # as StarCoder2 published
+    Rule(  # the limit that StarCoder2 published
+        "alphabetic", DropReason.TOO_LITTLE_ALPHABETIC, _judge_alphabetic, limit=0.25, is_minimum=True
+    ),
 )
 """In the order they are asked: names first, then what takes a pass over the text. RulesConfig has the same names."""
 
@@ -323,6 +268,8 @@ def _marked(marker: str, detail: str) -> Finding:
 
 
 def _named(pattern: re.Pattern[str], page: Page) -> Finding:
+    if not page.has_odd_name:
+        return NOTHING
     match = pattern.search(page.name)
     return _marked("name", f"named *{match[0]}" if match.start() else f"named {match[0]}") if match else NOTHING
 

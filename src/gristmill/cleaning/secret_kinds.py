@@ -188,6 +188,7 @@ SECRET_RULES = (
     _token("vault-token", r"hv[sb]\.", r"[A-Za-z0-9_-]{24,250}"),
     _token("telegram-token", "[0-9]{8,10}:AA", r"[A-Za-z0-9_-]{33}\b"),
     _token("newrelic-key", "NRAK-", r"[A-Z0-9]{27}\b"),
+    # Above: tokens that are known by their own beginning. Below: values that are known by what stands in front of them.
     SecretRule(
         "azure-key",
         "(?:Account|SharedAccess)Key=",

@@ -8,10 +8,11 @@ stays. 330 MB/s a core on the standard library (benchmarks/find_secrets.py).
 import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from gristmill.cleaning.pages import Texts
 from gristmill.cleaning.secret_checks import CHECKS, compiled
 from gristmill.cleaning.secret_kinds import BARE_VALUE, PLACED, SECRET_RULES, SecretRule
 from gristmill.config.settings import SecretsConfig
@@ -67,6 +68,26 @@ def find_secrets(text: bytes, *, emails: bool = False) -> list[Secret]:
     if emails:
         found += _found(text, emails=True)
     return _in_order(text, found)
+
+
+def with_secrets(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
+    """The numbers of those that hold one."""
+    return [number for number in with_openings(texts, emails=emails) if find_secrets(texts[number], emails=emails)]
+
+
+def with_openings(texts: Sequence[bytes], *, emails: bool = False) -> list[int]:
+    """The numbers of those that may hold one: no other does. All texts are read in one go.
+
+    No opening asks where a text begins or ends, so none is missed for the texts beside it.
+    """
+    together = Texts.of(texts)
+    patterns = [_openings(kind) for kind in ([False, True] if emails else [False])]
+    return sorted({number for pattern in patterns for number in together.with_match(partial(_position, pattern))})
+
+
+def _position(pattern: Any, text: bytes, start: int) -> int:
+    opening = pattern.search(text, start)
+    return -1 if opening is None else int(opening.start())
 
 
 def _found(text: bytes, *, emails: bool) -> Iterator[_Found]:
@@ -181,6 +202,13 @@ def _with_originals(text: bytes, ranges: list[_Range], secrets: list[Secret], la
         merged += [*ranges[done:first], _Range(start, end, secret.kind)]
         done = max(first, last)
     return [*merged, *ranges[done:]]
+
+
+@cache
+def _openings(emails: bool) -> Any:
+    """The same without groups: to find one takes RE2 a fraction of the time that it takes to say which it is."""
+    patterns = [f"(?:{rule.opening}){rule.followed_by}" for rule in SECRET_RULES if emails == (rule.check == "email")]
+    return compiled("|".join(dict.fromkeys(patterns)))
 
 
 @cache

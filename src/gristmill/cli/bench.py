@@ -56,12 +56,12 @@ def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
         if getattr(given, name) not in (None, []):
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(f"--tokenizers takes no {option}: it makes no datasets. Leave one of the two out.")
-    with signals_held("gristmill.lab.bench.bench_tokenizers"):
+    with signals_held("gristmill.lab.bench.tokenizers.bench_tokenizers"):
         from gristmill.lab.bench.bench_markdown import Page  # noqa: PLC0415 - --help does without
-        from gristmill.lab.bench.bench_tokenizers import DEFAULT_RUNS, AskedOfTokenizers, bench_tokenizers  # noqa: PLC0415
-        from gristmill.lab.bench.speed_markdown import HEADING, tokenizers_markdown  # noqa: PLC0415
-        from gristmill.lab.bench.speed_svg import tokenizers_svg  # noqa: PLC0415
-        from gristmill.lab.bench.speed_text import tokenizers_json, tokenizers_text  # noqa: PLC0415
+        from gristmill.lab.bench.tokenizers.bench_tokenizers import DEFAULT_RUNS, AskedOfTokenizers, bench_tokenizers  # noqa: PLC0415
+        from gristmill.lab.bench.tokenizers.speed_markdown import HEADING, tokenizers_markdown  # noqa: PLC0415
+        from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg  # noqa: PLC0415
+        from gristmill.lab.bench.tokenizers.speed_text import tokenizers_json, tokenizers_text  # noqa: PLC0415
     page = Page(given.out or "bench-tokenizers.md", HEADING)
     asked = AskedOfTokenizers(
         tokenizer=given.tokenizer,

@@ -121,7 +121,7 @@ def parse_settings(
     values["sampling.weights"] = weights_of(values["sampling.weights"])
     values["output.formats"] = words_of(values["output.formats"])
     named = values["variants.rates"]
-    values |= {"variants.rates": rates_of(named), "rewrite.way": way_of(named, values["rewrite.way"])}
+    values |= {"variants.rates": rates_of(named), "rewrite.way": way_of(named)}
     return given, {name: value for name, value in values.items() if value is not None}
 
 
@@ -225,12 +225,12 @@ def words_of(texts: Sequence[str] | None) -> list[str] | None:
     return [word.strip() for text in texts for word in text.split(",")] if texts else None
 
 
-def way_of(texts: Sequence[str] | None, way: str | None) -> str | None:
-    """`paraphrase=0.2` is `rewrite=0.2` with --rewrite-way paraphrase, and back-translation with the other way."""
+def way_of(texts: Sequence[str] | None) -> str | None:
+    """`paraphrase=0.2` is `rewrite=0.2` with rewrite.way = "paraphrase"; `back-translation` is the other way."""
     kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
-    ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS} | ({way} if way is not None else set())
+    ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS}
     if len(ways) > 1:
-        raise ConfigError(f"--variants and --rewrite-way name {' and '.join(sorted(ways))}: a build takes one of them.")
+        raise ConfigError(f"--variants names {' and '.join(sorted(ways))}: a build takes one of them.")
     return next(iter(ways), None)
 
 

@@ -51,6 +51,7 @@ def train(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     config = config_of(given)
     require_training()
+    require_datasets(given.folder)
     with signals_held("gristmill.lab.training.train"):
         from gristmill.lab.training.processes import is_first_process  # noqa: PLC0415
         from gristmill.lab.training.train import train  # noqa: PLC0415
@@ -109,6 +110,14 @@ def add_training_options(parser: Parser) -> None:
 def config_of(given: argparse.Namespace) -> TrainConfig:
     known = {name: getattr(given, name) for name in TrainConfig.__struct_fields__ if hasattr(given, name)}
     return TrainConfig(**{name: value for name, value in known.items() if value is not None})
+
+
+def require_datasets(*folders: str) -> None:
+    """Raise DatasetError if a folder is no dataset, before PyTorch takes seconds to load."""
+    with signals_held("gristmill.dataset.dataset"):
+        from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415 - --help does without
+    for folder in folders:
+        open_dataset(folder)
 
 
 def tell_on_stderr(text: str) -> None:

@@ -30,7 +30,7 @@ from gristmill.config.settings import (
     conditions_met,
     refuse_unknown_variants,
 )
-from gristmill.config.validation import check_types, is_section, text_list, wanted, words_of
+from gristmill.config.validation import check_types, fields_of, is_section, text_list, wanted, words_of
 from gristmill.core.columns import COLUMNS, window_columns
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import is_address, nearest
@@ -110,7 +110,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def settings(self) -> dict[str, Any]:
         """The settings that change the output, without any path of this machine."""
-        sections = [field.name for field in msgspec.structs.fields(Config) if is_section(field.type)]
+        sections = [field.name for field in fields_of(Config) if is_section(field.type)]
         names = [name for name in sections if name not in {"tokenizer", "run"}]
         settings: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
@@ -135,9 +135,9 @@ def fingerprint(config: Config, *inputs: str) -> str:
 def setting_names() -> list[str]:
     """Every setting, dotted: `window.overlap`."""
     names: list[str] = []
-    for field in msgspec.structs.fields(Config):
+    for field in fields_of(Config):
         if is_section(field.type):
-            names.extend(f"{field.name}.{inner.name}" for inner in msgspec.structs.fields(field.type))
+            names.extend(f"{field.name}.{inner.name}" for inner in fields_of(field.type))
         else:
             names.append(field.name)
     return names
@@ -156,7 +156,7 @@ def choices_of(setting: str) -> tuple[str, ...] | None:
 def field_of(setting: str) -> msgspec.structs.FieldInfo:
     section, _, name = setting.rpartition(".")
     owner: Any = field_of(section).type if section else Config
-    return next(field for field in msgspec.structs.fields(owner) if field.name == name)
+    return next(field for field in fields_of(owner) if field.name == name)
 
 
 # Options and a TOML file -> a Config; an unknown name is refused with the nearest one that exists.
@@ -214,7 +214,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], where: str, prefix: str = "") -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(section)}
+    fields = {field.name: field.type for field in fields_of(section)}
     for name, value in tree.items():
         if name not in fields:
             raise ConfigError(f"{where}: there is no setting {prefix + name!r}. {_did_you_mean(name, prefix)}")
@@ -225,7 +225,7 @@ def _refuse_unknown(tree: Mapping[str, Any], section: type[msgspec.Struct], wher
 
 def _did_you_mean(name: str, prefix: str) -> str:
     """The nearest setting of the same section, else one of the same name anywhere."""
-    known = [*setting_names(), *(field.name for field in msgspec.structs.fields(Config))]
+    known = [*setting_names(), *(field.name for field in fields_of(Config))]
     near = nearest(prefix + name, known)
     near = near or next((dotted for dotted in known if dotted.rpartition(".")[2] == name), None)
     if near:

@@ -150,12 +150,6 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             default="none",
         ),
         Option("--rewrite-model", "rewrite.model", "NAME", "the model's name there", default="the first that it names"),
-        Option(
-            "--rewrite-way",
-            "rewrite.way",
-            "paraphrase|back_translation",
-            "write it in another way, or describe it and write it from the description",
-        ),
         Option("--rewrite-concurrency", "rewrite.concurrency", "N", "requests at once", int),
         Option("--rewrite-timeout", "rewrite.timeout_seconds", "SECONDS", "for the whole of an answer", float),
         Option("--rewrite-retries", "rewrite.retries", "N", "after an error that may pass", int),
@@ -267,13 +261,6 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "what tokenizes: the workers, or an NVIDIA GPU for all of them (needs gristmill[gpu]); the same result",
         ),
         Option("--batch-bytes", "run.batch_bytes", "N", "source bytes that a worker takes at a time", int),
-        Option(
-            "--batch-files",
-            "run.batch_files",
-            "N",
-            "files that a worker takes at a time, at most",
-            int,
-        ),
         Option(
             "--cache-bytes",
             "run.cache_bytes",

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gristmill.config.validation import at_least, between, check_types, text_list
+from gristmill.config.validation import at_least, between, check_types, fields_of, text_list
 from gristmill.core.columns import When
 from gristmill.core.errors import ConfigError
 from gristmill.core.output_formats import FORMATS
@@ -218,7 +218,7 @@ class RulesConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_types(self, "rules.")
         names = set(rule_names())
-        switches = {field.name for field in msgspec.structs.fields(RulesConfig) if field.type is bool}
+        switches = {field.name for field in fields_of(RulesConfig) if field.type is bool}
         tables = {"rules": {name: getattr(self, name) for name in names}}
         tables |= {f"rules.languages.{language}": table for language, table in self.languages.items()}
         for place, table in tables.items():
@@ -466,4 +466,4 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rule_names() -> list[str]:
-    return [field.name for field in msgspec.structs.fields(RulesConfig) if field.name != "languages"]
+    return [field.name for field in fields_of(RulesConfig) if field.name != "languages"]

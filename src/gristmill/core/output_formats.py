@@ -14,13 +14,13 @@ class OutputFormat(NamedTuple):
     text: str
     """What it is and what reads it, for the reference."""
     snippet: tuple[str, ...]
-    """Python that reads the rows, for the dataset's card. `{split}`: the first split that has any; `{id_type}`: of the
-    ids, in NumPy; `{files}`: the files of each split, as a dict."""
+    """Python that reads the rows, for the dataset's card: a line of imports and an expression. `{split}`: the first
+    split that has any; `{id_type}`: of the ids, in NumPy; `{files}`: the files of each split, as a dict."""
     extra: str | None = None
     """Of pyproject.toml, which brings the packages that it needs."""
     datasets_builder: str | None = None
-    """What `datasets.load_dataset` calls it; None if it does not read it. In the order of the table, the first one that
-    a dataset has is what `load_dataset(DIR)` takes."""
+    """What `datasets.load_dataset` calls it; None if it does not read it into the types of the columns. In the order of
+    the table, the first one that a dataset has is what `load_dataset(DIR)` takes."""
     media_type: str | None = None
     """Of its files, for Croissant."""
 

@@ -352,9 +352,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """What the cleaning rules measured, as JSON."""
     redactions: tuple[Redaction, ...] = ()
 
+    @property
+    def repo(self) -> str:
+        return self.file.repo
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
 
 class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """A text whose ids lie in a part of the work folder."""
+    """A text whose ids are in a part of the work folder: a benchmark's, or what little a task needs of a document."""
 
     repo: str
     path: str
@@ -369,23 +377,40 @@ class StoredText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like
         return f"{self.repo}/{self.path}"
 
 
-class TokenizedDocument(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
-    """What step 1 found out about a document, as its part keeps it. Where it lies follows from those before it."""
+class TokenizedText(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """The facts about a document that step 1 finds and all later steps keep."""
 
     repo: str
     path: str
     language: str
     size: int
     text_sha256: str
+    """Digest of the text that was tokenized. It identifies a file whatever its encoding, name or notebook outputs."""
     num_tokens: int
     num_newlines: int
     part_bytes: int
     num_windows: int
     num_emitted_tokens: int
+    """Tokens in all its windows, special tokens and padding included."""
     num_shown_tokens: int
+    """Its own tokens in all its windows; a token in two windows counts twice."""
     num_tail_tokens_dropped: int
     num_row_bytes: int
-    """Without the columns that only step 2 fills."""
+    """Exactly what its rows will take in the output, so that every piece knows its place before it is written. (In its
+    part: without the columns that only step 2 fills.)"""
+
+    @property
+    def key(self) -> FileKey:
+        return self.repo, self.path
+
+    @property
+    def name(self) -> str:
+        return f"{self.repo}/{self.path}"
+
+
+class TokenizedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
+    """A document as its part keeps it. Where its ids are in the part follows from the documents before it."""
+
     header_license: str | None
     """By an SPDX tag."""
     named_license: str | None
@@ -393,34 +418,15 @@ class TokenizedDocument(msgspec.Struct, frozen=True, kw_only=True, gc=False, arr
     declared_license: str | None
     """As a table says."""
 
-    @property
-    def key(self) -> FileKey:
-        return self.repo, self.path
 
+class PreparedDocument(TokenizedText, frozen=True, kw_only=True, gc=False, array_like=True):
+    """What is kept in memory of a document, some hundred bytes: everything else is in its part."""
 
-class PreparedDocument(StoredText, frozen=True, kw_only=True, gc=False, array_like=True):
-    """What is kept in memory of a document, some hundred bytes: what else there is to know lies in its part."""
-
-    language: str
-    size: int
-    text_sha256: str
-    """Of what was tokenized: by it a file is known again, whatever its encoding, its name or a notebook's outputs."""
-    num_newlines: int
-    part_bytes: int
-    num_windows: int
-    num_emitted_tokens: int
-    """Tokens in all its windows, special tokens and padding included."""
-    num_shown_tokens: int
-    """Of its own, in all its windows: those in two of them count twice."""
-    num_tail_tokens_dropped: int
-    num_row_bytes: int
-    """Exactly what its rows will take in the output, so that every piece knows its place before it is written."""
+    part: str
+    part_offset: int
+    part_row: int
     license: str
     license_from: str | None
-
-    @property
-    def key(self) -> FileKey:
-        return self.repo, self.path
 
 
 class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, array_like=True):
@@ -460,3 +466,6 @@ class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
     num_lines: int
     measures: bytes | None
     redactions: tuple[Redaction, ...]
+
+
+AnyStoredText = StoredText | PreparedDocument

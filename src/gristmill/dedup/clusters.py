@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.core.records import FileKey, PreparedDocument
+from gristmill.core.records import PreparedDocument
 from gristmill.dedup.signatures import Ids, Keys, distinct, grams_of
 
 MIN_JACCARD = 0.7
@@ -47,8 +47,11 @@ class UnionFind:
     def sets(self) -> list[list[int]]:
         """Each ascending, by their first."""
         members: dict[int, list[int]] = {}
-        for item in range(len(self._parents)):
-            members.setdefault(self.find(item), []).append(item)
+        for item, parent in enumerate(self._parents):
+            if parent == item:
+                members[item] = [item]
+            else:
+                members[self.find(item)].append(item)
         return list(members.values())
 
 
@@ -113,7 +116,7 @@ def find_clusters(groups: Iterable[Group], num_documents: int, similarity: Calla
     for group in groups:
         representatives: list[int] = []
         for member in np.frombuffer(group, np.int32).tolist():
-            if any(sets.find(member) == sets.find(one) for one in representatives):
+            if representatives and sets.find(member) in map(sets.find, representatives):
                 continue
             for one in representatives:
                 if similarity((one, member)) >= MIN_JACCARD:
@@ -131,26 +134,29 @@ def _cluster(members: Sequence[int], similarity: Callable[[Pair], float]) -> Clu
 
 
 def _same_key(keys: Keys) -> Iterator[Group]:
-    order = np.argsort(keys, kind="stable").astype(np.int32)
-    is_new = np.concatenate(([True], keys[order][1:] != keys[order][:-1], [True]))
-    edges = np.flatnonzero(is_new)
-    runs = np.flatnonzero(np.diff(edges) > 1)
-    for first, end in zip(edges[runs].tolist(), edges[runs + 1].tolist(), strict=True):
-        yield order[first:end].tobytes()
+    order = np.argsort(keys).astype(np.int32)  # not stable, and a third of the time: few keys are there twice
+    ordered = keys[order]
+    is_same = np.concatenate(([False], ordered[1:] == ordered[:-1], [False]))
+    edges = np.flatnonzero(is_same[1:] != is_same[:-1])
+    for first, last in edges.reshape(-1, 2).tolist():
+        yield np.sort(order[first : last + 1]).tobytes()
 
 
 # Exact duplicates, by what is tokenized: the first in path order stays, the others are its copies.
 
-Copies = dict[FileKey, list[PreparedDocument]]
-"""By the document that stays."""
+Copies = dict[int, list[PreparedDocument]]
+"""By the number, among those that stay, of the document that they are copies of."""
 
 
 def exact_duplicates(documents: Iterable[PreparedDocument]) -> tuple[list[PreparedDocument], Copies]:
     """Those that stay, and those that go; `documents` in path order."""
-    first: dict[str, PreparedDocument] = {}
+    number_of: dict[str, int] = {}
+    stay: list[PreparedDocument] = []
     copies: Copies = {}
     for document in documents:
-        stays = first.setdefault(document.text_sha256, document)
-        if stays is not document:
-            copies.setdefault(stays.key, []).append(document)
-    return list(first.values()), copies
+        number = number_of.setdefault(document.text_sha256, len(stay))
+        if number == len(stay):
+            stay.append(document)
+        else:
+            copies.setdefault(number, []).append(document)
+    return stay, copies

@@ -5,7 +5,9 @@ make 32 keys: two documents whose sets have a Jaccard similarity of 0.8 share at
 cases, two of 0.5 in 0.12. Only the keys are kept, 256 bytes a document; who shares one is compared exactly (clusters).
 """
 
+import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +20,15 @@ SEED = 0
 DOCUMENTS_AT_ONCE = 128
 """Signatures come out of rensa as lists of numbers, ten kilobytes a document."""
 
+GRAMS_AT_ONCE = 1 << 14
+"""So that the numbers stay in the processor's cache."""
+SIGNATURE = struct.Struct(f"<{NUM_PERMUTATIONS}I")
+
 Keys = npt.NDArray[np.uint64]
 Ids = npt.NDArray[Any]
-Number = TypeVar("Number", np.uint32, np.uint64)
+Edges = npt.NDArray[np.int64]
+NO_BANDS: Keys = np.zeros((0, NUM_BANDS), np.uint64)
+Number = TypeVar("Number", bound=np.integer[Any])
 
 # Odd numbers without a pattern: the multipliers of SplitMix64 and PCG.
 GRAM_WEIGHTS = np.array(
@@ -37,34 +45,58 @@ def mixed(numbers: Keys) -> Keys:
 
 
 def distinct(keys: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Sorted; np.unique hashes first, which takes longer."""
+    """Sorted; np.unique takes longer, and loads numpy.ma."""
     keys = np.sort(keys)
     return keys[np.concatenate(([True], keys[1:] != keys[:-1]))] if len(keys) else keys
 
 
+def end_to_end(documents: Sequence[Ids]) -> tuple[Ids, Edges]:
+    """The ids of all, and where each document's begin, with the end."""
+    ids = np.concatenate(documents) if documents else np.zeros(0, np.uint16)
+    return ids, np.cumsum([0, *map(len, documents)])
+
+
 def grams_of(ids: Ids) -> Keys:
     """A number for each 5-gram, in order; a document of fewer tokens is one gram."""
-    num_grams = max(1, len(ids) - GRAM_TOKENS + 1)
-    numbers = ids.astype(np.uint64) + np.uint64(1)
-    grams = numbers[:num_grams] * GRAM_WEIGHTS[0]
-    for place in range(1, min(GRAM_TOKENS, len(ids))):
-        grams += numbers[place : place + num_grams] * GRAM_WEIGHTS[place]
-    return mixed(grams)
+    num_grams = max(min(1, len(ids)), len(ids) - GRAM_TOKENS + 1)
+    grams = np.empty(num_grams, np.uint64)
+    for at in range(0, num_grams, GRAMS_AT_ONCE):
+        some = grams[at : at + GRAMS_AT_ONCE]
+        numbers = ids[at : at + len(some) + GRAM_TOKENS - 1].astype(np.uint64) + np.uint64(1)
+        np.multiply(numbers[: len(some)], GRAM_WEIGHTS[0], out=some)
+        for place in range(1, min(GRAM_TOKENS, len(ids))):
+            some += numbers[place : place + len(some)] * GRAM_WEIGHTS[place]
+        some[:] = mixed(some)
+    return grams
 
 
-def band_keys(documents: Sequence[Ids]) -> Keys:
-    """One row of 32 keys per document."""
-    parts = [_band_keys(documents[at : at + DOCUMENTS_AT_ONCE]) for at in range(0, len(documents), DOCUMENTS_AT_ONCE)]
-    return np.concatenate([np.zeros((0, NUM_BANDS), np.uint64), *parts])
+def band_keys(ids: Ids, edges: Edges) -> Keys:
+    """One row of 32 keys per document. `edges`: where each document's ids begin, and the end."""
+    firsts = range(0, len(edges) - 1, DOCUMENTS_AT_ONCE)
+    parts = [_band_keys(ids, edges[first : first + DOCUMENTS_AT_ONCE + 1]) for first in firsts]
+    return np.concatenate([NO_BANDS, *parts])
 
 
-def _band_keys(documents: Sequence[Ids]) -> Keys:
+def _band_keys(ids: Ids, edges: Edges) -> Keys:
     from rensa import RMinHash  # noqa: PLC0415 - only where near-duplicates are looked for
 
-    grams = [grams_of(ids) for ids in documents]
-    offsets = np.zeros(len(grams) + 1, np.uint64)
-    np.cumsum([len(one) for one in grams], out=offsets[1:])
-    sketch = RMinHash.digest_matrix_from_flat_token_hashes(np.concatenate(grams), offsets, NUM_PERMUTATIONS, SEED)
-    rows = np.array(sketch.to_rows(), np.uint32).reshape(len(grams), NUM_BANDS, -1)
-    pairs = rows.view(np.uint64)
+    grams, offsets = _grams_of_all(ids, edges)
+    sketch = RMinHash.digest_matrix_from_flat_token_hashes(grams, offsets, NUM_PERMUTATIONS, SEED)
+    values = b"".join([SIGNATURE.pack(*row) for row in sketch.to_rows()])
+    pairs = np.frombuffer(values, np.uint64).reshape(len(edges) - 1, NUM_BANDS, -1)
     return mixed((pairs * BAND_WEIGHTS).sum(axis=2, dtype=np.uint64))
+
+
+def _grams_of_all(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
+    """The grams of each document, one document behind the other, and where each begins."""
+    sizes = np.diff(edges)
+    if len(sizes) and sizes.min() < GRAM_TOKENS:
+        grams = [grams_of(ids[start:end]) for start, end in pairwise(edges.tolist())]
+        counts = np.array(list(map(len, grams)))
+    else:
+        every = grams_of(ids[edges[0] : edges[-1]])
+        first = int(edges[0])
+        # Those that reach into the next document are left out.
+        grams = [every[start - first : end - first - GRAM_TOKENS + 1] for start, end in pairwise(edges.tolist())]
+        counts = sizes - (GRAM_TOKENS - 1)
+    return np.concatenate(grams), np.concatenate(([0], np.cumsum(counts))).astype(np.uint64)

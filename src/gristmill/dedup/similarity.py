@@ -8,18 +8,18 @@ from typing import Protocol
 
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import PreparedDocument, StoredText
+from gristmill.core.records import AnyStoredText, PreparedDocument, StoredText
 from gristmill.dedup.clusters import Cluster, GramSets, Pair, find_clusters, groups_of, jaccards
 from gristmill.dedup.signatures import Ids, Keys
 
-PAIR_TOKENS = 1 << 20
-"""Of the documents in the pairs that one task measures."""
+PAIR_TOKENS = 1 << 17
+"""One task measures pairs of documents with this many tokens in all, which takes about ten milliseconds."""
 ASSUMED = 1.0
 ROUNDS = 2
 
 
 class Reader(Protocol):
-    def ids_of(self, text: StoredText) -> Ids: ...
+    def ids_of(self, text: AnyStoredText) -> Ids: ...
 
 
 class Store(Protocol):

@@ -1,6 +1,7 @@
 """Files of numbers of one type, written piece by piece and mapped into memory: raw, or as NumPy's .npy."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,8 @@ NPY_MAGIC = b"\x93NUMPY\x01\x00"
 NPY_ALIGNMENT = 64
 NPY_MOST_DIGITS = 21
 """NumPy leaves room for so many, so that a longer array's head is no longer."""
+
+COPIED_BYTES = 1 << 20
 
 Head = Callable[[np.dtype[Any], int], bytes]
 """What stands before so many numbers of a type: as long, however many there are."""
@@ -51,6 +54,14 @@ class ArrayFile:
     def append(self, content: bytes) -> None:
         self._num_bytes += len(content)
         self._stream.write(content)
+
+    def append_file(self, path: Path) -> None:
+        """The numbers of another one, which has the same kind and head."""
+        before = self._stream.tell()
+        with open_plain(path) as other:
+            other.seek(len(self._head(self._kind, 0)))
+            shutil.copyfileobj(other, self._stream, COPIED_BYTES)
+        self._num_bytes += self._stream.tell() - before
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ import mmap
 import os
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -35,16 +35,45 @@ STEM, SUFFIX = "data", ".arrow"
 STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 FILE_BYTES = 500_000_000
 """As the library cuts them; the record batch that reaches it is the last."""
+FINGERPRINT_DIGITS = 16
 END = b"\xff\xff\xff\xff\0\0\0\0"
 """Behind the last record batch. A stream that breaks off between two reads like a whole one."""
 
 
 def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
+    folder = _new_folder(target)
+    made = _write_files(folder, batches, target.schema)
+    return _named(made, target, _fingerprint(made))
+
+
+def join(pieces: Iterable[Path], target: Target) -> list[str]:
+    """Their files as they are, under new names. A fingerprint of theirs is one of the content too."""
+    folder = _new_folder(target)
+    made: list[Path] = []
+    whole = hashlib.sha256()
+    for piece in pieces:
+        state = json.loads(read_plain(piece / target.split / STATE))
+        whole.update(state["_fingerprint"].encode())
+        for path in files_of(piece / target.split, STEM, SUFFIX):
+            made.append(_unfinished(folder, len(made)))
+            os.replace(path, made[-1])
+    return _named(made, target, whole.hexdigest()[:FINGERPRINT_DIGITS])
+
+
+def _new_folder(target: Target) -> Path:
     folder = target.folder / target.split
     shutil.rmtree(folder, ignore_errors=True)  # what a build that broke off has left
     folder.mkdir()
-    made = _write_files(folder, batches, target.schema)
-    fingerprint = _fingerprint(made)
+    return folder
+
+
+def _unfinished(folder: Path, number: int) -> Path:
+    """How many there are is known at the end."""
+    return folder / f"{STEM}-{number:05d}{SUFFIX}{UNFINISHED}"
+
+
+def _named(made: Sequence[Path], target: Target, fingerprint: str) -> list[str]:
+    folder = target.folder / target.split
     names = [f"{STEM}-{number:05d}-of-{len(made):05d}{SUFFIX}" for number in range(len(made))]
     for unfinished, name in zip(made, names, strict=True):
         os.replace(unfinished, folder / name)
@@ -54,13 +83,12 @@ def write(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def _write_files(folder: Path, batches: Iterable[WindowBatch], schema: Schema) -> list[Path]:
-    """How many there are is known at the end."""
     pa = import_pyarrow(NAME)
     kinds, tables = tables_of(pa, batches, schema)
     made: list[Path] = []
     first = list(islice(tables, 1))
     while first or not made:
-        made.append(folder / f"{STEM}-{len(made):05d}{SUFFIX}{UNFINISHED}")
+        made.append(_unfinished(folder, len(made)))
         with pa.OSFile(str(made[-1]), "wb") as stream, pa.ipc.new_stream(stream, kinds) as writer:
             for table in chain(first, tables):
                 writer.write_table(table)
@@ -76,7 +104,7 @@ def _fingerprint(files: Iterable[Path]) -> str:
     for path in files:
         with open_plain(path) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             whole.update(b"%d %d\n" % (len(content), zlib.crc32(content)))
-    return whole.hexdigest()[:16]
+    return whole.hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def _state(split: Split, names: Iterable[str], fingerprint: str) -> dict[str, Any]:
@@ -153,9 +181,9 @@ def _mapped(pa: Any, path: Path, schema: Schema) -> Any:
 
 ARROW = Format(
     name="arrow",
-    is_sharded=False,
     write=write,
     open=ArrowRows,
     require=partial(import_pyarrow, NAME),
+    join=join,
     finish=finish,
 )

@@ -6,7 +6,8 @@ columns with several numbers a row. Formats whose rows are padded (--pad) write 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
+from operator import eq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,6 +148,21 @@ def _some_of(column: Values, start: int, stop: int) -> Values:
         return column[start:stop]
     offsets = column.offsets[start : stop + 1]
     return Ragged(column.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+DOCUMENT = ("repo", "path", "variant", "variant_seed")
+"""Rows of one document have the same values in these columns."""
+
+
+def are_alike(batch: WindowBatch, names: Iterable[str] = DOCUMENT) -> npt.NDArray[np.bool_]:
+    """For each row but the first: if it has in these columns what the one before it has. A column may be missing."""
+    alike = np.ones(max(len(batch) - 1, 0), np.bool_)
+    for values in (batch.columns[name] for name in names if name in batch.columns):
+        if isinstance(values, np.ndarray):
+            alike &= values[1:] == values[:-1]
+        else:
+            alike &= np.fromiter(map(eq, values, islice(values, 1, None)), np.bool_, len(alike))
+    return alike
 
 
 def rebatched(batches: Iterable[WindowBatch], num_rows: int) -> Iterator[WindowBatch]:

@@ -79,8 +79,15 @@ class Chunk(NamedTuple):
     num_bytes: int
 
 
+class EncodedRows(NamedTuple):
+    """Some rows as files have them, one behind the other."""
+
+    content: memoryview
+    sizes: Indices
+
+
 class Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
+    def update(self, data: bytes | memoryview, /) -> None: ...
 
 
 def fields_of(schema: Schema, id_type: npt.DTypeLike) -> tuple[Field, ...]:
@@ -95,90 +102,102 @@ def _field(name: str) -> Field:
 
 
 def write_chunks(
-    batches: Iterable[WindowBatch],
-    schema: Schema,
-    layout: Layout,
-    path_of: Callable[[int], Path],
-    digest: Digest | None = None,
+    rows: Iterable[EncodedRows], layout: Layout, path_of: Callable[[int], Path], digest: Digest | None = None
 ) -> list[Chunk]:
     """All rows -> the files they are in. Of the rows to come, no more are held than one file has."""
     chunks: list[Chunk] = []
-    for rows, sizes in _filled(batches, schema, layout):
+    for contents, sizes in _filled(rows, layout):
         path = path_of(len(chunks))
-        first = layout.rows_start(len(sizes))
-        offsets = list(accumulate(sizes, initial=first))
+        offsets = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        offsets += layout.rows_start(len(sizes))
         if offsets[-1] > np.iinfo(COUNT).max:
             raise OutputError(
-                f"a row takes {counted(max(sizes), 'byte')}, {path.name!r} can have 4 GiB. Leave out --with-text."
+                f"a row takes {counted(int(sizes.max()), 'byte')}, {path.name!r} can have 4 GiB. Leave out --with-text."
             )
-        parts = [np.array([len(sizes), *offsets], COUNT).tobytes(), layout.head, *rows]
+        table = np.concatenate(([len(sizes)], offsets)).astype(COUNT).tobytes()
         path.parent.mkdir(exist_ok=True)
+        parts: list[bytes | memoryview] = [table, layout.head, *contents]
         with path.open("wb") as stream:
             stream.writelines(parts)
         if digest is not None:
             for part in parts:
                 digest.update(part)
-        chunks.append(Chunk(path.name, len(sizes), offsets[-1]))
+        chunks.append(Chunk(path.name, len(sizes), int(offsets[-1])))
     return chunks
 
 
-def _filled(batches: Iterable[WindowBatch], schema: Schema, layout: Layout) -> Iterator[tuple[list[bytes], list[int]]]:
+def _filled(rows: Iterable[EncodedRows], layout: Layout) -> Iterator[tuple[list[memoryview], Indices]]:
     """For each file its rows, many in one piece, and the size of each."""
     limit = layout.max_bytes - (layout.rows_start(0) if layout.is_table_counted else 0)
     more = COUNT.itemsize if layout.is_table_counted else 0
-    rows: list[bytes] = []
-    sizes: list[int] = []
+    contents: list[memoryview] = []
+    sizes: list[Indices] = []
     room = limit
-    for batch in rebatched(batches, schema.num_rows_at_once(ROWS_AT_ONCE)):
-        pieces, row_sizes = encoded(stored(batch, schema), layout)
-        per_row = len(pieces) // len(batch)
-        ends = np.cumsum(row_sizes + more)
+    for content, row_sizes in rows:
+        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(row_sizes)))
+        counted_ends = ends + more * np.arange(len(ends))
         start = 0
-        while start < len(batch):
-            taken = int(ends[start - 1]) if start else 0
+        while start < len(row_sizes):
             # A row that is larger than a file is to be has one for itself.
-            stop = max(int(np.searchsorted(ends, taken + room, "right")), start + (not sizes))
-            rows.append(b"".join(pieces[start * per_row : stop * per_row]))
-            sizes += row_sizes[start:stop].tolist()
-            room -= int(ends[stop - 1]) - taken if stop > start else 0
+            stop = int(np.searchsorted(counted_ends, counted_ends[start] + room, "right")) - 1
+            stop = max(stop, start + (not sizes))
+            if stop > start:
+                contents.append(content[ends[start] : ends[stop]])
+                sizes.append(row_sizes[start:stop])
+            room -= int(counted_ends[stop] - counted_ends[start])
             start = stop
-            if start < len(batch):
-                yield rows, sizes
-                rows, sizes, room = [], [], limit
+            if start < len(row_sizes):
+                yield contents, np.concatenate(sizes)
+                contents, sizes, room = [], [], limit
     if sizes:
-        yield rows, sizes
+        yield contents, np.concatenate(sizes)
 
 
-def encoded(rows: WindowBatch, layout: Layout) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-    """The bytes of all rows in pieces, as many for each, and how many bytes each row has."""
+def encoded_batches(batches: Iterable[WindowBatch], schema: Schema, layout: Layout) -> Iterator[EncodedRows]:
+    for batch in rebatched(batches, schema.num_rows_at_once(ROWS_AT_ONCE)):
+        yield _encoded(stored(batch, schema), layout)
+
+
+def _encoded(rows: WindowBatch, layout: Layout) -> EncodedRows:
     columns = {IDS: rows.ids, **rows.columns}
-    pieces = {field.name: _encoded_column(columns[field.name], field, layout) for field in layout.fields}
-    sizes = {name: np.fromiter(map(len, column), np.int64, len(rows)) for name, column in pieces.items()}
-    told = np.stack([sizes[field.name] for field in layout.sized], axis=1).astype(COUNT)
+    fields = {field.name: _encoded_column(columns[field.name], field, layout) for field in layout.fields}
+    told = np.stack([fields[field.name].sizes for field in layout.sized], axis=1).astype(COUNT)
     heads = _sliced(told.tobytes(), range(0, told.nbytes + 1, told.shape[1] * COUNT.itemsize))
-    total = sum(sizes.values(), np.full(len(rows), told.shape[1] * COUNT.itemsize))
-    return list(chain.from_iterable(zip(heads, *pieces.values(), strict=True))), total
+    parts = chain.from_iterable(field.parts for field in fields.values())
+    content = b"".join(chain.from_iterable(zip(heads, *parts, strict=True)))
+    sizes = sum((field.sizes for field in fields.values()), np.full(len(rows), told.shape[1] * COUNT.itemsize))
+    return EncodedRows(memoryview(content), sizes)
 
 
-def _encoded_column(column: Values, field: Field, layout: Layout) -> list[bytes]:
-    if field.kind is Kind.TEXT:
-        return [text.encode() for text in column]
-    if field.kind is Kind.OBJECTS:
-        return [json.dumps(objects).encode() for objects in column]
+class _EncodedColumn(NamedTuple):
+    parts: list[list[bytes]]
+    """Each has one for each row; a row's field is these, one behind the other."""
+    sizes: Indices
+
+
+def _encoded_column(column: Values, field: Field, layout: Layout) -> _EncodedColumn:
+    if field.kind in {Kind.TEXT, Kind.OBJECTS}:
+        texts = column if field.kind is Kind.TEXT else map(json.dumps, column)
+        own = [text.encode() for text in texts]
+        return _EncodedColumn([own], np.fromiter(map(len, own), np.int64, len(own)))
     assert field.dtype is not None
     if field.kind is not Kind.NUMBERS:
-        return _sliced(column.astype(field.dtype).tobytes(), range(0, NUMBER_BYTES * len(column) + 1, NUMBER_BYTES))
+        own = _sliced(column.astype(field.dtype).tobytes(), range(0, NUMBER_BYTES * len(column) + 1, NUMBER_BYTES))
+        return _EncodedColumn([own], np.full(len(own), NUMBER_BYTES))
     return _encoded_numbers(column, field, field.dtype, layout)
 
 
-def _encoded_numbers(column: Ragged, field: Field, dtype: np.dtype[Any], layout: Layout) -> list[bytes]:
+def _encoded_numbers(column: Ragged, field: Field, dtype: np.dtype[Any], layout: Layout) -> _EncodedColumn:
     values = column.values.astype(dtype)
     if values.dtype != column.values.dtype and not np.array_equal(values, column.values):
         raise OutputError(f"a number in {field.name!r} does not fit {dtype.name}. Check the dataset: gristmill check.")
-    slices = _sliced(values.tobytes(), (column.offsets * dtype.itemsize).tolist())
+    own = _sliced(values.tobytes(), (column.offsets * dtype.itemsize).tolist())
+    sizes = column.sizes * dtype.itemsize
     if not layout.has_shapes:
-        return slices
-    return [shape_of(count) + own for count, own in zip(column.sizes.tolist(), slices, strict=True)]
+        return _EncodedColumn([own], sizes)
+    shapes = [shape_of(count) for count in column.sizes.tolist()]
+    return _EncodedColumn([shapes, own], sizes + np.fromiter(map(len, shapes), np.int64, len(shapes)))
 
 
 @cache
@@ -249,15 +268,25 @@ class ChunkReader:
             start = end
         return natural(joined(parts or [self._batch(b"", np.zeros(1, np.int64), "")]), self._schema)
 
+    def encoded(self) -> Iterator[EncodedRows]:
+        """All rows as they are, file by file."""
+        for number, chunk in enumerate(self._chunks):
+            offsets = self._offsets(number, 0, chunk.num_rows)
+            yield EncodedRows(self._content(number)[offsets[0] : offsets[-1]].data, np.diff(offsets))
+
     def _read(self, number: int, start: int, stop: int) -> WindowBatch:
-        name = self._chunks[number].name
-        content = self._content(number)
+        offsets = self._offsets(number, start, stop)
+        content = self._content(number)[offsets[0] : offsets[-1]].tobytes()
+        return self._batch(content, offsets - offsets[0], self._chunks[number].name)
+
+    def _offsets(self, number: int, start: int, stop: int) -> Indices:
+        content, chunk = self._content(number), self._chunks[number]
         table = content[COUNT.itemsize * (start + 1) : COUNT.itemsize * (stop + 2)]
-        offsets = table.view(COUNT).astype(np.int64)
-        first = self._layout.rows_start(self._chunks[number].num_rows)
+        offsets: Indices = table.view(COUNT).astype(np.int64)
+        first = self._layout.rows_start(chunk.num_rows)
         if offsets[0] < first or offsets[-1] > len(content) or (np.diff(offsets) < 0).any():
-            self._fail(name, "its rows are not where it says")
-        return self._batch(content[offsets[0] : offsets[-1]].tobytes(), offsets - offsets[0], name)
+            self._fail(chunk.name, "its rows are not where it says")
+        return offsets
 
     def _batch(self, content: bytes, edges: Indices, name: str) -> WindowBatch:
         try:

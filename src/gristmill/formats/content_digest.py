@@ -43,9 +43,20 @@ def place_of(repo: str, path: str, start: int) -> bytes:
     return b"%b\0%b\0%d\0" % (repo.encode(), path.encode(), start)
 
 
+def place_in(split: Split, repo: str, path: str) -> bytes:
+    """What the digests of a document's rows begin with; the start of each follows."""
+    return b"%b\0%b\0%b\0" % (split.encode(), repo.encode(), path.encode())
+
+
 def row_digest(split: Split, place: bytes, ids: bytes) -> bytes:
     """`ids`: as little-endian uint32, special tokens in and padding out."""
-    return hashlib.sha256(b"".join((split.encode(), b"\0", place, ids))).digest()[:ROW_BYTES]
+    return digests_of([(split.encode(), b"\0", place, ids)])
+
+
+def digests_of(rows: Iterable[tuple[bytes | memoryview, ...]]) -> bytes:
+    """Of what each row is made of, one after the other."""
+    sha256, join = hashlib.sha256, b"".join
+    return join([sha256(join(parts)).digest()[:ROW_BYTES] for parts in rows])
 
 
 def line_digest(line: bytes) -> bytes:
@@ -64,11 +75,3 @@ class Content:
 
     def sha256(self) -> str:
         return hashlib.sha256(b"".join(self._splits[split].digest() for split in Split)).hexdigest()
-
-
-def content_of(rows: Mapping[Split, Iterable[bytes]]) -> str:
-    content = Content()
-    for split, digests in rows.items():
-        for some in digests:
-            content.add(split, some)
-    return content.sha256()

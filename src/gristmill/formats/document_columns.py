@@ -1,11 +1,11 @@
-"""What a document's rows are made from, and what FILLERS make of it: each column of its windows, once for all formats.
+"""What the rows of documents are made from, and what FILLERS make of it: each column of the rows, once for all formats.
 
-`jsonl_rows` writes the rows from that at once; all other formats are written from batches of windows, `batches_of`.
+Everything is done for a run of documents at once: their ids are end to end in one array, and a row is a range of it.
+`jsonl_rows` writes lines from that; all other formats are written from batches of windows, `batch_of_rows`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,12 @@ import numpy.typing as npt
 from gristmill.config.config import Config
 from gristmill.core.columns import COLUMNS, IDS, LABELS, Kind
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import Split, Variant
+from gristmill.core.records import PlacedDocument, Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch
-from gristmill.formats.content_digest import place_of, row_digest
+from gristmill.formats.content_digest import digests_of, place_in
 from gristmill.tokenizers.definition import Definition
-from gristmill.windows.cut import Indices, Windows, lines_of
+from gristmill.windows.cut import Indices, Windows
 
 ROWS_AT_ONCE = 1000
 
@@ -29,45 +29,93 @@ class DocumentText(NamedTuple):
     """The byte at which each token begins, and the length at the end."""
 
 
-class Labels(NamedTuple):
-    """What a model is to make of the ids: in each row, another range."""
+class Tokens(NamedTuple):
+    """The ids of some documents, end to end, and where their line feeds are."""
 
     ids: npt.NDArray[Any]
-    windows: Windows
-
-
-class DocumentRows(NamedTuple):
-    """All that a document's rows are made from."""
-
-    repo: str
-    path: str
-    language: str
-    ids: npt.NDArray[Any]
+    edges: Indices
+    """Where each document's ids begin, and the end."""
     newline_tokens: npt.NDArray[np.int32]
-    windows: Windows
-    text: DocumentText | None
-    repeats: Indices | None = None
-    """How often each window has been shown before; None: never."""
-    weight: float = 1.0
-    variant: Variant | None = None
-    places: Windows | None = None
-    """Where in the file's tokens each window is from, if that is not where it is in the ids."""
-    labels: Labels | None = None
-    """Where the ids are not clean themselves."""
+    """For each line feed, the last token of its document that begins before it."""
+    newline_edges: Indices
+    """Where each document's begin, and the end."""
+    texts: Sequence[DocumentText] = ()
+    """Of each document, where a column needs them."""
+    clean_ids: Sequence[npt.NDArray[Any] | None] = ()
+    """Of documents with noise in their ids; empty where there is none."""
+
+    def lines_of(self, documents: Indices, positions: Indices) -> Indices:
+        """The line, counted from 1, on which each of these tokens begins. `documents`: which one each is of."""
+        numbers = np.repeat(np.arange(len(self.newline_edges) - 1), np.diff(self.newline_edges))
+        places = (numbers << PLACE_BITS) + self.newline_tokens
+        found = np.searchsorted(places, (documents << PLACE_BITS) + positions)
+        lines: Indices = 1 + found - self.newline_edges[documents]
+        return lines
+
+
+PLACE_BITS = 32
+"""More than any document has tokens."""
+
+
+class ShownDocument(Protocol):
+    """The facts that every row has about its document: a Document in step 1, a PlacedDocument later."""
 
     @property
-    def clean(self) -> Labels:
-        return Labels(self.ids, self.windows) if self.labels is None else self.labels
+    def repo(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def language(self) -> str: ...
+
+
+class PerDocument(NamedTuple):
+    """One value for each document, in all of its rows."""
+
+    values: Sequence[Any]
+    of: Indices
+
+
+class Rows(NamedTuple):
+    """All that the rows of some documents are made from."""
+
+    documents: Sequence[ShownDocument]
+    tokens: Tokens
+    """Of these documents."""
+    of: Indices
+    """The number of each row's document."""
+    windows: Windows
+    """Each row's range of its document's ids."""
+    places: Windows | None = None
+    """Where each row is from in the file's tokens, if that is not where it is in the ids."""
+    repeats: Indices | None = None
+    """How often each window has been shown before; None: never."""
+    num_tail_tokens_dropped: Indices = np.zeros(0, np.int64)
+    """Of each document."""
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.of)
 
     @property
     def told_windows(self) -> Windows:
         """Whose start and lines the rows tell."""
         return self.windows if self.places is None else self.places
 
-    @property
-    def text_windows(self) -> Windows:
-        """Windows of the texts in rows: of noise the clean ones, of fill in the middle those of its ids."""
-        return self.told_windows if self.labels is not None else self.windows
+    def filled(self, values: Sequence[Any]) -> PerDocument:
+        return PerDocument(values, self.of)
+
+    def per_document(self, numbers: Indices) -> Indices:
+        """The sum over each document's rows."""
+        return np.bincount(self.of, numbers, len(self.documents)).astype(np.int64)
+
+    def picked(self, numbers: Indices) -> "Rows":
+        """Some of the rows, in this order."""
+        return self._replace(
+            of=self.of[numbers],
+            windows=self.windows.picked(numbers),
+            places=None if self.places is None else self.places.picked(numbers),
+            repeats=None if self.repeats is None else self.repeats[numbers],
+        )
 
 
 def window_schema(config: Config, definition: Definition, vocab_size: int) -> Schema:
@@ -87,24 +135,19 @@ def window_schema(config: Config, definition: Definition, vocab_size: int) -> Sc
     )
 
 
-# A document's rows -> what each column holds in them.
-
-
-class Same(NamedTuple):
-    """One value, in every row."""
-
-    value: Any
+# Rows -> what each column holds in them.
 
 
 class IdRanges(NamedTuple):
     """A range of ids for each row, which has the special ids around it."""
 
     ids: npt.NDArray[Any]
-    windows: Windows
+    starts: Indices
+    ends: Indices
 
 
 class TextRanges(NamedTuple):
-    """A range of a text's bytes for each row."""
+    """A range of bytes for each row."""
 
     utf8: bytes
     starts: Indices
@@ -122,42 +165,89 @@ class Pairs(NamedTuple):
     second: Indices
 
 
-Filled = Same | IdRanges | TextRanges | Pairs | Indices
-"""What a column holds in the rows of a document. An array has a number for each row."""
+Filled = PerDocument | IdRanges | TextRanges | Pairs | Indices
+"""What a column holds in some rows. An array has a number for each row."""
 
 
-def _text(rows: DocumentRows) -> TextRanges:
-    assert rows.text is not None, "parts keep the text where a column needs it"
-    return TextRanges(rows.text.utf8, *text_ranges(rows.text, rows.text_windows))
+def _ids(rows: Rows) -> IdRanges:
+    first = rows.tokens.edges[rows.of]
+    return IdRanges(rows.tokens.ids, first + rows.windows.starts, first + rows.windows.ends)
 
 
-def text_ranges(text: DocumentText, windows: Windows) -> tuple[Indices, Indices]:
-    """The bytes of each window's text. A character whose bytes two tokens share belongs to the first of them."""
-    utf8 = np.frombuffer(text.utf8 + b"\0", np.uint8)
-
-    def to_character(offsets: Indices) -> Indices:
-        for _ in range(3):  # a character has at most three bytes that continue it
-            offsets = offsets + ((utf8[offsets] & 0xC0) == 0x80)  # noqa: PLR2004
-        return offsets
-
-    return to_character(text.starts[windows.starts]), to_character(text.starts[windows.ends])
+def _lines(rows: Rows) -> Pairs:
+    told = rows.told_windows
+    return Pairs(rows.tokens.lines_of(rows.of, told.starts), rows.tokens.lines_of(rows.of, told.ends - 1))
 
 
-FILLERS: dict[str, Callable[[DocumentRows], Filled]] = {
-    IDS: lambda rows: IdRanges(rows.ids, rows.windows),
-    "path": lambda rows: Same(rows.path),
-    "repo": lambda rows: Same(rows.repo),
-    "language": lambda rows: Same(rows.language),
-    "lines": lambda rows: Pairs(*lines_of(rows.told_windows, rows.newline_tokens)),
+def _labels(rows: Rows) -> IdRanges:
+    """The ids themselves, but for documents with noise in them."""
+    if not any(one is not None for one in rows.tokens.clean_ids):
+        return _ids(rows)
+    tokens, edges = rows.tokens, rows.tokens.edges.tolist()
+    has_clean = np.array([one is not None for one in tokens.clean_ids])
+    clean = [
+        tokens.ids[edges[number] : edges[number + 1]] if one is None else one
+        for number, one in enumerate(tokens.clean_ids)
+    ]
+    first = np.cumsum([0, *map(len, clean)])[rows.of]
+    told, is_clean = rows.told_windows, has_clean[rows.of]
+    starts = np.where(is_clean, told.starts, rows.windows.starts)
+    ends = np.where(is_clean, told.ends, rows.windows.ends)
+    return IdRanges(np.concatenate(clean), first + starts, first + ends)
+
+
+def _text(rows: Rows) -> TextRanges:
+    """Of noise the text of the clean ids, of fill in the middle that of its own."""
+    tokens, windows, told = rows.tokens, rows.windows, rows.told_windows
+    is_clean = np.zeros(len(rows.documents), np.bool_)
+    if tokens.clean_ids:
+        is_clean[:] = [one is not None for one in tokens.clean_ids]
+    is_told = is_clean[rows.of]
+    first_bytes = np.cumsum([0, *(len(text.utf8) for text in tokens.texts)])
+    first_starts = np.cumsum([0, *(len(text.starts) for text in tokens.texts)])
+    own_starts = (text.starts + first for text, first in zip(tokens.texts, first_bytes, strict=False))
+    starts = np.concatenate([np.zeros(0, np.int64), *own_starts])
+    utf8 = b"".join(text.utf8 for text in tokens.texts)
+    at = first_starts[rows.of]
+    return TextRanges(
+        utf8,
+        _to_character(utf8, starts[at + np.where(is_told, told.starts, windows.starts)]),
+        _to_character(utf8, starts[at + np.where(is_told, told.ends, windows.ends)]),
+    )
+
+
+def _to_character(utf8: bytes, offsets: Indices) -> Indices:
+    """A character whose bytes two tokens share belongs to the first of them."""
+    octets = np.frombuffer(utf8 + b"\0", np.uint8)
+    for _ in range(3):  # a character has at most three bytes that continue it
+        offsets = offsets + ((octets[offsets] & 0xC0) == 0x80)  # noqa: PLR2004
+    return offsets
+
+
+def _placed(rows: Rows) -> Sequence[PlacedDocument]:
+    """For columns that step 2 decides."""
+    return cast("Sequence[PlacedDocument]", rows.documents)
+
+
+FILLERS: dict[str, Callable[[Rows], Filled]] = {
+    IDS: _ids,
+    "path": lambda rows: rows.filled([one.path for one in rows.documents]),
+    "repo": lambda rows: rows.filled([one.repo for one in rows.documents]),
+    "language": lambda rows: rows.filled([one.language for one in rows.documents]),
+    "lines": _lines,
     "start": lambda rows: rows.told_windows.starts,
     "fresh": lambda rows: rows.told_windows.fresh,
     "text": _text,
-    "repeat": lambda rows: Same(0) if rows.repeats is None else rows.repeats,
-    LABELS: lambda rows: IdRanges(*rows.clean),
-    "weight": lambda rows: Same(rows.weight),
+    "repeat": lambda rows: np.zeros(rows.num_rows, np.int64) if rows.repeats is None else rows.repeats,
+    LABELS: _labels,
+    "weight": lambda rows: rows.filled([one.weight for one in _placed(rows)]),
     # No null: readers that guess types choke on a first one.
-    "variant": lambda rows: Same("" if rows.variant is None else rows.variant.kind),
-    "variant_seed": lambda rows: Same(0 if rows.variant is None else rows.variant.seed),
+    "variant": lambda rows: PerDocument(
+        ["" if one.variant is None else one.variant.kind for one in _placed(rows)], rows.of
+    ),
+    "variant_seed": lambda rows: PerDocument(
+        [0 if one.variant is None else one.variant.seed for one in _placed(rows)], rows.of
+    ),
 }
 """For each column of a window."""
 
@@ -167,84 +257,50 @@ def num_ids(windows: Windows, schema: Schema) -> Indices:
     return windows.ends - windows.starts + (len(schema.prefix) + len(schema.suffix))
 
 
-def num_emitted(windows: Windows, schema: Schema) -> int:
-    """Ids in all rows of these windows, padding included."""
-    return schema.length * len(windows) if schema.pad_id is not None else int(num_ids(windows, schema).sum())
+def num_emitted(windows: Windows, schema: Schema) -> Indices:
+    """Per window, padding included."""
+    return np.full(len(windows), schema.length) if schema.pad_id is not None else num_ids(windows, schema)
 
 
-def document_digests(rows: DocumentRows, schema: Schema, split: Split) -> list[bytes]:
+def row_digests_of(rows: Rows, schema: Schema, split: Split) -> bytes:
     """What each row is known by, in whichever format (see content_digest)."""
-    ids = rows.ids.astype("<u4").tobytes()
+    ids, starts, ends = _ids(rows)
+    content = memoryview(ids.astype("<u4").tobytes())
     prefix, suffix = (np.array(around, "<u4").tobytes() for around in (schema.prefix, schema.suffix))
-    windows, places = rows.windows, rows.told_windows.starts.tolist()
-    ranges = zip((4 * windows.starts).tolist(), (4 * windows.ends).tolist(), places, strict=True)
-    return [
-        row_digest(split, place_of(rows.repo, rows.path, place), b"".join((prefix, ids[start:end], suffix)))
-        for start, end, place in ranges
-    ]
+    names = [place_in(split, one.repo, one.path) for one in rows.documents]
+    places = rows.told_windows.starts.tolist()
+    ranges = zip(rows.of.tolist(), places, (4 * starts).tolist(), (4 * ends).tolist(), strict=True)
+    return digests_of([(names[of], b"%d\0" % place, prefix, content[at:to], suffix) for of, place, at, to in ranges])
 
 
-# Documents' rows -> batches of windows.
+def batch_of_rows(rows: Rows, schema: Schema) -> WindowBatch:
+    """What `batch_of_lines` makes of their JSON rows."""
+    ids = _joined_ids(_ids(rows), schema, schema.id_type)
+    return WindowBatch(ids, {name: _column(name, FILLERS[name](rows), schema) for name in schema.natural})
 
 
-def batches_of(documents: Iterable[DocumentRows], schema: Schema) -> Iterator[WindowBatch]:
-    """Of some thousand rows each: a document's rows stay together, so one with many makes a large one."""
-    waiting: list[DocumentRows] = []
-    num_waiting, most = 0, schema.num_rows_at_once(ROWS_AT_ONCE)
-    for rows in documents:
-        waiting.append(rows)
-        num_waiting += len(rows.windows)
-        if num_waiting >= most:
-            yield batch_of_documents(waiting, schema)
-            waiting, num_waiting = [], 0
-    if num_waiting:
-        yield batch_of_documents(waiting, schema)
-
-
-def batch_of_documents(documents: Sequence[DocumentRows], schema: Schema) -> WindowBatch:
-    """Those of one document behind those of the other; what `batch_of_lines` makes of their JSON rows."""
-    ids = _ids([IdRanges(rows.ids, rows.windows) for rows in documents], schema, schema.id_type)
-    return WindowBatch(ids, {name: _column(name, documents, schema) for name in schema.natural})
-
-
-def _column(name: str, documents: Sequence[DocumentRows], schema: Schema) -> Values:
-    filled = [FILLERS[name](rows) for rows in documents]
+def _column(name: str, filled: Filled, schema: Schema) -> Values:
     kind = COLUMNS[name].kind
-    if kind is Kind.NUMBERS:
-        pairs = [np.stack(one, axis=1).ravel() for one in filled if isinstance(one, Pairs)]
-        if not pairs:
-            return _ids([one for one in filled if isinstance(one, IdRanges)], schema, np.int64)
-        values = np.concatenate(pairs)
+    if isinstance(filled, IdRanges):
+        return _joined_ids(filled, schema, np.int64)
+    if isinstance(filled, Pairs):
+        values = np.stack(filled, axis=1).ravel()
         return Ragged(values, np.arange(0, len(values) + 1, 2))
-    counts = [len(rows.windows) for rows in documents]
-    if kind is Kind.TEXT:
-        return list(chain.from_iterable(map(_texts, filled, counts)))
-    dtype = np.int64 if kind is Kind.NUMBER else np.float64
-    numbers = (_numbers(one, count, dtype) for one, count in zip(filled, counts, strict=True))
-    return np.concatenate([np.zeros(0, dtype), *numbers])
-
-
-def _texts(filled: Filled, count: int) -> list[str]:
-    if isinstance(filled, Same):
-        return [filled.value] * count
-    assert isinstance(filled, TextRanges)
-    return filled.texts()
-
-
-def _numbers(filled: Filled, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    if isinstance(filled, Same):
-        return np.full(count, filled.value, dtype)
-    assert isinstance(filled, np.ndarray)
+    if isinstance(filled, TextRanges):
+        return filled.texts()
+    if isinstance(filled, PerDocument) and kind is Kind.TEXT:
+        return [filled.values[number] for number in filled.of.tolist()]
+    if isinstance(filled, PerDocument):
+        return np.array(filled.values, np.int64 if kind is Kind.NUMBER else np.float64)[filled.of]
     return filled
 
 
-def _ids(ranges: Sequence[IdRanges], schema: Schema, kind: npt.DTypeLike) -> Ragged:
+def _joined_ids(ranges: IdRanges, schema: Schema, kind: npt.DTypeLike) -> Ragged:
     """Ranges of ids, with the special tokens around each."""
     prefix, suffix = np.array(schema.prefix, kind), np.array(schema.suffix, kind)
+    ids = ranges.ids.astype(kind, copy=False)
     parts = [np.zeros(0, kind)]
-    for all_ids, windows in ranges:
-        ids = all_ids.astype(kind, copy=False)
-        for start, end in zip(windows.starts.tolist(), windows.ends.tolist(), strict=True):
-            parts += [prefix, ids[start:end], suffix]
-    sizes = [num_ids(windows, schema) for _, windows in ranges]
-    return Ragged(np.concatenate(parts), np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes])))
+    for start, end in zip(ranges.starts.tolist(), ranges.ends.tolist(), strict=True):
+        parts += [prefix, ids[start:end], suffix]
+    sizes = ranges.ends - ranges.starts + (len(prefix) + len(suffix))
+    return Ragged(np.concatenate(parts), np.concatenate(([0], np.cumsum(sizes))))

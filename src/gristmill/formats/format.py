@@ -21,7 +21,7 @@ from gristmill.formats.batch import WindowBatch
 
 
 class Target(NamedTuple):
-    """Where a writer writes: one of the files of a split, or all of a split where the format has no such files."""
+    """Where a writer writes: all of a split, or one of several files of it."""
 
     folder: Path
     """The format's own, which is there."""
@@ -65,20 +65,43 @@ class SplitReader(Protocol):
         ...
 
 
+PIECE_IDS = 1 << 20
+"""In a piece of files that are joined, if all its rows are full: some 6 MB of JSONL."""
+FILE_IDS = 1 << 23
+"""In one of several files, at least: some 50 MB of JSONL, 20 MB of Arrow, 3 MB of Parquet."""
+NUM_FILES = 32
+"""Of a split, until each is as large as a JSONL file may be: two for each of sixteen workers."""
+
+
+def rows_of_piece(schema: Schema, _num_rows: int) -> int:
+    return max(1, PIECE_IDS // schema.length)
+
+
+def rows_of_file(schema: Schema, num_rows: int) -> int:
+    return max(1, FILE_IDS // schema.length, -(-num_rows // NUM_FILES))
+
+
 class Format(NamedTuple):
     name: str
-    is_sharded: bool
-    """A split may be several files, each with its own rows and written by itself."""
     write: Callable[[Iterable[WindowBatch], Target], list[str]]
     """All rows of the target, in order -> names of the files it made, relative to the format's folder.
 
-    The same batches give the same bytes, however the rows are cut into batches."""
+    The same rows give the same bytes, however they are cut into batches. Rows come without padding: `batch.stored` adds
+    it where the schema asks for it. Files may have their final names from the start: the folder is a temporary one."""
     open: Callable[[Path, Split, Schema], SplitReader]
-    """The format's folder, a split and its schema -> its rows; a split without rows has nothing there."""
+    """The format's folder, a split and its schema -> its rows, without padding (`batch.natural`); a split without rows
+    has no files."""
     require: Callable[[], object] = lambda: None
     """Raises MissingExtraError, with the line to install it, where a package that it needs is not there."""
     is_all_ours: bool = False
-    """No other package has a say in its bytes: the same rows give them again, under any versions."""
+    """No other package writes its bytes, so the same rows always give the same bytes: `check` writes the rows again and
+    compares. (`check` has a reader of its own for JSONL.)"""
+    rows_per_task: Callable[[Schema, int], int] | None = rows_of_file
+    """About how many rows of a split with so many one task writes: whole documents. None: those of a JSONL file."""
+    join: Callable[[Iterable[Path], Target], list[str]] | None = None
+    """Of a split that several tasks write: the folders that `write` was given, in order, as they come in -> names of
+    the files it made of them in the target's. Each folder is removed when the next one is asked for.
+    None: each task writes one of the split's files, named by `Target.file_name`."""
     finish: Callable[[Path, Schema], list[str]] | None = None
     """Called once, when all splits are written, with the format's folder -> names of the files it made."""
 

@@ -179,4 +179,4 @@ def _opened(path: Path) -> JsonlFile | ZstdJsonlFile:
     return JsonlFile(path, num_rows)
 
 
-JSONL = Format(name="jsonl", is_sharded=True, write=write_jsonl, open=JsonlReader)
+JSONL = Format(name="jsonl", rows_per_task=None, write=write_jsonl, open=JsonlReader)

@@ -1,15 +1,15 @@
 """Rows as JSON Lines: one window a row, compact. The sizes of a document's rows are known before any is written.
 
-A row is made of pieces: bytes that are the same in all rows, and others of which each row has its own. Both what lines
-are made of and what they take go by the same pieces.
+A row is made of pieces: bytes that are the same in all rows, in all rows of a document, or of which each row has its
+own. Both what lines are made of and what they take go by the same pieces.
 
-A file's ids are formatted once and the bytes sliced at the commas: at overlap 256, where every id appears twice, 1.4
-times as fast as window by window (benchmarks/write.md).
+The ids of a run of documents are formatted once and the bytes sliced at the commas: at overlap 256, where every id
+appears twice, 1.4 times as fast as window by window (benchmarks/write.md).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,12 +22,13 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, require_fitting, stored
 from gristmill.formats.document_columns import (
     FILLERS,
-    DocumentRows,
     Filled,
     IdRanges,
     Pairs,
-    Same,
+    PerDocument,
+    Rows,
     TextRanges,
+    Tokens,
     num_ids,
 )
 from gristmill.windows.cut import Indices, Windows
@@ -40,10 +41,23 @@ WIDTHS_KNOWN = 1 << 18
 class Varying(Protocol):
     """A piece of which each row has its own."""
 
-    def encoded(self) -> list[bytes]: ...
+    def encoded(self) -> Sequence[bytes | memoryview]: ...
     def sizes(self) -> Indices:
         """Exactly `[len(piece) for piece in self.encoded()]`, at a fraction of the cost, if no number is negative."""
         ...
+
+
+class _OfDocuments(NamedTuple):
+    """The same in all rows of a document."""
+
+    values: list[bytes]
+    of: Indices
+
+    def encoded(self) -> list[bytes]:
+        return [self.values[number] for number in self.of.tolist()]
+
+    def sizes(self) -> Indices:
+        return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.of]
 
 
 class _Numbers(NamedTuple):
@@ -65,8 +79,8 @@ class _Ranges(NamedTuple):
     starts: Indices
     ends: Indices
 
-    def encoded(self) -> list[bytes]:
-        content = _json_of(self.values)
+    def encoded(self) -> list[memoryview]:
+        content = memoryview(_json_of(self.values))
         if self.values.dtype.kind == "u":
             edges = self._edges()
         else:  # some may be negative
@@ -143,21 +157,23 @@ class _Values(NamedTuple):
 Piece = bytes | Varying
 
 
-# A document's rows, without a detour over a batch of windows.
+# Rows of documents, without a detour over a batch of windows.
 
 
-def document_lines(rows: DocumentRows, schema: Schema) -> list[bytes]:
-    """Each window's row, line feed included."""
-    return _lines(_document_pieces(rows, schema), len(rows.windows))
+def row_lines(rows: Rows, schema: Schema) -> list[bytes]:
+    """Each row, line feed included."""
+    return _lines(_row_pieces(rows, schema), rows.num_rows)
 
 
-def document_sizes(rows: DocumentRows, schema: Schema) -> Indices:
-    """Exactly `[len(line) for line in document_lines(rows, schema)]`, at a fraction of the cost."""
-    return _sizes(_document_pieces(rows, schema), len(rows.windows))
+def row_content(rows: Rows, schema: Schema) -> bytes:
+    """All rows, one after the other."""
+    columns = _columns(_row_pieces(rows, schema), rows.num_rows)
+    return b"".join(chain.from_iterable(zip(*columns, strict=True)))
 
 
-def num_row_bytes(rows: DocumentRows, schema: Schema) -> int:
-    return int(document_sizes(rows, schema).sum())
+def row_sizes(rows: Rows, schema: Schema) -> Indices:
+    """Exactly `[len(line) for line in row_lines(rows, schema)]`, at a fraction of the cost."""
+    return _sizes(_row_pieces(rows, schema), rows.num_rows)
 
 
 def num_more_bytes(schema: Schema) -> int:
@@ -167,11 +183,24 @@ def num_more_bytes(schema: Schema) -> int:
     return int(_sizes(pieces, 1)[0])
 
 
+class _PlainDocument(NamedTuple):
+    repo: str = ""
+    path: str = ""
+    language: str = ""
+    weight: float = 1.0
+    variant: None = None
+
+
 _NONE = np.zeros(1, np.int64)
-_ONE_ROW = DocumentRows("", "", "", _NONE[:0], _NONE[:0].astype(np.int32), Windows(_NONE, _NONE, _NONE, 0), None)
+_ONE_ROW = Rows(
+    documents=[_PlainDocument()],
+    tokens=Tokens(_NONE[:0], np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(2, np.int64)),
+    of=_NONE,
+    windows=Windows(_NONE, _NONE, _NONE, 0),
+)
 
 
-def _document_pieces(rows: DocumentRows, schema: Schema) -> Iterator[Piece]:
+def _row_pieces(rows: Rows, schema: Schema) -> Iterator[Piece]:
     yield b"{"
     for number, name in enumerate(schema.columns):
         yield _key(name, is_first=not number)
@@ -183,8 +212,8 @@ def _document_pieces(rows: DocumentRows, schema: Schema) -> Iterator[Piece]:
 
 
 def _pieces(name: str, filled: Filled, schema: Schema) -> Iterator[Piece]:
-    if isinstance(filled, Same):
-        yield orjson.dumps(filled.value)
+    if isinstance(filled, PerDocument):
+        yield _OfDocuments(list(map(orjson.dumps, filled.values)), filled.of)
     elif isinstance(filled, IdRanges):
         yield from _id_pieces(name, filled, schema)
     elif isinstance(filled, TextRanges):
@@ -197,14 +226,14 @@ def _pieces(name: str, filled: Filled, schema: Schema) -> Iterator[Piece]:
 
 def _id_pieces(name: str, filled: IdRanges, schema: Schema) -> Iterator[Piece]:
     """`[0,` 12,345 `,2` ,1,1 `]`: the special ids around each range, and padding."""
-    ids, windows = filled
     yield b"[" + b"".join(b"%d," % index for index in schema.prefix)
-    yield _Ranges(ids, windows.starts, windows.ends)
+    yield _Ranges(*filled)
     yield b"".join(b",%d" % index for index in schema.suffix)
     if schema.pad_id is not None:
         padding = COLUMNS[name].padding
         pad = schema.pad_id if padding is None else padding
-        yield _Repeated(b",%d" % pad, schema.length - num_ids(windows, schema))
+        num_special = len(schema.prefix) + len(schema.suffix)
+        yield _Repeated(b",%d" % pad, schema.length - num_special - (filled.ends - filled.starts))
     yield b"]"
 
 
@@ -224,16 +253,46 @@ def _key(name: str, *, is_first: bool = False) -> bytes:
 
 
 def _lines(pieces: Iterable[Piece], num_rows: int) -> list[bytes]:
-    parts: list[bytes | list[bytes]] = []
+    return list(map(b"".join, zip(*_columns(pieces, num_rows), strict=True)))
+
+
+def _columns(pieces: Iterable[Piece], num_rows: int) -> list[Iterable[bytes | memoryview]]:
+    """What each row has of its own, from as few pieces as can be: neighbours of a kind become one."""
+    groups: list[tuple[type, list[Any]]] = []
     for piece in pieces:
-        if not isinstance(piece, bytes):
-            parts.append(piece.encoded())
-        elif parts and isinstance(parts[-1], bytes):
-            parts[-1] += piece
+        kind = _kind_of(piece)
+        last_kind = groups[-1][0] if groups else None
+        if (kind is bytes and last_kind in MERGED) or (kind in MERGED and last_kind in (bytes, kind)):
+            own = groups[-1][1]
+            own.append(piece)
+            groups[-1] = last_kind if kind is bytes and last_kind is not None else kind, own
         else:
-            parts.append(piece)
-    columns = (repeat(part, num_rows) if isinstance(part, bytes) else part for part in parts)
-    return list(map(b"".join, zip(*columns, strict=True)))
+            groups.append((kind, [piece]))
+    return [_column(kind, own, num_rows) for kind, own in groups]
+
+
+def _kind_of(piece: Piece) -> type:
+    """Fractions are not written as whole numbers are."""
+    is_whole = isinstance(piece, _Numbers) and piece.values.dtype.kind != "f"
+    return type(piece) if is_whole or not isinstance(piece, _Numbers) else object
+
+
+MERGED = (bytes, _OfDocuments, _Numbers)
+
+
+def _column(kind: type, pieces: Sequence[Any], num_rows: int) -> Iterable[bytes | memoryview]:
+    if kind is bytes:
+        return repeat(b"".join(pieces), num_rows)
+    if kind is _OfDocuments:
+        (of, *_) = [piece.of for piece in pieces if not isinstance(piece, bytes)]
+        parts = (repeat(piece) if isinstance(piece, bytes) else piece.values for piece in pieces)
+        return _OfDocuments(list(map(b"".join, zip(*parts, strict=False))), of).encoded()
+    if kind is _Numbers:
+        template = b"".join(piece if isinstance(piece, bytes) else b"%d" for piece in pieces)
+        numbers = [piece.values.tolist() for piece in pieces if not isinstance(piece, bytes)]
+        return [template % row for row in zip(*numbers, strict=True)]
+    encoded: Sequence[bytes | memoryview] = pieces[0].encoded()
+    return encoded
 
 
 def _sizes(pieces: Iterable[Piece], num_rows: int) -> Indices:

@@ -28,8 +28,19 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.chunks import CHUNK_BYTES, Chunk, ChunkReader, Field, Layout, fields_of, read_index, write_chunks
-from gristmill.formats.format import Format, SplitReader, Target
+from gristmill.formats.chunks import (
+    CHUNK_BYTES,
+    Chunk,
+    ChunkReader,
+    EncodedRows,
+    Field,
+    Layout,
+    encoded_batches,
+    fields_of,
+    read_index,
+    write_chunks,
+)
+from gristmill.formats.format import Format, SplitReader, Target, rows_of_piece
 
 INDEX = "index.json"
 FORMATS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float", Kind.OBJECTS: "str"}
@@ -41,9 +52,19 @@ LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 
 def write_litdata(batches: Iterable[WindowBatch], target: Target) -> list[str]:
     layout = _layout(target.schema)
+    return _write(encoded_batches(batches, target.schema, layout), target, layout)
+
+
+def join_litdata(pieces: Iterable[Path], target: Target) -> list[str]:
+    layout = _layout(target.schema)
+    readers = (_open(piece / target.split, target.schema, layout) for piece in pieces)
+    return _write((rows for reader in readers for rows in reader.encoded()), target, layout)
+
+
+def _write(rows: Iterable[EncodedRows], target: Target, layout: Layout) -> list[str]:
     folder = target.folder / target.split
     digest = hashlib.sha256()
-    chunks = write_chunks(batches, target.schema, layout, lambda number: folder / _chunk_name(number), digest)
+    chunks = write_chunks(rows, layout, lambda number: folder / _chunk_name(number), digest)
     if not chunks:
         return []
     # LitData keeps what it has fetched under this word, and fetches again when it is another: for us, other content.
@@ -53,8 +74,10 @@ def write_litdata(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def open_litdata(folder: Path, split: Split, schema: Schema) -> SplitReader:
-    folder /= split
-    layout = _layout(schema)
+    return _open(folder / split, schema, _layout(schema))
+
+
+def _open(folder: Path, schema: Schema, layout: Layout) -> ChunkReader:
     chunks = _chunks(folder / INDEX, _config(layout)) if folder.exists() else []
     return ChunkReader(folder, chunks, layout, schema)
 
@@ -113,4 +136,11 @@ def _chunk(told: Any, number: int, path: Path) -> Chunk:
     raise DatasetError(f"{str(path)!r} is damaged: chunk {number} is not of this dataset. Build the dataset again.")
 
 
-LITDATA = Format(name="litdata", is_sharded=False, write=write_litdata, open=open_litdata, is_all_ours=True)
+LITDATA = Format(
+    name="litdata",
+    write=write_litdata,
+    open=open_litdata,
+    is_all_ours=True,
+    rows_per_task=rows_of_piece,
+    join=join_litdata,
+)

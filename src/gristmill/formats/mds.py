@@ -24,8 +24,19 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.chunks import CHUNK_BYTES, Chunk, ChunkReader, Field, Layout, fields_of, read_index, write_chunks
-from gristmill.formats.format import Format, SplitReader, Target
+from gristmill.formats.chunks import (
+    CHUNK_BYTES,
+    Chunk,
+    ChunkReader,
+    EncodedRows,
+    Field,
+    Layout,
+    encoded_batches,
+    fields_of,
+    read_index,
+    write_chunks,
+)
+from gristmill.formats.format import Format, SplitReader, Target, rows_of_piece
 
 INDEX = "index.json"
 VERSION = 2
@@ -34,8 +45,18 @@ ENCODINGS = {Kind.TEXT: "str", Kind.NUMBER: "int", Kind.FRACTION: "float64", Kin
 
 def write_mds(batches: Iterable[WindowBatch], target: Target) -> list[str]:
     config, layout = _config_and_layout(target.schema)
+    return _write(encoded_batches(batches, target.schema, layout), target, config, layout)
+
+
+def join_mds(pieces: Iterable[Path], target: Target) -> list[str]:
+    config, layout = _config_and_layout(target.schema)
+    readers = (_open(piece / target.split, target.schema, config, layout) for piece in pieces)
+    return _write((rows for reader in readers for rows in reader.encoded()), target, config, layout)
+
+
+def _write(rows: Iterable[EncodedRows], target: Target, config: dict[str, Any], layout: Layout) -> list[str]:
     folder = target.folder / target.split
-    shards = write_chunks(batches, target.schema, layout, lambda number: folder / _shard_name(number))
+    shards = write_chunks(rows, layout, lambda number: folder / _shard_name(number))
     if not shards:
         return []
     index = {"version": VERSION, "shards": [{**config, **_told(shard)} for shard in shards]}
@@ -44,8 +65,10 @@ def write_mds(batches: Iterable[WindowBatch], target: Target) -> list[str]:
 
 
 def open_mds(folder: Path, split: Split, schema: Schema) -> SplitReader:
-    folder /= split
-    config, layout = _config_and_layout(schema)
+    return _open(folder / split, schema, *_config_and_layout(schema))
+
+
+def _open(folder: Path, schema: Schema, config: dict[str, Any], layout: Layout) -> ChunkReader:
     shards = _shards(folder / INDEX, config) if folder.exists() else []
     return ChunkReader(folder, shards, layout, schema)
 
@@ -103,4 +126,4 @@ def _shard(told: Any, number: int, config: dict[str, Any], path: Path) -> Chunk:
     raise DatasetError(f"{str(path)!r} is damaged: shard {number} is not of this dataset. Build the dataset again.")
 
 
-MDS = Format(name="mds", is_sharded=False, write=write_mds, open=open_mds, is_all_ours=True)
+MDS = Format(name="mds", write=write_mds, open=open_mds, is_all_ours=True, rows_per_task=rows_of_piece, join=join_mds)

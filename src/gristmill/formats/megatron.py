@@ -73,4 +73,10 @@ def _num_indexed(path: Path, kind: np.dtype[Any]) -> int:
     return num_ids + last_length
 
 
-MEGATRON = stream_format("megatron", StreamFiles(".bin", ".idx", no_head, _kind, _write_index, _num_indexed))
+def _read_index(path: Path, _kind: np.dtype[Any]) -> Indices:
+    num_sequences = (path.stat().st_size - HEAD.size - 8) // (BYTES_PER_SEQUENCE + 8)
+    return np.cumsum(map_part(path, np.dtype("<i4"), HEAD.size, num_sequences), dtype=np.int64)
+
+
+FILES = StreamFiles(".bin", ".idx", no_head, _kind, _write_index, _num_indexed, _read_index)
+MEGATRON = stream_format("megatron", FILES)

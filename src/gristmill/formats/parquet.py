@@ -121,4 +121,4 @@ def _import_parquet() -> tuple[Any, Any]:
     return pa, parquet
 
 
-PARQUET = Format(name="parquet", is_sharded=True, write=write, open=ParquetRows, require=partial(import_pyarrow, NAME))
+PARQUET = Format(name="parquet", write=write, open=ParquetRows, require=partial(import_pyarrow, NAME))

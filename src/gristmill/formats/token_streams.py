@@ -12,11 +12,13 @@ np.memmap("train.bin", np.uint16, "r") is all that a training on the stream need
 
 import mmap
 import os
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
-from operator import attrgetter
+from operator import attrgetter, eq
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,9 +31,9 @@ from gristmill.core.names import counted
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import BY_THEMSELVES, Split
 from gristmill.core.schema import Schema
-from gristmill.formats.arrays import ArrayFile, Head, damaged, map_array, no_head, npy_head, write_array
-from gristmill.formats.batch import Ragged, Values, WindowBatch, require_fitting
-from gristmill.formats.format import Format, Target
+from gristmill.formats.arrays import COPIED_BYTES, ArrayFile, Head, damaged, map_array, no_head, npy_head, write_array
+from gristmill.formats.batch import DOCUMENT, Ragged, Values, WindowBatch, are_alike, between, joined, require_fitting
+from gristmill.formats.format import Format, Target, rows_of_piece
 from gristmill.formats.jsonl import row_starts
 from gristmill.formats.jsonl_rows import column_lines, column_of
 from gristmill.windows.cut import Indices
@@ -98,10 +100,6 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 
 WINDOW = np.dtype([("offset", "<i8"), ("count", "<i4"), ("is_framed", "u1")])
 """Of each row: where in the stream its ids are, how many, and whether the special ids go around them."""
-PLACE = ("repo", "path", "variant", "variant_seed", "repeat")
-"""What the windows of one document have in common, as far as rows tell it."""
-
-Place = tuple[Any, ...]
 
 
 class Laid(NamedTuple):
@@ -114,92 +112,118 @@ class Laid(NamedTuple):
     """Of the documents that ended: where, end token included. One more may be open."""
 
 
-class _Window(NamedTuple):
-    place: Place | None
-    """None: no other continues it."""
-    start: int
-    content: bytes
-
-
 class StreamLaying:
     """Lays rows into a stream, batch by batch; a document may go on from one to the next."""
 
     def __init__(self, schema: Schema, kind: npt.DTypeLike) -> None:
         """`kind`: what ids are in the stream."""
         self._schema, self._kind = schema, np.dtype(kind)
-        end_ids = [] if schema.end_id is None or schema.is_packed else [schema.end_id]
-        self._end = bytes_of(end_ids, self._kind)
-        self._num_bytes = 0
-        self._last: _Window | None = None
+        self._end_ids = () if schema.end_id is None or schema.is_packed else (schema.end_id,)
+        self._end = bytes_of(self._end_ids, self._kind)
+        self._num_ids = 0
+        self._last: WindowBatch | None = None
+        """The last row, if there was one: the next may go on from it."""
 
     def lay(self, batch: WindowBatch) -> Laid:
-        is_framed = _are_framed(batch, self._schema)
-        content: list[bytes] = []
-        offsets: list[int] = []
-        ends: list[int] = []
-        contents = self._contents(batch.ids, is_framed)
-        for window in map(_Window, _places(batch, is_framed), _starts(batch), contents):
-            num_shared = self._num_shared(window)
-            if num_shared is None:
-                if self._last is not None:
-                    content.append(self._end)
-                    ends.append(self._after(self._end))
-                num_shared = 0
-            offsets.append(self._num_bytes - num_shared)
-            fresh = window.content[num_shared:]
-            content.append(fresh)
-            self._after(fresh)
-            self._last = window
+        """A row that goes on from the one before adds what that has not; any other ends a document, if one is open."""
+        if not len(batch):
+            return self._laid(b"", np.zeros(0, WINDOW), np.zeros(0, np.int64))
+        contents = _contents(batch, self._schema, self._kind)
+        starts, ends = contents.starts, contents.ends
+        num_shared = _num_shared(batch, contents)
+        is_open = self._last is not None
+        if self._last is not None:
+            pair = joined([self._last, between(batch, 0, 1)])
+            num_shared[0] = _num_shared(pair, _contents(pair, self._schema, self._kind))[1]
+        self._last = between(batch, len(batch) - 1, len(batch))
+        is_ending = num_shared < 0
+        is_ending[0] &= is_open
+        num_shared = np.maximum(num_shared, 0)
+        num_new = ends - starts - num_shared + is_ending * len(self._end_ids)
+        stops = self._num_ids + np.cumsum(num_new)
         windows = np.zeros(len(batch), WINDOW)
-        windows["offset"] = np.array(offsets, np.int64) // self._kind.itemsize
-        windows["count"] = batch.ids.sizes - is_framed * _num_around(self._schema)
-        windows["is_framed"] = is_framed
-        return Laid(b"".join(content), windows, np.array(ends, np.int64) // self._kind.itemsize)
+        windows["offset"] = stops - (ends - starts)
+        windows["count"] = ends - starts
+        windows["is_framed"] = contents.is_framed
+        parts = contents.between(starts + num_shared, ends)
+        for row in np.flatnonzero(is_ending).tolist():
+            parts[row] = self._end + parts[row]
+        return self._laid(b"".join(parts), windows, (stops - num_new)[is_ending] + len(self._end_ids))
 
     def finish(self) -> Laid:
         """Ends the last document."""
-        content, ends = b"", []
-        if self._last is not None:
-            content = self._end
-            ends = [self._after(content) // self._kind.itemsize]
-            self._last = None
-        return Laid(content, np.zeros(0, WINDOW), np.array(ends, np.int64))
+        is_open, self._last = self._last is not None, None
+        ends = [self._num_ids + len(self._end_ids)] if is_open else []
+        return self._laid(self._end if is_open else b"", np.zeros(0, WINDOW), np.array(ends, np.int64))
 
-    def _after(self, content: bytes) -> int:
-        """How far the stream goes, with this at its end."""
-        self._num_bytes += len(content)
-        return self._num_bytes
+    def _laid(self, content: bytes, windows: npt.NDArray[Any], ends: Indices) -> Laid:
+        self._num_ids += len(content) // self._kind.itemsize
+        return Laid(content, windows, ends)
 
-    def _num_shared(self, window: _Window) -> int | None:
-        """Bytes that the stream ends with, and the window begins with; None: it belongs to another document.
 
-        A window that ends before the last one does would have to look further back. No build makes such.
-        """
-        last = self._last
-        if last is None or window.place is None or window.place != last.place:
-            return None
-        before = (window.start - last.start) * self._kind.itemsize
-        num_shared = len(last.content) - before
-        if before < 0 or not 0 <= num_shared <= len(window.content):
-            return None
-        return num_shared if last.content[before:] == window.content[:num_shared] else None
+class _Contents(NamedTuple):
+    """The ids of some rows without the special ones around them."""
 
-    def _contents(self, ids: Ragged, is_framed: npt.NDArray[np.bool_]) -> list[bytes]:
-        """Each row's ids as bytes, without the special ones around them."""
-        longest = int(ids.sizes.max(initial=0))
-        if longest > self._schema.length:
-            raise OutputError(
-                f"a row has {counted(longest, 'id')}, and windows have {self._schema.length} at most: it is not of "
-                "this dataset. Check the dataset with gristmill check."
-            )
-        first, last = int(ids.offsets[0]), int(ids.offsets[-1])
-        values = ids.values[first:last]
-        require_fitting(values, self._kind)
-        raw = values.astype(self._kind, copy=False).tobytes()
-        starts = ids.offsets[:-1] - first + is_framed * len(self._schema.prefix)
-        ends = ids.offsets[1:] - first - is_framed * len(self._schema.suffix)
-        width = self._kind.itemsize
-        return [raw[at:to] for at, to in zip((starts * width).tolist(), (ends * width).tolist(), strict=True)]
+    raw: bytes
+    starts: Indices
+    """Of each row, in ids."""
+    ends: Indices
+    is_framed: npt.NDArray[np.bool_]
+    """It has such around it."""
+    width: int
+    """Bytes of an id."""
+
+    def between(self, starts: Indices, ends: Indices) -> list[bytes]:
+        edges = zip((starts * self.width).tolist(), (ends * self.width).tolist(), strict=True)
+        return [self.raw[start:end] for start, end in edges]
+
+
+def _contents(rows: WindowBatch, schema: Schema, kind: np.dtype[Any]) -> _Contents:
+    ids = rows.ids
+    longest = int(ids.sizes.max(initial=0))
+    if longest > schema.length:
+        raise OutputError(
+            f"a row has {counted(longest, 'id')}, and windows have {schema.length} at most: it is not of "
+            "this dataset. Check the dataset with gristmill check."
+        )
+    first, last = int(ids.offsets[0]), int(ids.offsets[-1])
+    values = ids.values[first:last]
+    require_fitting(values, kind)
+    is_framed = _are_framed(rows, schema)
+    starts = ids.offsets[:-1] - first + is_framed * len(schema.prefix)
+    ends = ids.offsets[1:] - first - is_framed * len(schema.suffix)
+    return _Contents(values.astype(kind, copy=False).tobytes(), starts, ends, is_framed, kind.itemsize)
+
+
+def _num_shared(rows: WindowBatch, contents: _Contents) -> Indices:
+    """Ids that each row begins with, and the one before it ends with; -1: it is of another document.
+
+    A window that ends before the last one does would have to look further back. No build makes such.
+    """
+    num_shared = np.full(len(rows), -1, np.int64)
+    if not {"path", "start"} <= rows.columns.keys():
+        return num_shared
+    starts, ends = contents.starts, contents.ends
+    before = np.diff(rows.columns["start"])
+    wanted = (ends - starts)[:-1] - before
+    is_next = _are_of_one_document(rows, contents.is_framed)
+    is_next &= (before >= 0) & (wanted >= 0) & (wanted <= (ends - starts)[1:])
+    numbers = np.flatnonzero(is_next)
+    wanted = wanted[numbers]
+    ours = contents.between(starts[numbers + 1], starts[numbers + 1] + wanted)
+    is_equal = np.fromiter(map(eq, contents.between(ends[numbers] - wanted, ends[numbers]), ours), np.bool_, len(ours))
+    num_shared[numbers + 1] = np.where(is_equal, wanted, -1)
+    return num_shared
+
+
+def _are_of_one_document(rows: WindowBatch, is_framed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """For each row but the first: with the one before it."""
+    columns = rows.columns
+    is_alone = ~is_framed
+    if "variant" in columns:
+        is_alone |= np.fromiter((variant in BY_THEMSELVES for variant in columns["variant"]), np.bool_, len(rows))
+    are_of_one: npt.NDArray[np.bool_] = ~(is_alone[1:] | is_alone[:-1])
+    return are_of_one & are_alike(rows, (*DOCUMENT, "repeat"))
 
 
 def bytes_of(ids: Sequence[int], kind: npt.DTypeLike) -> bytes:
@@ -227,23 +251,6 @@ def _are_framed(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.bool_]:
     return is_framed
 
 
-def _places(batch: WindowBatch, is_framed: npt.NDArray[np.bool_]) -> list[Place | None]:
-    columns = batch.columns
-    if not {"path", "start"} <= columns.keys():
-        return [None] * len(batch)
-    told = (columns[name] for name in PLACE if name in columns)
-    places = zip(*(column.tolist() if isinstance(column, np.ndarray) else column for column in told), strict=True)
-    variants = columns.get("variant") or [""] * len(batch)
-    return [
-        place if framed and variant not in BY_THEMSELVES else None
-        for place, variant, framed in zip(places, variants, is_framed.tolist(), strict=True)
-    ]
-
-
-def _starts(batch: WindowBatch) -> list[int]:
-    return batch.columns["start"].tolist() if "start" in batch.columns else [0] * len(batch)
-
-
 ENDS = ".ends.npy"
 WINDOWS = ".windows.npy"
 ROWS = ".rows.jsonl"
@@ -263,34 +270,74 @@ class StreamFiles(NamedTuple):
     """From where documents end."""
     num_indexed: Callable[[Path, np.dtype[Any]], int]
     """Where the last of them ends."""
+    read_index: Callable[[Path, np.dtype[Any]], Indices]
+    """Where all of them end."""
+
+
+class _Growing(NamedTuple):
+    """The files of a split, as they are written."""
+
+    stream: ArrayFile
+    windows: ArrayFile
+    rows: BinaryIO
+    ends: list[Indices]
+
+    def append(self, laid: Laid) -> None:
+        self.stream.append(laid.content)
+        self.windows.append(laid.windows.tobytes())
+        self.ends.append(laid.ends)
+
+
+@contextmanager
+def _growing(names: Sequence[str], target: Target, files: StreamFiles) -> Iterator[_Growing]:
+    """`names`: as `_names` has them. The index and the facts are written at the end."""
+    kind = files.kind(target.schema)
+    stream_path, index_path, windows_path, rows_path, facts_path = (target.folder / name for name in names)
+    with (
+        ArrayFile(stream_path, kind, files.head) as stream,
+        ArrayFile(windows_path, WINDOW) as windows,
+        rows_path.open("wb") as rows,
+    ):
+        growing = _Growing(stream, windows, rows, [np.zeros(0, np.int64)])
+        yield growing
+    ends = np.concatenate(growing.ends)
+    files.write_index(index_path, ends, kind)
+    counts = {"num_ids": len(stream), "num_documents": len(ends), "num_windows": len(windows)}
+    facts_path.write_bytes(_facts(target.schema, kind, counts))
+
+
+def _names(target: Target, files: StreamFiles) -> list[str]:
+    suffixes = (files.stream_suffix, files.index_suffix, WINDOWS, ROWS, FACTS)
+    return [target.file_name(suffix) for suffix in suffixes]
 
 
 def write_stream(batches: Iterable[WindowBatch], target: Target, *, files: StreamFiles) -> list[str]:
-    schema, kind = target.schema, files.kind(target.schema)
-    suffixes = (files.stream_suffix, files.index_suffix, WINDOWS, ROWS, FACTS)
-    names = {suffix: target.file_name(suffix) for suffix in suffixes}
-    paths = {suffix: target.folder / name for suffix, name in names.items()}
-    laying = StreamLaying(schema, kind)
-    ends = []
-    with (
-        ArrayFile(paths[files.stream_suffix], kind, files.head) as stream,
-        ArrayFile(paths[WINDOWS], WINDOW) as windows,
-        paths[ROWS].open("wb") as rows,
-    ):
+    schema, names = target.schema, _names(target, files)
+    laying = StreamLaying(schema, files.kind(schema))
+    with _growing(names, target, files) as growing:
         for batch in batches:
-            laid = laying.lay(batch)
-            stream.append(laid.content)
-            windows.append(laid.windows.tobytes())
-            ends.append(laid.ends)
-            rows.writelines(column_lines({name: batch.columns[name] for name in schema.natural}, len(batch)))
-        laid = laying.finish()
-        stream.append(laid.content)
-        ends.append(laid.ends)
-    all_ends = np.concatenate(ends)
-    files.write_index(paths[files.index_suffix], all_ends, kind)
-    counts = {"num_ids": len(stream), "num_documents": len(all_ends), "num_windows": len(windows)}
-    paths[FACTS].write_bytes(_facts(schema, kind, counts))
-    return list(names.values())
+            growing.append(laying.lay(batch))
+            lines = column_lines({name: batch.columns[name] for name in schema.natural}, len(batch))
+            growing.rows.write(b"".join(lines))
+        growing.append(laying.finish())
+    return names
+
+
+def join_streams(pieces: Iterable[Path], target: Target, *, files: StreamFiles) -> list[str]:
+    """Documents begin and end in one piece: behind the others, only what says where they are is another."""
+    kind, names = files.kind(target.schema), _names(target, files)
+    with _growing(names, target, files) as growing:
+        for piece in pieces:
+            stream_path, index_path, windows_path, rows_path, _ = (piece / name for name in names)
+            num_before = len(growing.stream)
+            growing.stream.append_file(stream_path)
+            windows = map_array(windows_path, WINDOW).copy()
+            windows["offset"] += num_before
+            growing.windows.append(windows.tobytes())
+            growing.ends.append(files.read_index(index_path, kind) + num_before)
+            with open_plain(rows_path) as rows:
+                shutil.copyfileobj(rows, growing.rows, COPIED_BYTES)
+    return names
 
 
 def _facts(schema: Schema, kind: np.dtype[Any], counts: dict[str, int]) -> bytes:
@@ -386,20 +433,25 @@ def _write_ends(path: Path, ends: Indices, _kind: np.dtype[Any]) -> None:
     write_array(path, ends.astype("<i8", copy=False))
 
 
-def _last_end(path: Path, _kind: np.dtype[Any]) -> int:
-    ends = map_array(path, "<i8")
+def _read_ends(path: Path, _kind: np.dtype[Any]) -> Indices:
+    return map_array(path, "<i8")
+
+
+def _last_end(path: Path, kind: np.dtype[Any]) -> int:
+    ends = _read_ends(path, kind)
     return int(ends[-1]) if len(ends) else 0
 
 
 def stream_format(name: str, files: StreamFiles) -> Format:
     return Format(
         name=name,
-        is_sharded=False,
         write=partial(write_stream, files=files),
         open=partial(StreamSplit, files=files),
         is_all_ours=True,
+        rows_per_task=rows_of_piece,
+        join=partial(join_streams, files=files),
     )
 
 
-BIN = stream_format("bin", StreamFiles(".bin", ENDS, no_head, id_kind, _write_ends, _last_end))
-NPY = stream_format("npy", StreamFiles(".npy", ENDS, npy_head, id_kind, _write_ends, _last_end))
+BIN = stream_format("bin", StreamFiles(".bin", ENDS, no_head, id_kind, _write_ends, _last_end, _read_ends))
+NPY = stream_format("npy", StreamFiles(".npy", ENDS, npy_head, id_kind, _write_ends, _last_end, _read_ends))

@@ -14,13 +14,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from gristmill.cards.card_files import write_cards
 from gristmill.config.config import Config
+from gristmill.config.settings import RunConfig
 from gristmill.core.errors import OutputError
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import GpuFacts, Manifest, Run, write_manifest
@@ -29,15 +31,16 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import PlacedDocument, SourceFile
 from gristmill.pipeline.cache import remember, write_index
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.decide import decide
+from gristmill.pipeline.decide import PartTables, decide
 from gristmill.pipeline.decision import Judged
-from gristmill.pipeline.finish import Outcome, clear_old, describe, machine, write_files_table
-from gristmill.pipeline.intake import check_settings, local_sources, take_in
+from gristmill.pipeline.finish import FilesTable, Outcome, clear_old, describe, machine
+from gristmill.pipeline.intake import Arrival, check_settings, local_sources
+from gristmill.pipeline.other_formats import MadeFiles
 from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.prepare import GO_ON, batches, in_order, prepare_all
-from gristmill.pipeline.shape import MadeFiles, shape_all
+from gristmill.pipeline.shape import shape_all
 from gristmill.pipeline.work_folder import Workspace
-from gristmill.runners.local import LocalRunner, num_workers
+from gristmill.runners.local import BYTES_PER_WORKER, LocalRunner, num_cores, num_workers
 from gristmill.runners.probe import probe_of
 from gristmill.runners.runner import Runner
 from gristmill.sources.addresses import last_part
@@ -45,10 +48,12 @@ from gristmill.sources.benchmark_files import read_benchmarks
 from gristmill.sources.remote import refuse_taken, upload_dataset
 from gristmill.sources.trees import Scan
 from gristmill.splits.previous import previous_file
-from gristmill.tokenizers.cuda.host import server_for
-from gristmill.tokenizers.cuda.server import MakeEncoder
+from gristmill.tokenizers.cuda.serving import server_for
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
+
+if TYPE_CHECKING:
+    from gristmill.tokenizers.cuda.server import MakeEncoder
 
 BUILT = "built"
 SOURCES_PROBED = 100
@@ -87,7 +92,7 @@ def build(config: Config, progress: Progress | None = None) -> Manifest:
 
 
 def build_without(
-    config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: MakeEncoder | None = None
+    config: Config, progress: Progress | None, hidden: Sequence[Path], make_encoder: "MakeEncoder | None" = None
 ) -> Manifest:
     """`hidden`: folders that are not looked at, beside the dataset's own. `make_encoder`: in place of the GPU's."""
     progress = progress or Progress()
@@ -100,20 +105,33 @@ def build_without(
             job = Job(*load(config, work.folder), work, progress)
         with server_for(config.run, job.context.tokenizer, job.context.tokenizer_folder, make_encoder) as server:
             with progress.phase("scan") as step:
-                intake = take_in(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
-                step.advance(len(intake.found.files))
-            with runner_for(job.context, intake.found.files, intake.found.num_bytes) as runner:
-                tasks = batches(intake.found.files, config.run)
-                parts = in_order(prepare_all(job.context, intake.sources, tasks, runner, progress, server=server))
-                intake.found.files.clear()  # of no more use, and there may be many
-                judged = decide(job.context, intake, parts, runner, progress)
+                arrival = Arrival(config, benchmarks, work.fetched, leave_out=(work.target, work.folder, *hidden))
+                first = first_files(arrival.files, config.run)
+                step.advance(len(first))
+            with runner_for(job.context, first, sum(file.size for file in first)) as runner:
+                tasks, tables = batches(chain(first, arrival.files), config.run), PartTables(job.context)
+                prepared = prepare_all(
+                    job.context,
+                    arrival.sources,
+                    tasks,
+                    runner,
+                    progress,
+                    server=server,
+                    arrived=tables.read,
+                    beside=arrival.read_licenses(),
+                )
+                parts, intake = in_order(prepared), arrival.intake()
+                judged = decide(job.context, intake, parts, runner, progress, tables=tables)
+                table: FilesTable | None = None
                 work.keep_previous(previous_file(config))
                 if job.context.is_packed:
                     made = pack_all(job.context, judged.decision, runner, progress)
                 else:
+                    table = FilesTable(job.context.dataset / FILES, job.context, judged)
+                    runner.meanwhile(table.steps)
                     made = shape_all(job.context, judged.decision, work, runner, progress)
                 clock.workers, clock.gpu = runner.workers, server.end()
-        return seal(job, intake.found, judged, made, clock)
+        return seal(job, intake.found, judged, made, clock, table=table)
 
 
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:
@@ -123,6 +141,21 @@ def load(config: Config, folder: Path) -> tuple[Definition, Context]:
 
         require_means(config, definition)
     return definition, Context.of(config, definition, folder)
+
+
+def first_files(files: Iterator[SourceFile], run: RunConfig) -> list[SourceFile]:
+    """As many as say how many workers are worth it. A Ray cluster is to see a file of each source: for it, all."""
+    if run.runner != "local":
+        return list(files)
+    enough = num_cores() * BYTES_PER_WORKER if run.workers == "auto" else 0
+    first: list[SourceFile] = []
+    num_bytes = 0
+    for file in files:
+        first.append(file)
+        num_bytes += file.size
+        if num_bytes >= enough:
+            break
+    return first
 
 
 def runner_for(context: Context, files: Sequence[SourceFile], num_bytes: int) -> Runner:
@@ -169,14 +202,16 @@ def _output_error(error: OSError, config: Config) -> OutputError:
     return OutputError(f"cannot write {config.out!r}: {error.strerror or error}{place}.")
 
 
-def seal(job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock") -> Manifest:
-    """Step 4: what is there is described, and takes its place."""
+def seal(
+    job: Job, found: Scan, judged: Judged, made: MadeFiles, clock: "Clock", *, table: FilesTable | None = None
+) -> Manifest:
+    """Step 4: what is there is described, and takes its place. `table`: if its writing has begun."""
     tokenizer, context, work, progress = job
     if made.segments is not None:
         judged = judged.with_segments(made.segments)
     with progress.phase("finish"):
         clear_old(context, made.files.facts)
-        tally = write_files_table(context.dataset / FILES, context, judged)
+        tally = (table or FilesTable(context.dataset / FILES, context, judged)).finish()
         tokenizer.write(context.dataset)
     run = clock.run(progress, judged.decision.kept)
     manifest = describe(context, Outcome(tokenizer, found, judged, tally, made), run)

@@ -27,16 +27,17 @@ from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.keys import key_of
+from gristmill.pipeline.other_formats import with_other_formats
 from gristmill.pipeline.pack import pack_all
 from gristmill.pipeline.parts import is_whole, with_shared_words
 from gristmill.pipeline.pieces import DataFiles, KnownPiece, ShapedPiece, Task, piece_key, piece_tasks, pieces_of
 from gristmill.pipeline.prepare import Batch, batches, in_order, prepare_all
-from gristmill.pipeline.shape import shape_tasks, with_other_formats
+from gristmill.pipeline.shape import shape_tasks
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import read_benchmarks
 from gristmill.sources.trees import Scan
 from gristmill.splits.previous import previous_file
-from gristmill.tokenizers.cuda.host import NoServer, Server, server_for
+from gristmill.tokenizers.cuda.serving import GpuServer, server_for
 
 Kept = TypeVar("Kept")
 
@@ -134,7 +135,7 @@ def _at_desk(config: Config, progress: Progress, *, is_shared: bool) -> Iterator
         yield Desk(definition, context, work, progress)
 
 
-def _server(desk: Desk) -> AbstractContextManager[Server | NoServer]:
+def _server(desk: Desk) -> AbstractContextManager[GpuServer]:
     context = desk.context
     return server_for(context.config.run, context.tokenizer, context.tokenizer_folder)
 

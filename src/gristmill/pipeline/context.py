@@ -1,6 +1,7 @@
 """What every task of a build knows: the configuration and the folders. Small, picklable, the same in every process."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,11 +11,13 @@ from gristmill.formats.document_columns import window_schema
 from gristmill.formats.format import format_named
 from gristmill.pipeline.keys import key_of, prepare_key
 from gristmill.pipeline.parts import PartStore
-from gristmill.tokenizers.cuda.exchange import Address
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
 from gristmill.windows.cut import WindowShape
+
+if TYPE_CHECKING:
+    from gristmill.tokenizers.cuda.exchange import Address
 
 LARGE_BYTES = 64 << 20
 """A file, or the rows of one, from which on it gets a process of its own, whose memory goes back afterwards."""
@@ -32,7 +35,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     prepare_key: str
     keeps_text: bool
     """Beside the ids: for a column of its own, or for variants of a text that the tokenizer does not give back."""
-    server: Address | None = None
+    server: "Address | None" = None
     """Of the process that owns the card, where one does."""
 
     @classmethod
@@ -90,7 +93,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
         return served(tokenizer, self.server)
 
-    def served_by(self, server: Address | None) -> "Context":
+    def served_by(self, server: "Address | None") -> "Context":
         return msgspec.structs.replace(self, server=server)
 
     @property

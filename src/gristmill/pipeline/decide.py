@@ -3,11 +3,12 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from pathlib import Path
+from itertools import chain, groupby
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from gristmill.cleaning.clean import without_secret, without_secrets
 from gristmill.cleaning.folder_licenses import HEADER, TABLE, FolderLicenses, LicenseFiles, license_of
@@ -16,10 +17,19 @@ from gristmill.config.config import Config
 from gristmill.core.errors import ConfigError, NothingToBuildError
 from gristmill.core.manifest import NearDuplicates, PreviousSplits
 from gristmill.core.names import counted, printable
+from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction, Progress
-from gristmill.core.records import Drop, DropReason, FileKey, PlacedDocument, PreparedDocument, Split, TokenizedDocument
+from gristmill.core.records import (
+    Drop,
+    DropReason,
+    PlacedDocument,
+    PreparedDocument,
+    Split,
+    TokenizedDocument,
+    TokenizedText,
+)
 from gristmill.dedup.clusters import MIN_JACCARD, Cluster, exact_duplicates
-from gristmill.dedup.signatures import NUM_BANDS
+from gristmill.dedup.signatures import NUM_BANDS, Keys
 from gristmill.dedup.similarity import clusters_of
 from gristmill.formats.jsonl_rows import num_more_bytes
 from gristmill.pipeline.cache import recall, remember
@@ -33,31 +43,84 @@ from gristmill.pipeline.parts import PartReader
 from gristmill.runners.runner import Runner
 from gristmill.sources.addresses import without_credentials
 from gristmill.sources.benchmark_files import Benchmark
-from gristmill.splits.assign import assign_splits, make_groups
+from gristmill.splits.assign import Group, assign_splits, make_groups
 from gristmill.splits.previous import PreviousSplit, read_previous_splits
 from gristmill.windows.draw import Drawing, draw, num_windows
 
 SIMILAR = "similar"
 DRAWN = "drawn"
+MAX_BAND_BYTES = 1 << 25
+"""Of the keys of near-duplicates in memory: those of 131,072 documents."""
+REPO, LANGUAGE, NUM_ROW_BYTES = map(TokenizedText.__struct_fields__.index, ("repo", "language", "num_row_bytes"))
 
 
-def decide(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
-    """Step 2: who is in, where, with what cut out; and who is not, and why."""
-    judged = settle(context, intake, parts, runner, progress)
+class PartTables:
+    """The tables of parts that step 2 needs, read as the parts arrive or when they are asked for."""
+
+    def __init__(self, context: Context) -> None:
+        self._folder, self._needs_bands = context.prepared, context.config.duplicates.near != "keep"
+        self._read: dict[str, _Tables] = {}
+        self._bands: dict[str, Keys] = {}
+        self._num_band_bytes = 0
+
+    def read(self, part: str) -> None:
+        reader = PartReader(self._folder, part)
+        self._read[part] = _Tables(reader.documents(), reader.renamed())
+        if self._needs_bands and self._num_band_bytes < MAX_BAND_BYTES:
+            self._bands[part] = reader.bands()
+            self._num_band_bytes += self._bands[part].nbytes
+
+    def pop(self, part: str) -> "_Tables":
+        if part not in self._read:
+            self.read(part)
+        return self._read.pop(part)
+
+    def pop_bands(self, part: str) -> Keys:
+        return self._bands.pop(part) if part in self._bands else PartReader(self._folder, part).bands()
+
+
+class _Tables(NamedTuple):
+    documents: list[TokenizedDocument]
+    renamed: list[Drop]
+
+
+def decide(
+    context: Context,
+    intake: Intake,
+    parts: Sequence[str],
+    runner: Runner,
+    progress: Progress,
+    *,
+    tables: PartTables | None = None,
+) -> Judged:
+    """Step 2: who is in, where, with what cut out; and who is not, and why. `tables`: those that are read already."""
+    judged = settle(context, intake, parts, runner, progress, tables=tables)
     return show(context, judged, intake.benchmarks, runner, progress)
 
 
-def settle(context: Context, intake: Intake, parts: Sequence[str], runner: Runner, progress: Progress) -> Judged:
+def settle(
+    context: Context,
+    intake: Intake,
+    parts: Sequence[str],
+    runner: Runner,
+    progress: Progress,
+    *,
+    tables: PartTables | None = None,
+) -> Judged:
     """The first half of step 2: files, splits and cuts, with every window shown once."""
     config = context.config
     with progress.phase("decide"):
-        licenses = _Licenses(intake.licenses, config)
-        documents = [document for part in parts for document in _documents_of(context, part, licenses)]
-        renamed = [drop for part in parts for drop in PartReader(context.prepared, part).renamed()]
+        licenses, tables = _Licenses(intake.licenses, config), tables or PartTables(context)
+        documents: list[PreparedDocument] = []
+        renamed: list[Drop] = []
+        for part in parts:
+            read = tables.pop(part)
+            documents += _prepared(context, part, read.documents, licenses)
+            renamed += read.renamed
         intake.found.warnings.extend(licenses.warnings())
         documents, not_allowed = _allowed(documents, config)
         _require(documents, context, parts, [*intake.found.drops, *renamed, *not_allowed])
-        decision = place(context, documents, runner.map)
+        decision = place(context, documents, runner.map, tables)
     with progress.phase("compare", unit="tasks") as step:
         decision, decontamination = decontaminate(context, decision, intake.benchmarks, step.counting(runner.map))
     drops = [without_secrets(drop, config.secrets) for drop in (*not_allowed, *decision.drops)]
@@ -95,33 +158,22 @@ def _drawn(
     return drawn
 
 
-def _documents_of(context: Context, part: str, licenses: "_Licenses") -> Iterator[PreparedDocument]:
+def _prepared(
+    context: Context, part: str, documents: Sequence[TokenizedDocument], licenses: "_Licenses"
+) -> list[PreparedDocument]:
     """A part's documents, in path order. Words that many have in common are one in memory."""
     more = num_more_bytes(context.window_schema)
-    part_offset = 0
-    for part_row, one in enumerate(PartReader(context.prepared, part).documents()):
+    num_shared = len(TokenizedText.__struct_fields__)
+    offset = 0
+    rows = []
+    for row, one in enumerate(documents):
         spdx, found_in = licenses.of(one)
-        yield PreparedDocument(
-            repo=sys.intern(one.repo),
-            path=one.path,
-            num_tokens=one.num_tokens,
-            part=part,
-            part_offset=part_offset,
-            part_row=part_row,
-            language=sys.intern(one.language),
-            size=one.size,
-            text_sha256=one.text_sha256,
-            num_newlines=one.num_newlines,
-            part_bytes=one.part_bytes,
-            num_windows=one.num_windows,
-            num_emitted_tokens=one.num_emitted_tokens,
-            num_shown_tokens=one.num_shown_tokens,
-            num_tail_tokens_dropped=one.num_tail_tokens_dropped,
-            num_row_bytes=one.num_row_bytes + one.num_windows * more,
-            license=sys.intern(spdx),
-            license_from=found_in,
-        )
-        part_offset += one.part_bytes
+        facts = list(astuple(one)[:num_shared])
+        facts[REPO], facts[LANGUAGE] = sys.intern(one.repo), sys.intern(one.language)
+        facts[NUM_ROW_BYTES] += one.num_windows * more
+        rows.append((*facts, part, offset, row, sys.intern(spdx), found_in))
+        offset += one.part_bytes
+    return msgspec.convert(rows, list[PreparedDocument])  # far faster than a call for each
 
 
 def part_drops(context: Context, parts: Iterable[str]) -> Iterator[Drop]:
@@ -159,11 +211,18 @@ def _nothing_to_build(config: Config, drops: Iterable[Drop]) -> NothingToBuildEr
     )
 
 
-def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> Decision:
+def place(
+    context: Context,
+    documents: Sequence[PreparedDocument],
+    map_tasks: MapFunction,
+    tables: PartTables | None = None,
+) -> Decision:
     """Duplicates, groups and splits; `documents` in path order."""
     config = context.config
     distinct, copies = exact_duplicates(documents)
-    clusters = [] if config.duplicates.near == "keep" else _clusters(context, distinct, map_tasks)
+    clusters = []
+    if config.duplicates.near != "keep":
+        clusters = _clusters(context, distinct, tables or PartTables(context), map_tasks)
     near_twins = _to_drop(clusters) if config.duplicates.near == "drop" else {}
     members = [(cluster.first, *(twin.member for twin in cluster.others)) for cluster in clusters]
     groups = make_groups(distinct, members, near_twins, config.split.by, copies)
@@ -171,32 +230,27 @@ def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: Ma
     split_of_group = assign_splits(
         groups, config.split.fractions(), config.split.seed, before, train_wins=config.duplicates.near == "group"
     )
-    placed: dict[FileKey, PlacedDocument] = {}
-    for group in groups:
-        for document in (*group.documents, *group.dropped):
-            placed[document.key] = _placed(document, group.name, split_of_group[group.name], before)
+    placed = {document.key: document for document in _placed(groups, split_of_group, before)}
 
     def drop(document: PreparedDocument, twin: PreparedDocument, reason: DropReason, detail: str, like: float) -> Drop:
         return Drop.of(placed[document.key], reason, detail, twin=twin.name, similarity=round(like, 6))
 
     drops = [
-        drop(copy, document, DropReason.EXACT_DUPLICATE, f"same text as {document.name}", 1.0)
-        for document in distinct
-        for copy in copies.get(document.key, ())
+        drop(copy, distinct[number], DropReason.EXACT_DUPLICATE, f"same text as {distinct[number].name}", 1.0)
+        for number, own in sorted(copies.items())
+        for copy in own
     ]
     for number, (first, jaccard) in near_twins.items():
         detail = f"similarity of {jaccard:.3f} to {distinct[first].name}, limit {MIN_JACCARD}"
         drops.append(drop(distinct[number], distinct[first], DropReason.NEAR_DUPLICATE, detail, jaccard))
     kept = [placed[document.key] for number, document in enumerate(distinct) if number not in near_twins]
-    moved = [document for document in placed.values() if document.moved_from]
-    was = [document for document in kept if before.of(document)]
     return Decision(
         kept=kept,
         drops=drops,
         previous=PreviousSplits(
             sha256=digest,
-            num_files_kept_in_place=sum(document.moved_from is None for document in was),
-            num_files_moved=len(moved),
+            num_files_kept_in_place=sum(one.moved_from is None and before.of(one) is not None for one in kept),
+            num_files_moved=sum(one.moved_from is not None for one in placed.values()),
         )
         if digest
         else None,
@@ -204,10 +258,16 @@ def place(context: Context, documents: Sequence[PreparedDocument], map_tasks: Ma
     )
 
 
-def _placed(document: PreparedDocument, group: str, split: Split, before: PreviousSplit) -> PlacedDocument:
-    was = before.of(document)
-    moved_from = was if was is not split else None
-    return PlacedDocument(**msgspec.structs.asdict(document), group=group, split=split, moved_from=moved_from)
+def _placed(
+    groups: Iterable[Group], split_of_group: Mapping[str, Split], before: PreviousSplit
+) -> list[PlacedDocument]:
+    rows = []
+    for group in groups:
+        split = split_of_group[group.name]
+        for document in (*group.documents, *group.dropped):
+            was = before.of(document)
+            rows.append((*astuple(document), group.name, split, was if was is not split else None))
+    return msgspec.convert(rows, list[PlacedDocument])
 
 
 def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
@@ -216,32 +276,38 @@ def _to_drop(clusters: Iterable[Cluster]) -> dict[int, tuple[int, float]]:
     return {twin.member: (first, twin.jaccard) for first, twin in twins if twin.jaccard >= MIN_JACCARD}
 
 
-def _clusters(context: Context, documents: Sequence[PreparedDocument], map_tasks: MapFunction) -> list[Cluster]:
+def _clusters(
+    context: Context, documents: Sequence[PreparedDocument], tables: PartTables, map_tasks: MapFunction
+) -> list[Cluster]:
     """Near-duplicates, by their number among the documents."""
-    path = context.scratch / "bands"
-    _write_columns(path, context, documents)
-    bands = (np.fromfile(path, np.uint64, len(documents), offset=at) for at in _band_offsets(documents))
+    bands = _bands(context, documents, tables)
     known = recall(context.folder / SIMILAR, context.prepare_key, dict[bytes, float]) or {}
     clusters, similar = clusters_of(context.store, documents, bands, known, map_tasks)
     remember(context.folder / SIMILAR, context.prepare_key, similar)
     return clusters
 
 
-def _write_columns(path: Path, context: Context, documents: Sequence[PreparedDocument]) -> None:
-    """Keys lie by document in the parts, and are wanted band by band, one in memory at a time."""
-    first = 0
+def _bands(context: Context, documents: Sequence[PreparedDocument], tables: PartTables) -> Iterator[Keys]:
+    """The documents' keys, band by band; by document they lie in the parts. Too many for memory go through a file."""
+    rows = (
+        tables.pop_bands(part)[[document.part_row for document in group]]
+        for part, group in groupby(documents, key=lambda document: document.part)
+    )
+    blocks = map(np.concatenate, neighbours(rows, lambda some: some.nbytes, MAX_BAND_BYTES))
+    first = next(blocks)
+    if len(first) == len(documents):
+        yield from np.ascontiguousarray(first.T)
+        return
+    path, num_before = context.scratch / "bands", 0
+    offsets = [band * first.itemsize * len(documents) for band in range(NUM_BANDS)]
     with path.open("wb") as stream:
-        for part, group in groupby(documents, key=lambda document: document.part):
-            rows = PartReader(context.prepared, part).bands()[[document.part_row for document in group]]
-            for offset, column in zip(_band_offsets(documents), rows.T, strict=True):
-                stream.seek(offset + first * rows.itemsize)
+        for block in chain((first,), blocks):
+            for offset, column in zip(offsets, block.T, strict=True):
+                stream.seek(offset + num_before * block.itemsize)
                 stream.write(column.tobytes())
-            first += len(rows)
-
-
-def _band_offsets(documents: Sequence[PreparedDocument]) -> range:
-    num_bytes = 8 * len(documents)
-    return range(0, NUM_BANDS * num_bytes, num_bytes)
+            num_before += len(block)
+    for offset in offsets:
+        yield np.fromfile(path, np.uint64, len(documents), offset=offset)
 
 
 class _Licenses:
@@ -251,7 +317,7 @@ class _Licenses:
         self._folders = {repo: FolderLicenses(files) for repo, files in license_files.items()}
         self._nothing = FolderLicenses(LicenseFiles({}))
         self._secrets = config.secrets
-        self._places: dict[str | None, str | None] = {None: None}
+        self._places: dict[str | None, str] = {}
         self._contradictions: Counter[str] = Counter()
 
     def of(self, document: TokenizedDocument) -> tuple[str, str | None]:
@@ -260,9 +326,9 @@ class _Licenses:
         found = license_of(
             document.path, document.header_license, document.named_license, folder, document.declared_license
         )
-        if found.found_in not in self._places:
-            self._places[found.found_in] = without_secret(found.found_in or "", self._secrets)
-        place = self._places[found.found_in]
+        place = self._places.get(found.found_in)
+        if place is None and found.found_in is not None:
+            place = self._places[found.found_in] = without_secret(found.found_in, self._secrets)
         if found.is_contradiction:
             self._contradictions[f"{document.repo}: {place}"] += 1
         return found.spdx, place

@@ -9,8 +9,8 @@ import msgspec
 
 from gristmill.core.manifest import BenchmarkFacts, Decontamination
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
-from gristmill.dedup.signatures import Ids, band_keys
+from gristmill.core.records import AnyStoredText, Cut, Drop, DropReason, FileKey, PlacedDocument, Split, StoredText
+from gristmill.dedup.signatures import NO_BANDS, Ids, end_to_end
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
@@ -90,7 +90,7 @@ def _num_tokens(documents: Documents) -> int:
     return sum(document.num_tokens for document in documents)
 
 
-def sides_of(context: Context, name: str, *sides: Iterable[StoredText]) -> Sides:
+def sides_of(context: Context, name: str, *sides: Iterable[AnyStoredText]) -> Sides:
     parts = dict.fromkeys(text.part for side in sides for text in side)
     return Sides(
         folder=context.scratch / name,
@@ -124,7 +124,14 @@ def tokenized(context: Context, benchmarks: Sequence[Benchmark]) -> list[StoredT
                 offset += len(blocks[-1])
     if texts:
         part = Part(
-            blocks, band_keys([]), anchors_of(ids), documents=(), facts=(), drops=(), renamed=(), keys=FileKeys()
+            blocks,
+            NO_BANDS,
+            anchors_of(*end_to_end(ids)),
+            documents=(),
+            facts=(),
+            drops=(),
+            renamed=(),
+            keys=FileKeys(),
         )
         write_part(context.prepared / BENCHMARKS, part)
     return texts
@@ -178,7 +185,7 @@ def _facts(
 
 
 def _benchmark_facts(
-    benchmarks: Sequence[Benchmark], texts: Sequence[StoredText], cuts: Iterable[Iterable[Cut]]
+    benchmarks: Sequence[Benchmark], texts: Sequence[AnyStoredText], cuts: Iterable[Iterable[Cut]]
 ) -> list[BenchmarkFacts]:
     benchmark_of = {text.name: text.repo for text in texts}
     long_enough = {text.name for text in texts if text.num_tokens >= SPAN_TOKENS}

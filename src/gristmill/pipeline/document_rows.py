@@ -8,20 +8,24 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Cut, Document, PlacedDocument, Variant
+from gristmill.core.records import Cut, PlacedDocument, Variant
 from gristmill.core.schema import Schema
-from gristmill.formats.document_columns import DocumentRows, Labels, num_emitted
-from gristmill.formats.jsonl_rows import num_row_bytes
+from gristmill.formats.batch import WindowBatch
+from gristmill.formats.document_columns import ROWS_AT_ONCE, Rows, Tokens, batch_of_rows, num_emitted
+from gristmill.formats.jsonl_rows import row_sizes
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.parts import Block, read_blocks
+from gristmill.pipeline.parts import Block, read_blocks, tokens_of
 from gristmill.windows.cut import (
     Indices,
     Windows,
     WindowShape,
     cut,
+    cut_all,
     cut_without,
+    joined_windows,
     lines_between,
     without,
     without_touched,
@@ -46,35 +50,54 @@ def shown_windows(document: PlacedDocument, shape: WindowShape) -> ShownWindows:
     return ShownWindows(windows, None, repeats)
 
 
-def whole_rows(document: Document, block: Block, shape: WindowShape) -> DocumentRows:
-    """All of a document, each window once."""
-    return DocumentRows(
-        repo=document.file.repo,
-        path=document.file.path,
-        language=document.language,
-        ids=block.ids,
-        newline_tokens=block.newline_tokens,
-        windows=cut(len(block.ids), shape),
-        text=block.text,
+def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowShape) -> Rows:
+    """The rows of these documents, one document behind the other."""
+    counts, windows, tails = cut_all(np.diff(tokens.edges), shape)
+    shown = {
+        number: shown_windows(document, shape)
+        for number, document in enumerate(documents)
+        if document.cuts or document.draw is not None or document.variant is not None
+    }
+    if not shown:
+        of = np.repeat(np.arange(len(documents)), counts)
+        return Rows(documents, tokens, of, windows, num_tail_tokens_dropped=tails)
+    first = (np.cumsum(counts) - counts).tolist()
+    plain = counts.tolist()
+    own = [
+        shown[number] if number in shown else ShownWindows(_between(windows, first[number], plain[number]), None, None)
+        for number in range(len(documents))
+    ]
+    tails[list(shown)] = [one.windows.num_tail_tokens_dropped for one in shown.values()]
+    has_places = any(one.places is not None for one in own)
+    has_repeats = any(one.repeats is not None for one in own)
+    return Rows(
+        documents=documents,
+        tokens=tokens,
+        of=np.repeat(np.arange(len(documents)), [len(one.windows) for one in own]),
+        windows=joined_windows([one.windows for one in own]),
+        places=joined_windows([one.places or one.windows for one in own]) if has_places else None,
+        repeats=np.concatenate([_repeats(one) for one in own]) if has_repeats else None,
+        num_tail_tokens_dropped=tails,
     )
 
 
-def rows_of(document: PlacedDocument, block: Block, shape: WindowShape) -> DocumentRows:
-    windows, places, repeats = shown_windows(document, shape)
-    return DocumentRows(
-        repo=document.repo,
-        path=document.path,
-        language=document.language,
-        ids=block.ids,
-        newline_tokens=block.newline_tokens,
-        windows=windows,
-        text=block.text,
-        repeats=repeats,
-        weight=document.weight,
-        variant=document.variant,
-        places=places,
-        labels=Labels(block.clean_ids, places) if block.clean_ids is not None and places is not None else None,
-    )
+def batches_of(context: Context, documents: Sequence[PlacedDocument]) -> Iterator[WindowBatch]:
+    """Of some thousand rows each: a document's rows stay together, so one with many makes a large one."""
+    schema = context.window_schema
+    most = schema.num_rows_at_once(ROWS_AT_ONCE)
+    blocks = read_blocks(context.prepared, documents, schema.vocab_size)
+    for run in neighbours(blocks, lambda one: one[0].num_windows, most):
+        rows = rows_of([document for document, _ in run], tokens_of([block for _, block in run]), context.window_shape)
+        yield batch_of_rows(rows, schema)
+
+
+def _between(windows: Windows, first: int, count: int) -> Windows:
+    own = slice(first, first + count)
+    return Windows(windows.starts[own], windows.ends[own], windows.fresh[own], 0)
+
+
+def _repeats(shown: ShownWindows) -> Indices:
+    return np.zeros(len(shown.windows), np.int64) if shown.repeats is None else shown.repeats
 
 
 def _windows_by_themselves(document: PlacedDocument, variant: Variant) -> tuple[Windows, Windows]:
@@ -115,32 +138,41 @@ class Sizes(NamedTuple):
     num_row_bytes: int
 
 
-def sizes_of(rows: DocumentRows, schema: Schema) -> Sizes:
+def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
+    """Of each document."""
     windows = rows.windows
-    return Sizes(
-        num_windows=len(windows),
-        num_emitted_tokens=num_emitted(windows, schema),
-        num_shown_tokens=int((windows.ends - windows.starts).sum()),
-        num_tail_tokens_dropped=windows.num_tail_tokens_dropped,
-        num_row_bytes=num_row_bytes(rows, schema) if len(windows) else 0,
+    columns = (
+        np.bincount(rows.of, minlength=len(rows.documents)),
+        rows.per_document(num_emitted(windows, schema)),
+        rows.per_document(windows.ends - windows.starts),
+        rows.num_tail_tokens_dropped,
+        rows.per_document(row_sizes(rows, schema)),
     )
+    return list(map(Sizes, *(column.tolist() for column in columns)))
 
 
-def measured(document: PlacedDocument, block: Block, schema: Schema, shape: WindowShape) -> PlacedDocument:
-    """The document with the sizes that its cuts and its draw leave."""
-    rows = rows_of(document, block, shape)
-    sizes = sizes_of(rows, schema)
-    natural = rows.windows
-    if document.draw is not None:
-        natural = rows_of(msgspec.structs.replace(document, draw=None), block, shape).windows
-    num_natural = int(natural.fresh.sum())
-    return msgspec.structs.replace(
-        document,
-        cuts=tuple(_with_lines(document, block)),
-        num_cut_tokens=document.num_tokens - num_natural - sizes.num_tail_tokens_dropped,
-        num_left_tokens=num_natural - int(rows.windows.fresh.sum()),
-        **sizes._asdict(),
-    )
+def measured(
+    documents: Sequence[PlacedDocument], blocks: Sequence[Block], schema: Schema, shape: WindowShape
+) -> list[PlacedDocument]:
+    """The documents with the sizes that their cuts and their draws leave."""
+    tokens = tokens_of(blocks)
+    rows = rows_of(documents, tokens, shape)
+    fresh = rows.per_document(rows.windows.fresh)
+    natural = fresh
+    if any(one.draw is not None for one in documents):
+        undrawn = rows_of([msgspec.structs.replace(one, draw=None) for one in documents], tokens, shape)
+        natural = undrawn.per_document(undrawn.windows.fresh)
+    facts = zip(documents, blocks, sizes_of(rows, schema), fresh.tolist(), natural.tolist(), strict=True)
+    return [
+        msgspec.structs.replace(
+            document,
+            cuts=tuple(_with_lines(document, block)),
+            num_cut_tokens=document.num_tokens - num_natural - sizes.num_tail_tokens_dropped,
+            num_left_tokens=num_natural - num_fresh,
+            **sizes._asdict(),
+        )
+        for document, block, sizes, num_fresh, num_natural in facts
+    ]
 
 
 # Documents of which not all is shown, or not once -> what their rows take. Remembered by text, cuts and draw.
@@ -210,8 +242,8 @@ def measure_again(
 
 
 def measure(context: Context, documents: Sequence[PlacedDocument]) -> list[PlacedDocument]:
-    blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
-    return [measured(document, block, context.window_schema, context.window_shape) for document, block in blocks]
+    blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
+    return measured(documents, blocks, context.window_schema, context.window_shape)
 
 
 def _key(document: PlacedDocument) -> bytes:

@@ -36,26 +36,29 @@ def split_facts(decision: Decision) -> dict[Split, SplitFacts]:
     for document in decision.kept:
         members[document.split].append(document)
     varied: dict[Split, Sequence[PlacedDocument]] = {split: [] for split in Split} | {Split.TRAIN: decision.variants}
-    total = sum(document.num_uncut_tokens for document in decision.kept)
-    shown = {document.key for document in (*decision.kept, *decision.variants) if document.num_windows}
-    return {
-        split: SplitFacts(
-            files=sum(document.key in shown for document in documents),
-            groups=len({document.group for document in documents if document.key in shown}),
-            windows=sum(document.num_windows for document in (*documents, *varied[split])),
-            tokens=sum(document.num_uncut_tokens for document in documents),
-            emitted_tokens=sum(document.num_emitted_tokens for document in (*documents, *varied[split])),
-            share=round(sum(document.num_uncut_tokens for document in documents) / total, 6),
+    with_variants = {document.key for document in decision.variants if document.num_windows}
+    num_tokens = {split: sum([one.num_uncut_tokens for one in documents]) for split, documents in members.items()}
+    facts = {}
+    for split, documents in members.items():
+        shown = [one for one in documents if one.num_windows or (with_variants and one.key in with_variants)]
+        facts[split] = SplitFacts(
+            files=len(shown),
+            groups=len({document.group for document in shown}),
+            windows=sum([document.num_windows for document in (*documents, *varied[split])]),
+            tokens=num_tokens[split],
+            emitted_tokens=sum([document.num_emitted_tokens for document in (*documents, *varied[split])]),
+            share=round(num_tokens[split] / sum(num_tokens.values()), 6),
         )
-        for split, documents in members.items()
-    }
+    return facts
 
 
 def tokens_by_language(decision: Decision) -> dict[str, dict[Split, int]]:
     """Most tokens first."""
     tokens: dict[str, dict[Split, int]] = {}
     for document in decision.kept:
-        by_split = tokens.setdefault(document.language, dict.fromkeys(Split, 0))
+        by_split = tokens.get(document.language)
+        if by_split is None:
+            by_split = tokens[document.language] = dict.fromkeys(Split, 0)
         by_split[document.split] += document.num_uncut_tokens
     return dict(sorted(tokens.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 

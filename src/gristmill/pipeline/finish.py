@@ -2,11 +2,12 @@
 
 import platform
 import shutil
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator
-from heapq import merge
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,11 +40,13 @@ from gristmill.pipeline.facts import (
     variant_warnings,
 )
 from gristmill.pipeline.keys import grammar_versions, versions
+from gristmill.pipeline.other_formats import MadeFiles
 from gristmill.pipeline.parts import PartReader
-from gristmill.pipeline.shape import MadeFiles
 from gristmill.sources.trees import Scan
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import stand_in_notes
+
+BY_PATH = attrgetter("repo", "path")
 
 
 class Tally(NamedTuple):
@@ -56,23 +59,44 @@ class Tally(NamedTuple):
     """Of kept files, by kind."""
 
 
-def write_files_table(path: Path, context: Context, judged: Judged) -> Tally:
-    """Kept and dropped together, in path order; part by part and row by row, as there may be many."""
-    encoder = msgspec.json.Encoder()
-    tally = Tally(Counter(), Counter(), Counter())
-    with path.open("wb") as stream:
-        others = sorted(map(_dropped_row, (*judged.scan_drops, *judged.renamed)), key=lambda row: row.key)
-        for row in merge(_prepared_rows(context, judged), others, key=lambda row: row.key):
-            tally.found[row.repo] += 1
-            if row.reason is not None:
-                tally.dropped[row.reason] += 1
-            tally.redactions.update(redaction.kind for redaction in row.redactions)
-            stream.write(encoder.encode(row) + b"\n")
-    return tally
+class FilesTable:
+    """files.jsonl as it is written, kept and dropped together in path order: part by part, as there may be many."""
+
+    def __init__(self, path: Path, context: Context, judged: Judged) -> None:
+        self._tally = Tally(Counter(), Counter(), Counter())
+        self.steps = self._write(path, context, judged)
+        """One for each part, to be taken at any time."""
+
+    def finish(self) -> Tally:
+        """Take the steps that are left."""
+        for _ in self.steps:
+            pass
+        return self._tally
+
+    def _write(self, path: Path, context: Context, judged: Judged) -> Iterator[None]:
+        encoder, tally = msgspec.json.Encoder(), self._tally
+        with path.open("wb") as stream:
+            for rows in _rows_in_order(context, judged):
+                tally.found.update(row.repo for row in rows)
+                tally.dropped.update(row.reason for row in rows if row.reason is not None)
+                tally.redactions.update(redaction.kind for row in rows for redaction in row.redactions)
+                stream.write(encoder.encode_lines(rows))
+                yield
 
 
-def _prepared_rows(context: Context, judged: Judged) -> Iterator[FileRow]:
-    """Of the files that were read, in path order: so are the parts, and what is in each."""
+def _rows_in_order(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
+    """Those of each part, with others that come before its last; then the rest of these."""
+    others = sorted(map(_dropped_row, (*judged.scan_drops, *judged.renamed)), key=BY_PATH)
+    num_written = 0
+    for rows in filter(None, _prepared_rows(context, judged)):
+        end = bisect_right(others, BY_PATH(rows[-1]), key=BY_PATH)
+        yield sorted([*rows, *others[num_written:end]], key=BY_PATH)
+        num_written = end
+    yield others[num_written:]
+
+
+def _prepared_rows(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
+    """Of the files that were read, part by part in path order: so are the parts, and what is in each."""
     kept = iter(judged.decision.kept)
     variants = _variant_rows(judged.decision)
     late = {(drop.repo, drop.path): drop for drop in judged.decision.drops}
@@ -80,12 +104,12 @@ def _prepared_rows(context: Context, judged: Judged) -> Iterator[FileRow]:
         reader = PartReader(context.prepared, part)
         rows = [_dropped_row(drop) for drop in reader.drops()]
         for before, facts in zip(reader.documents(), reader.facts(), strict=True):
-            drop = late.pop(before.key, None)
+            drop = late.pop(key := before.key, None)
             if drop is None:
-                rows.append(_kept_row(next(kept), facts, tuple(variants.get(before.key, ()))))
+                rows.append(_kept_row(next(kept), facts, tuple(variants.get(key, ()))))
             else:
                 rows.append(_dropped_row(drop, facts))
-        yield from sorted(rows, key=lambda row: row.key)
+        yield sorted(rows, key=BY_PATH)
 
 
 def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
@@ -177,8 +201,9 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
     )
 
 
-def _measures(json: bytes | None) -> dict[str, float | str | None] | None:
-    return None if json is None else msgspec.json.decode(json)
+def _measures(json: bytes | None) -> Any:
+    """As they are: to read them only to write them again takes as long as all the rest of a row."""
+    return None if json is None else msgspec.Raw(json)
 
 
 class Outcome(NamedTuple):
@@ -279,7 +304,7 @@ def _packed(facts: SplitFacts, packing: PackingFacts, context: Context) -> Split
 
 def clear_old(context: Context, names: Collection[str]) -> None:
     """Data files of another layout, and formats that are not wanted any more."""
-    wanted = {name.partition("/")[0] for name in names}
+    wanted = {FILES, *(name.partition("/")[0] for name in names)}
     for path in context.dataset.iterdir():
         if path.is_dir() and path.name not in wanted:
             shutil.rmtree(path)

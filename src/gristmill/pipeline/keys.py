@@ -19,6 +19,11 @@ VERSIONED = (
     "zstandard",
 )
 
+BUILDING_PACKAGES = (
+    *("cleaning", "config", "core", "dedup", "formats", "pipeline", "sources", "splits", "tokenizers", "variants"),
+    "windows",
+)
+"""The code that makes parts and rows."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
 """Rules, queries and words are code too."""
 
@@ -58,6 +63,7 @@ def code_digest() -> str:
     """So that whoever changes a rule in a checkout need not think of a version number."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256(__version__.encode())
-    for path in sorted(path for path in root.rglob("*") if path.suffix in CODE_SUFFIXES):
+    found = (path for package in BUILDING_PACKAGES for path in (root / package).rglob("*"))
+    for path in sorted(path for path in found if path.suffix in CODE_SUFFIXES):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -7,7 +7,7 @@ repo       a repository's files one after the other, markers between them, cut e
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 import msgspec
@@ -17,15 +17,15 @@ from gristmill.core.manifest import PackingFacts
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PlacedDocument, Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import DocumentRows, batch_of_documents
+from gristmill.formats.document_columns import Rows, batch_of_rows
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of, shown_windows
-from gristmill.pipeline.parts import read_blocks
-from gristmill.pipeline.shape import MadeFiles, clear_formats, write_all
+from gristmill.pipeline.other_formats import MadeFiles, clear_formats, write_all
+from gristmill.pipeline.parts import read_blocks, tokens_of
 from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
 from gristmill.windows.cut import Windows, stretches_of
@@ -71,7 +71,8 @@ def pack_all(context: Context, decision: Decision, runner: Runner, progress: Pro
         tasks = list(packed_tasks(context, packs))
     files = AllFiles()
     with progress.phase("shape", total=sum(task.share.num_rows for task in tasks), unit="rows") as step:
-        write_all(partial(write_packed, context), tasks, files, runner, step)
+        write = partial(write_packed, context)
+        write_all(write, tasks, files, runner, step, dataset=context.dataset, schema=context.schema)
     files.finish(context.other_formats, context.dataset, context.schema)
     return MadeFiles(
         files,
@@ -237,10 +238,9 @@ def rows_by_file(packs: SplitRows, context: Context) -> list[int]:
 def packed_tasks(context: Context, packs: dict[Split, SplitRows]) -> Iterator[PackedTask]:
     for name in context.config.output.formats:
         for split, own in packs.items():
-            first = 0
-            for share in shares_of(name, split, rows_by_file(own, context)):
-                yield PackedTask(share, _some_of(own, first, first + share.num_rows))
-                first += share.num_rows
+            # A row stands for itself: where one begins, a document does.
+            for share in shares_of(name, split, context.schema, rows_by_file(own, context), lambda row: row):
+                yield PackedTask(share, _some_of(own, share.first, share.stop))
 
 
 def _some_of(packs: SplitRows, start: int, stop: int) -> SplitRows:
@@ -261,39 +261,25 @@ def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
     step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for first in range(0, len(packs.rows), step):
         rows = packs.rows[first : first + step]
-        shown: list[DocumentRows] = []
-        placed = []
-        wanted = sorted({place.document for row in rows for place in row if place.end > place.start})
-        blocks = read_blocks(context.prepared, [packs.documents[number] for number in wanted], schema.vocab_size)
-        whole = {
-            number: rows_of(document, block, context.window_shape)
-            for number, (document, block) in zip(wanted, blocks, strict=True)
-        }
-        for row in rows:
-            own = []
-            for place in row:
-                window = None
-                if place.end > place.start:
-                    window = len(shown)
-                    shown.append(_one_window(whole[place.document], place))
-                own.append(Placed(place.group, place.before, window, place.after))
-            placed.append(own)
-        yield packed(placed, batch_of_documents(shown, schema))
+        shown = [place for row in rows for place in row if place.end > place.start]
+        batch = batch_of_rows(_shown_rows(context, packs.documents, shown), schema)
+        numbers = count()
+        placed = [
+            [Placed(one.group, one.before, next(numbers) if one.end > one.start else None, one.after) for one in row]
+            for row in rows
+        ]
+        yield packed(placed, batch)
 
 
-def _one_window(rows: DocumentRows, place: Place) -> DocumentRows:
-    number = place.number
-    if number is None:
-        size = place.end - place.start
-        windows = Windows(np.array([place.start]), np.array([place.end]), np.array([size]), 0)
-        return rows._replace(windows=windows, repeats=None)
-    return rows._replace(
-        windows=_picked(rows.windows, number),
-        places=None if rows.places is None else _picked(rows.places, number),
-        repeats=None if rows.repeats is None else rows.repeats[number : number + 1],
-    )
-
-
-def _picked(windows: Windows, number: int) -> Windows:
-    one = slice(number, number + 1)
-    return Windows(windows.starts[one], windows.ends[one], windows.fresh[one], 0)
+def _shown_rows(context: Context, documents: Sequence[PlacedDocument], places: Sequence[Place]) -> Rows:
+    """A row for each place: a window of its document, or any range of it."""
+    wanted = sorted({place.document for place in places})
+    chosen = [documents[number] for number in wanted]
+    tokens = tokens_of([block for _, block in read_blocks(context.prepared, chosen, context.tokenizer.vocab_size)])
+    of = np.searchsorted(wanted, [place.document for place in places])
+    windows = [place.number for place in places if place.number is not None]
+    if len(windows) < len(places):
+        starts, ends = (np.array([getattr(place, name) for place in places]) for name in ("start", "end"))
+        return Rows(chosen, tokens, of, Windows(starts, ends, ends - starts, 0))
+    rows = rows_of(chosen, tokens, context.window_shape)
+    return rows.picked(np.searchsorted(rows.of, of) + np.array(windows, np.int64))

@@ -22,15 +22,18 @@ import numpy.typing as npt
 
 from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import DocumentFacts, Drop, NoVariant, PlacedDocument, StoredText, TokenizedDocument
+from gristmill.core.records import AnyStoredText, DocumentFacts, Drop, NoVariant, PlacedDocument, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS, Keys
-from gristmill.formats.document_columns import DocumentText
+from gristmill.formats.document_columns import DocumentText, Tokens
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
 from gristmill.tokenizers.tokenizer import Encoded
 
 # A document's ids on disk between prepare and shape: a block in the part of its batch.
 
 MAX_OPEN_PARTS = 200
+NO_TOKENS = np.zeros(0, np.int32)
+GAP_BYTES = 1 << 14
+"""That is read over: it costs less than another read."""
 
 
 class Block(NamedTuple):
@@ -68,7 +71,7 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
     return content
 
 
-def read_ids(folder: Path, texts: Sequence[StoredText], vocab_size: int) -> Iterator[npt.NDArray[Any]]:
+def read_ids(folder: Path, texts: Sequence[AnyStoredText], vocab_size: int) -> Iterator[npt.NDArray[Any]]:
     """In the order given; texts of one part next to each other cost one open."""
     kind = _id_type(vocab_size)
     for part, group in groupby(texts, key=lambda text: text.part):
@@ -95,7 +98,7 @@ class IdReader:
         for descriptor in self._descriptors.values():
             os.close(descriptor)
 
-    def ids_of(self, text: StoredText) -> npt.NDArray[Any]:
+    def ids_of(self, text: AnyStoredText) -> npt.NDArray[Any]:
         size = text.num_tokens * self._kind.itemsize
         return np.frombuffer(read_at(self._descriptor(text.part), size, text.part_offset), self._kind)
 
@@ -108,34 +111,63 @@ class IdReader:
         return self._descriptors[part]
 
 
+def tokens_of(blocks: Sequence[Block]) -> Tokens:
+    """The same, end to end."""
+    return Tokens(
+        ids=np.concatenate([block.ids for block in blocks]) if blocks else np.zeros(0, np.uint16),
+        edges=np.cumsum([0, *(len(block.ids) for block in blocks)]),
+        newline_tokens=np.concatenate([NO_TOKENS, *(block.newline_tokens for block in blocks)]),
+        newline_edges=np.cumsum([0, *(len(block.newline_tokens) for block in blocks)]),
+        texts=[block.text for block in blocks if block.text is not None],
+        clean_ids=[block.clean_ids for block in blocks],
+    )
+
+
 def read_blocks(
     folder: Path, documents: Sequence[PlacedDocument], vocab_size: int
 ) -> Iterator[tuple[PlacedDocument, Block]]:
-    """In the order given; documents of one part next to each other cost one open."""
+    """In the order given; documents of one part next to each other cost one open, and neighbours one read."""
     for part, group in groupby(documents, key=lambda document: document.part):
         descriptor = os.open(folder / part, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for document in group:
-                content = read_at(descriptor, document.part_bytes, document.part_offset)
-                yield document, _from_bytes(content, document, vocab_size)
+            for run in _neighbours(list(group)):
+                first, last = run[0], run[-1]
+                size = last.part_offset + last.part_bytes - first.part_offset
+                content = read_at(descriptor, size, first.part_offset)
+                for document in run:
+                    yield document, _from_bytes(content, document.part_offset - first.part_offset, document, vocab_size)
         finally:
             os.close(descriptor)
 
 
-def _from_bytes(content: bytes, document: PlacedDocument, vocab_size: int) -> Block:
-    ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens)
-    at = ids.nbytes
+def _neighbours(documents: Sequence[PlacedDocument]) -> Iterator[Sequence[PlacedDocument]]:
+    """Runs that are near each other in their part, in its order."""
+    start = 0
+    for number in range(1, len(documents) + 1):
+        if number < len(documents):
+            before, one, first = documents[number - 1], documents[number], documents[start]
+            gap = one.part_offset - before.part_offset - before.part_bytes
+            if 0 <= gap <= GAP_BYTES and one.part_offset - first.part_offset <= BYTES_AT_ONCE:
+                continue
+        yield documents[start:number]
+        start = number
+
+
+def _from_bytes(content: bytes, at: int, document: PlacedDocument, vocab_size: int) -> Block:
+    end = at + document.part_bytes
+    ids = np.frombuffer(content, _id_type(vocab_size), document.num_tokens, at)
+    at += ids.nbytes
     newline_tokens = np.frombuffer(content, np.int32, document.num_newlines, at)
     at += newline_tokens.nbytes
     variant, clean_ids = document.variant, None
     if variant is not None and variant.has_labels:
         clean_ids = np.frombuffer(content, ids.dtype, variant.num_file_tokens, at)
         at += clean_ids.nbytes
-    if at == len(content):
+    if at == end:
         return Block(ids, newline_tokens, None, clean_ids)
     num_starts = 1 + (document.num_tokens if clean_ids is None else len(clean_ids))
     starts = np.frombuffer(content, np.int64, num_starts, at)
-    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes :], starts), clean_ids)
+    return Block(ids, newline_tokens, DocumentText(content[at + starts.nbytes : end], starts), clean_ids)
 
 
 def with_shared_words(document: PlacedDocument) -> PlacedDocument:
@@ -265,7 +297,7 @@ class PartStore(msgspec.Struct, frozen=True):
     def open(self) -> IdReader:
         return IdReader(self.folder, self.vocab_size)
 
-    def read_ids(self, texts: Sequence[StoredText]) -> Iterator[npt.NDArray[Any]]:
+    def read_ids(self, texts: Sequence[AnyStoredText]) -> Iterator[npt.NDArray[Any]]:
         return read_ids(self.folder, texts, self.vocab_size)
 
     def anchors(self, part: str, rows: Sequence[int], table: KeyTable | None) -> Anchors:

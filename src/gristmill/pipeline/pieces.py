@@ -2,8 +2,8 @@
 
 Those of the dataset that is replaced are known, and those of a build that was killed.
 
-Each dataset has a log of its pieces in the work folder: by which key, where in which file, with which digest. Whatever
-a log says, a piece is taken over only if its bytes have that digest.
+Each dataset has a log of its pieces in the work folder: by which key, where in which file, with which checksum.
+Whatever a log says, a piece is taken over only if its bytes have that checksum.
 """
 
 import hashlib
@@ -11,10 +11,10 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -33,6 +33,9 @@ from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import read_at
 from gristmill.pipeline.work_folder import Workspace
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 HEAD = struct.Struct("<II")
 """Length and checksum of a line of the log: the last one may be cut short."""
@@ -84,9 +87,8 @@ def _num_bytes(documents: Sequence[PlacedDocument]) -> int:
 class ShapedPiece(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
     num_bytes: int
-    sha256: bytes
     crc32: int
-    """Of the same bytes, quick to take again when they are read back."""
+    """Of its bytes: quick to take again when they are read back. The file's sha256 is taken then, once."""
     content: bytes
     """The digest of each row: what is in it, however it is written."""
     frames: list[Frame] | None = None
@@ -102,7 +104,7 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     offset: int
     num_bytes: int
     num_rows: int
-    sha256: bytes
+    crc32: int
     content: bytes
     """The digest of each row."""
     frames: list[Frame] | None
@@ -113,7 +115,7 @@ class KnownPiece(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             content = self.read_unchecked()
         except OSError:
             return None
-        return content if hashlib.sha256(content).digest() == self.sha256 else None
+        return content if zlib.crc32(content) == self.crc32 else None
 
     def read_unchecked(self) -> bytes:
         descriptor = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
@@ -253,11 +255,17 @@ BYTES_AT_ONCE = 1 << 22
 class DataFiles:
     """The data files of a dataset as their pieces come in, file after file; and the log of these pieces."""
 
-    def __init__(self, context: Context, log: Path, *, keeps_compressed: bool = False) -> None:
-        """`keeps_compressed`: pieces stay where they lay, for whoever is killed over this and begins again."""
+    def __init__(
+        self, context: Context, log: Path, *, keeps_compressed: bool = False, reads_back_beside: bool = False
+    ) -> None:
+        """`keeps_compressed`: pieces stay where they lay, for whoever is killed over this and begins again.
+
+        `reads_back_beside`: in threads, so that workers are not kept waiting for digests.
+        """
         self._context, self._keeps_compressed = context, keeps_compressed
         self._log = PieceLog(log)
-        self._open: _DataFile | None = None
+        self._files: list[_DataFile] = []
+        self._make_lane = _thread if reads_back_beside else _Here
         self.all = AllFiles()
 
     def __enter__(self) -> Self:
@@ -267,18 +275,23 @@ class DataFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._close_file()
-        self._log.__exit__(kind, error, trace)
+        try:
+            if error is None:
+                self._end_file()
+                self.all.facts |= {file.name: file.facts() for file in self._files}
+        finally:
+            for file in self._files:
+                file.give_up()
+            self._log.__exit__(kind, error, trace)
 
     def add(self, task: Task, shaped: ShapedPiece) -> None:
         piece = task.piece
-        if self._open is None or self._open.name != piece.file:
-            self._close_file()
-            self._open = _DataFile(self._context.dataset, piece)
+        if not self._files or self._files[-1].name != piece.file:
+            self._end_file()
+            self._files.append(_DataFile(self._context.dataset, piece, self._make_lane))
         self.all.add_content("jsonl", piece.split, shaped.content)
         compressed = compressed_content(self._context, task, shaped) if shaped.frames is not None else None
-        offset = self._open.add(shaped, compressed)
+        offset = self._files[-1].add(shaped, compressed)
         if compressed is not None and not self._keeps_compressed:
             forget_compressed(self._context, task)
         self._log.add(
@@ -288,20 +301,44 @@ class DataFiles:
                 offset=offset,
                 num_bytes=shaped.num_bytes,
                 num_rows=shaped.num_rows,
-                sha256=shaped.sha256,
+                crc32=shaped.crc32,
                 content=shaped.content,
                 frames=shaped.frames,
             )
         )
 
-    def _close_file(self) -> None:
-        if self._open is not None:
-            self.all.facts[self._open.name] = self._open.close()
-            self._open = None
+    def _end_file(self) -> None:
+        if self._files:
+            self._files[-1].end()
+
+
+class Lane(Protocol):
+    """Does one thing after the other."""
+
+    def submit(self, function: Callable[..., None], /, *arguments: Any) -> "Future[None] | None": ...
+    def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None: ...
+
+
+class _Here:
+    """At once, in this thread."""
+
+    def submit(self, function: Callable[..., None], /, *arguments: Any) -> None:
+        function(*arguments)
+
+    def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
+        pass
+
+
+def _thread() -> Lane:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - small builds do without
+
+    return ThreadPoolExecutor(1)
 
 
 class _DataFile:
-    def __init__(self, folder: Path, first: Piece) -> None:
+    """Digest and checksums are taken each in its own lane: the digest of a file can only be taken in one go."""
+
+    def __init__(self, folder: Path, first: Piece, make_lane: Callable[[], Lane]) -> None:
         self.name, self._split = first.file, first.split
         self._path = folder / self.name
         self._stream: BinaryIO | None = None
@@ -309,29 +346,41 @@ class _DataFile:
         self._num_bytes = 0
         self._num_rows = 0
         self._frames: list[Frame] = []
+        self._digests, self._checks = make_lane(), make_lane()
+        self._pending: list[Future[None] | None] = []
 
     def add(self, shaped: ShapedPiece, compressed: bytes | None) -> int:
         """Where it begins."""
         offset = self._num_bytes
         self._num_rows += shaped.num_rows
         if compressed is not None:
-            crc32 = zlib.crc32(compressed)
+            self._require(zlib.crc32(compressed), shaped)
             self._append(compressed)
             self._frames += shaped.frames or []
         else:
-            crc32 = self._read_back(shaped.num_bytes)
-        if crc32 != shaped.crc32:
-            raise OutputError(
-                f"{str(self._path)!r} does not give back what was written. Check the disk, or the network."
-            )
+            self._num_bytes += shaped.num_bytes
+            self._pending.append(self._checks.submit(self._check, shaped, offset))
+            self._pending.append(self._digests.submit(self._add_to_digest, offset, shaped.num_bytes))
         return offset
 
-    def close(self) -> FileFacts:
+    def end(self) -> None:
+        """All its pieces are there."""
         if self._stream is not None:
             self._append(table_of(self._frames))
             self._stream.close()
         else:
             os.truncate(self._path, self._num_bytes)  # an earlier attempt may have had more in it
+        for lane in (self._digests, self._checks):
+            lane.shutdown(wait=False)
+
+    def give_up(self) -> None:
+        for lane in (self._digests, self._checks):
+            lane.shutdown(cancel_futures=True)
+
+    def facts(self) -> FileFacts:
+        for one in self._pending:
+            if one is not None:
+                one.result()
         return FileFacts(
             bytes=self._num_bytes,
             sha256=self._digest.hexdigest(),
@@ -345,21 +394,30 @@ class _DataFile:
             self._stream = self._path.open("wb")
         self._stream.write(content)
         self._stream.flush()
-        self._count(content)
-
-    def _read_back(self, num_bytes: int) -> int:
-        crc32 = 0
-        with open_plain(self._path) as stream:
-            stream.seek(self._num_bytes)
-            for at in range(0, num_bytes, BYTES_AT_ONCE):
-                some = stream.read(min(BYTES_AT_ONCE, num_bytes - at))
-                crc32 = zlib.crc32(some, crc32)
-                self._count(some)
-        return crc32
-
-    def _count(self, content: bytes) -> None:
         self._digest.update(content)
         self._num_bytes += len(content)
+
+    def _add_to_digest(self, offset: int, num_bytes: int) -> None:
+        for some in self._read_back(offset, num_bytes):
+            self._digest.update(some)
+
+    def _check(self, shaped: ShapedPiece, offset: int) -> None:
+        crc32 = 0
+        for some in self._read_back(offset, shaped.num_bytes):
+            crc32 = zlib.crc32(some, crc32)
+        self._require(crc32, shaped)
+
+    def _read_back(self, offset: int, num_bytes: int) -> Iterator[bytes]:
+        with open_plain(self._path) as stream:
+            stream.seek(offset)
+            for at in range(0, num_bytes, BYTES_AT_ONCE):
+                yield stream.read(min(BYTES_AT_ONCE, num_bytes - at))
+
+    def _require(self, crc32: int, shaped: ShapedPiece) -> None:
+        if crc32 != shaped.crc32:
+            raise OutputError(
+                f"{str(self._path)!r} does not give back what was written. Check the disk, or the network."
+            )
 
 
 def compressed_content(context: Context, task: Task, shaped: ShapedPiece) -> bytes:

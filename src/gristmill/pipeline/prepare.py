@@ -2,8 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -11,32 +13,34 @@ from typing import NamedTuple, Self
 import msgspec
 import numpy as np
 
-from gristmill.cleaning.clean import clean, without_secret, without_secrets
-from gristmill.cleaning.licenses import header_license, named_license
+from gristmill.cleaning.clean import clean_all, without_secret, without_secrets
+from gristmill.cleaning.licenses import HeaderLicense, header_licenses
 from gristmill.cleaning.rules import Limits
 from gristmill.config.settings import RunConfig
 from gristmill.core.errors import InputError, OutputError
 from gristmill.core.names import printable
 from gristmill.core.partition import steady_neighbours
-from gristmill.core.plain_files import read_plain
-from gristmill.core.progress import Progress
+from gristmill.core.plain_files import PlainFolder, read_plain
+from gristmill.core.progress import Progress, Step
 from gristmill.core.records import Document, DocumentFacts, Drop, DropReason, SourceFile, TokenizedDocument
-from gristmill.dedup.signatures import NUM_BANDS, band_keys
+from gristmill.dedup.signatures import NO_BANDS, band_keys
+from gristmill.formats.document_columns import DocumentText, Rows, Tokens
 from gristmill.pipeline.cache import NOT_READ, Ready, StampLog, earlier_files, known_stamps, stamp_leads
 from gristmill.pipeline.context import Context, is_large
-from gristmill.pipeline.document_rows import sizes_of, whole_rows
+from gristmill.pipeline.document_rows import Sizes, sizes_of
 from gristmill.pipeline.keys import key_of
 from gristmill.pipeline.parts import SUFFIX, Block, FileKeys, Part, is_whole, to_bytes, write_part
-from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.runners.runner import Runner, TaskFailed, noting
 from gristmill.sources.addresses import Source
 from gristmill.sources.documents import ReadError, document_of, read_bytes
-from gristmill.splits.shared_spans import Anchors, anchors_of
-from gristmill.tokenizers.cuda.host import NO_SERVER, NoServer, Server
-from gristmill.tokenizers.tokenizer import Encoded
+from gristmill.splits.shared_spans import NO_ANCHORS, Anchors, anchors_of
+from gristmill.tokenizers.cuda.serving import NO_SERVER, GpuServer
+from gristmill.tokenizers.tokenizer import EncodedTexts
+from gristmill.windows.cut import cut_all
 
 GO_ON = "What is done is kept: the same command goes on from there"
 EVERYWHERE = (1 << 64) - 1
-"""In place of a file's number: all texts of the batch are being encoded at once."""
+"""In place of a file's number: all files of the batch are being prepared at once."""
 
 
 SLOW_BYTES_PER_SECOND = 1 << 16
@@ -93,6 +97,10 @@ class Whereabouts:
         if error is None:
             self._path.unlink(missing_ok=True)
 
+    def again(self, number: int) -> int:
+        """Which file it is at, where files are taken one by one."""
+        return self(number) if self.is_tried_again else number
+
     def __call__(self, number: int) -> int:
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -106,7 +114,7 @@ class Whereabouts:
             return None
 
 
-def batches(files: Sequence[SourceFile], config: RunConfig) -> Iterator[Batch]:
+def batches(files: Iterable[SourceFile], config: RunConfig) -> Iterator[Batch]:
     """Neighbours in path order, up to so many bytes or files; a larger file is a batch of its own.
 
     One that is new or gone moves the edges of the batch it is in, so that the others are found prepared.
@@ -124,10 +132,17 @@ def prepare_all(
     runner: Runner,
     progress: Progress,
     *,
-    server: Server | NoServer = NO_SERVER,
+    server: GpuServer = NO_SERVER,
+    arrived: Callable[[str], None] = lambda _: None,
+    beside: Iterable[object] = (),
 ) -> dict[int, str]:
-    """Step 1: the part of each batch, by its index. The server is of no use afterwards, and ends here."""
-    parts = _prepare_all(context.served_by(server.address), sources, tasks, runner, progress)
+    """Step 1: the part of each batch, by its index. The server is of no use afterwards, and ends here.
+
+    `arrived` is called with the name of each part, while others are still being prepared. `beside`: steps that this
+    process takes while workers are busy, once all batches are known.
+    """
+    served = context.served_by(server.address)
+    parts = _prepare_all(served, sources, tasks, runner, progress, arrived=arrived, beside=beside)
     gpu = server.end()
     if gpu is not None and gpu.trouble is not None:
         progress.note(printable(f"the CPU tokenized for the GPU, to the same ids: {gpu.trouble}."))
@@ -135,29 +150,66 @@ def prepare_all(
 
 
 def _prepare_all(
-    context: Context, sources: Sequence[Source], tasks: Iterable[Batch], runner: Runner, progress: Progress
+    context: Context,
+    sources: Sequence[Source],
+    tasks: Iterable[Batch],
+    runner: Runner,
+    progress: Progress,
+    *,
+    arrived: Callable[[str], None],
+    beside: Iterable[object],
 ) -> dict[int, str]:
-    waiting = list(tasks)
     roots = SourceRoots(sources)
     stamps = StampLog()
     parts: dict[int, str] = {}
-    with progress.phase("prepare", total=sum(len(batch.files) for batch in waiting)) as step:
+    with progress.phase("prepare") as step:
+        ahead = _Ahead(tasks, step)
+        runner.meanwhile(chain(ahead.gather(), beside))
+        waiting: Iterable[Batch] = ahead
         while waiting:
+            under_way: dict[int, Batch] = {}
             failed: list[Batch] = []
             for number, answer in runner.as_done(
-                partial(prepare, context), waiting, seconds_for=partial(_seconds_for, context), is_alone=_is_large
+                partial(prepare, context),
+                noting(waiting, under_way),
+                seconds_for=partial(_seconds_for, context),
+                is_alone=_is_large,
             ):
+                batch = under_way.pop(number)
                 if isinstance(answer, TaskFailed):
-                    failed.append(_without_failed(context, waiting[number], answer.reason))
+                    failed.append(_without_failed(context, batch, answer.reason))
                     continue
                 if answer.has_vanished:
                     roots.refuse_vanished()
-                parts[waiting[number].index] = answer.part
+                parts[batch.index] = answer.part
                 stamps.add(answer.stamps, answer.keys)
+                arrived(answer.part)
                 step.advance(answer.num_files)
             waiting = failed
     stamps.write(context)
     return parts
+
+
+class _Ahead:
+    """Batches, gathered ahead of the workers that take them: how many files there are is known soon."""
+
+    def __init__(self, batches: Iterable[Batch], step: Step) -> None:
+        self._batches, self._step = iter(batches), step
+        self._gathered: deque[Batch] = deque()
+        self._num_files = 0
+
+    def gather(self) -> Iterator[None]:
+        """One in each step."""
+        for batch in self._batches:
+            self._gathered.append(batch)
+            self._num_files += len(batch.files)
+            yield
+        self._step.expect(self._num_files, "files")
+
+    def __iter__(self) -> Iterator[Batch]:
+        steps = self.gather()
+        while self._gathered or next(steps, "all are") is None:
+            yield self._gathered.popleft()
 
 
 def _seconds_for(context: Context, batch: Batch) -> float:
@@ -207,10 +259,11 @@ def _prepare(
     context: Context, batch: Batch, at: Whereabouts, stamps: bytes, known: Sequence[bytes | None]
 ) -> Prepared | None:
     """None where a file that is known by its stamp would have to be read."""
-    read = [
-        _read(context, batch, at(number), file) if key is None else None
-        for number, (file, key) in enumerate(zip(batch.files, known, strict=True))
-    ]
+    at(EVERYWHERE)
+    with PlainFolder() as folder:
+        read = [
+            _read(context, batch, at.again(number), folder) if key is None else None for number, key in enumerate(known)
+        ]
     keys = [key or _file_key(context, file, one) for file, key, one in zip(batch.files, known, read, strict=True)]
     name = key_of(keys)[:40] + SUFFIX
     if not is_whole(context.prepared / name):
@@ -223,11 +276,12 @@ def _prepare(
     return Prepared(name, len(batch.files), has_vanished, stamps, b"".join(contents))
 
 
-def _read(context: Context, batch: Batch, number: int, file: SourceFile) -> _Read | Drop:
+def _read(context: Context, batch: Batch, number: int, folder: PlainFolder) -> _Read | Drop:
+    file = batch.files[number]
     if number in batch.given_up:
         return Drop.of(file, DropReason.FAILED, batch.given_up[number])
     try:
-        raw = read_bytes(file, context.config.scan.max_file_bytes)
+        raw = read_bytes(file, context.config.scan.max_file_bytes, folder)
     except ReadError as error:
         if context.config.run.skip_failed:
             return Drop.of(file, DropReason.FAILED, str(error))
@@ -250,25 +304,28 @@ def _file_key(context: Context, file: SourceFile, read: _Read | Drop | None) -> 
 def _part(
     context: Context, batch: Batch, read: Sequence[_Read | Drop | None], keys: Sequence[bytes], at: Whereabouts
 ) -> Part | None:
-    limits = Limits(context.config.rules)
-    earlier = earlier_files(context)
-    found_or_clean: list[Drop | Ready | Document] = []
-    for number, (one, key) in enumerate(zip(read, keys, strict=True)):
-        at(number)
-        found = earlier.find(key) if not isinstance(one, Drop) else without_secrets(one, context.config.secrets)
-        if found is not None:
-            found_or_clean.append(found)
-        elif isinstance(one, _Read):
-            found_or_clean.append(_cleaned(context, one, limits))
-        else:
-            return None
-    answers = _tokenized(context, found_or_clean, at)
-    made = iter(_signed(context, [one for one in answers if not isinstance(one, Drop | Ready)]))
-    documents = [
-        (key, one if isinstance(one, Ready) else next(made))
-        for key, one in zip(keys, answers, strict=True)
-        if not isinstance(one, Drop)
+    answers: list[Ready | Drop | None] = [
+        without_secrets(one, context.config.secrets) if isinstance(one, Drop) else None for one in read
     ]
+    earlier = earlier_files(context)
+    new: dict[int, _Read] = {}
+    for number, one in enumerate(read):
+        if answers[number] is None:
+            answers[number] = earlier.find(keys[number])
+        if answers[number] is None:
+            if not isinstance(one, _Read):
+                return None
+            new[number] = one
+    runs = [[number] for number in new] if at.is_tried_again else [list(new)]
+    for numbers in runs:
+        at.again(numbers[0] if numbers else 0)
+        for number, answer in zip(numbers, _made(context, [new[number] for number in numbers]), strict=True):
+            answers[number] = answer
+    return _gathered(context, batch, keys, [one for one in answers if one is not None])
+
+
+def _gathered(context: Context, batch: Batch, keys: Sequence[bytes], answers: Sequence[Ready | Drop]) -> Part:
+    documents = [(key, one) for key, one in zip(keys, answers, strict=True) if isinstance(one, Ready)]
     is_renamed = [
         isinstance(one, Drop) and (one.repo, one.path) != (file.repo, file.path)
         for one, file in zip(answers, batch.files, strict=True)
@@ -280,7 +337,7 @@ def _part(
     ]
     return Part(
         blocks=[one.block for _, one in documents],
-        bands=np.concatenate([np.zeros((0, NUM_BANDS), np.uint64), *(one.bands for _, one in documents)]),
+        bands=np.concatenate([NO_BANDS, *(one.bands for _, one in documents)]),
         anchors=Anchors(
             np.array([len(one.keys) for _, one in documents if context.config.looks_for_spans], np.int64),
             np.concatenate([np.zeros(0, np.uint32), *(one.positions for _, one in documents)]),
@@ -294,17 +351,47 @@ def _part(
     )
 
 
-def _signed(context: Context, prepared: Sequence[tuple[Document, Block]]) -> Iterator[Ready]:
-    """With what is found out over all of them at once."""
-    config, ids = context.config, [block.ids for _, block in prepared]
-    bands = band_keys(ids if config.duplicates.near != "keep" else [])
-    anchors = anchors_of(ids if config.looks_for_spans else [])
-    edges = np.concatenate(([0], np.cumsum(anchors.counts)))
-    for number, (document, block) in enumerate(prepared):
-        own = slice(edges[number], edges[number + 1]) if len(anchors.counts) else slice(0)
+def _made(context: Context, read: Sequence[_Read]) -> Iterator[Ready | Drop]:
+    """Each file cleaned, tokenized and signed, or why not. What looks at all of them does so at once."""
+    config = context.config
+    found = [document_of(one.file, one.raw, one.sha256, config.scan) for one in read]
+    cleaned = iter(clean_all([one for one in found if isinstance(one, Document)], config, Limits(config.rules)))
+    clean = [next(cleaned) if isinstance(one, Document) else one for one in found]
+    documents = [one for one in clean if isinstance(one, Document)]
+    encoded = context.tokenizer.encode_all([one.text for one in documents], with_starts=context.keeps_text)
+    tokenized = iter(_tokenized(context, documents, encoded))
+    for one in clean:
+        answer = next(tokenized) if isinstance(one, Document) else one
+        yield without_secrets(answer, config.secrets) if isinstance(answer, Drop) else answer
+
+
+def _tokenized(context: Context, documents: Sequence[Document], encoded: EncodedTexts) -> Iterator[Ready | Drop]:
+    config, schema = context.config, context.plain_schema
+    ids = encoded.ids.astype(schema.id_type)
+    texts = [DocumentText(one.text, starts) for one, starts in zip(documents, encoded.starts, strict=False)]
+    tokens = Tokens(ids, encoded.edges, encoded.newline_tokens, encoded.newline_edges, texts)
+    bands = band_keys(ids, encoded.edges) if config.duplicates.near != "keep" else NO_BANDS
+    anchors = anchors_of(ids, encoded.edges) if config.looks_for_spans else NO_ANCHORS
+    counts, windows, tails = cut_all(np.diff(encoded.edges), context.window_shape)
+    of = np.repeat(np.arange(len(documents)), counts)
+    sizes = sizes_of(Rows(documents, tokens, of, windows, num_tail_tokens_dropped=tails), schema)
+    licenses = header_licenses([one.text for one in documents])
+    id_edges, newline_edges = encoded.edges.tolist(), encoded.newline_edges.tolist()
+    anchor_edges = np.concatenate(([0], np.cumsum(anchors.counts))).tolist()
+    for number, document in enumerate(documents):
+        drop = _no_tokens(document, id_edges[number + 1] - id_edges[number], encoded.control_ids.get(number))
+        if drop is not None:
+            yield drop
+            continue
+        block = Block(
+            ids[id_edges[number] : id_edges[number + 1]],
+            encoded.newline_tokens[newline_edges[number] : newline_edges[number + 1]],
+            texts[number] if texts else None,
+        )
+        own = slice(*anchor_edges[number : number + 2]) if len(anchors.counts) else slice(0)
         content = to_bytes(block)
         yield Ready(
-            _document(context, document, block, len(content)),
+            _document(document, block, len(content), sizes[number], licenses[number]),
             _facts(document),
             content,
             bands[number : number + 1],
@@ -313,59 +400,39 @@ def _signed(context: Context, prepared: Sequence[tuple[Document, Block]]) -> Ite
         )
 
 
-def _cleaned(context: Context, read: _Read, limits: Limits) -> Document | Drop:
-    found = document_of(read.file, read.raw, read.sha256, context.config.scan)
-    document = found if isinstance(found, Drop) else clean(found, context.config, limits)
-    return without_secrets(document, context.config.secrets) if isinstance(document, Drop) else document
-
-
-def _tokenized(
-    context: Context, found_or_clean: Sequence[Drop | Ready | Document], at: Whereabouts
-) -> list[Drop | Ready | tuple[Document, Block]]:
-    texts = {number: one.text for number, one in enumerate(found_or_clean) if isinstance(one, Document)}
-    encoded = _encoded(context, texts, at)
-    return [_judged(context, one, next(encoded)) if isinstance(one, Document) else one for one in found_or_clean]
-
-
-def _encoded(context: Context, texts: Mapping[int, bytes], at: Whereabouts) -> Iterator[Encoded]:
-    tokenizer, with_starts = context.tokenizer, context.keeps_text
-    if texts and not at.is_tried_again and tokenizer.encodes_in_batches:
-        at(EVERYWHERE)
-        yield from tokenizer.encode_many(list(texts.values()), with_starts=with_starts)
-        return
-    for number, text in texts.items():
-        at(number)
-        yield tokenizer.encode(text, with_starts=with_starts)
-
-
-def _judged(context: Context, document: Document, encoded: Encoded) -> tuple[Document, Block] | Drop:
-    facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
-    if not len(encoded.ids):
+def _no_tokens(document: Document, num_tokens: int, control_id: int | None) -> Drop | None:
+    """Why the text is of no use as the tokenizer sees it."""
+    if not num_tokens:
         is_one = len(document.text) == 1
         reason = DropReason.NO_TOKENS
         detail = f"{len(document.text)} {'byte gives' if is_one else 'bytes give'} no token"
-    elif encoded.control_id is not None:
-        reason, detail = DropReason.CONTROL_TOKEN, f"its text became id {encoded.control_id}"
+    elif control_id is not None:
+        reason, detail = DropReason.CONTROL_TOKEN, f"its text became id {control_id}"
     else:
-        return document, Block.of(encoded, document.text, context.tokenizer.vocab_size)
-    return without_secrets(Drop.of(document.file, reason, detail, **facts), context.config.secrets)
+        return None
+    facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
+    return Drop.of(document.file, reason, detail, **facts)
 
 
-def _document(context: Context, document: Document, block: Block, num_bytes: int) -> TokenizedDocument:
-    text = document.text
-    sizes = sizes_of(whole_rows(document, block, context.window_shape), context.plain_schema)
+def _document(
+    document: Document, block: Block, num_bytes: int, sizes: Sizes, license_in_header: HeaderLicense
+) -> TokenizedDocument:
     return TokenizedDocument(
         repo=document.file.repo,
         path=document.file.path,
         language=document.language,
         size=document.size,
-        text_sha256=(document.is_as_read and document.sha256) or hashlib.sha256(text).hexdigest(),
+        text_sha256=(document.is_as_read and document.sha256) or hashlib.sha256(document.text).hexdigest(),
         num_tokens=len(block.ids),
         num_newlines=len(block.newline_tokens),
         part_bytes=num_bytes,
-        **sizes._asdict(),
-        header_license=header_license(text),
-        named_license=named_license(text),
+        num_windows=sizes.num_windows,
+        num_emitted_tokens=sizes.num_emitted_tokens,
+        num_shown_tokens=sizes.num_shown_tokens,
+        num_tail_tokens_dropped=sizes.num_tail_tokens_dropped,
+        num_row_bytes=sizes.num_row_bytes,
+        header_license=license_in_header.tagged,
+        named_license=license_in_header.named,
         declared_license=document.file.license,
     )
 

@@ -19,7 +19,7 @@ from gristmill.core.records import (
     VariantKind,
     WhyNoVariant,
 )
-from gristmill.dedup.signatures import band_keys
+from gristmill.dedup.signatures import NO_BANDS, end_to_end
 from gristmill.formats.document_columns import DocumentText
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.document_rows import measured, natural_windows
@@ -196,8 +196,8 @@ def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     ]
     return Part(
         blocks=contents,
-        bands=band_keys([]),
-        anchors=anchors_of([block.ids for _, block in made]),
+        bands=NO_BANDS,
+        anchors=anchors_of(*end_to_end([block.ids for _, block in made])),
         documents=documents,
         facts=(),
         drops=(),
@@ -219,9 +219,10 @@ def _document(context: Context, parent: PlacedDocument, made: Made) -> PlacedDoc
         draw=None,
     )
     schema, shape = context.window_schema, context.window_shape
-    document = measured(document, block, schema, shape)
+    (document,) = measured([document], [block], schema, shape)
     if parent.draw is None or parent.draw.passes:
         return document
     share = parent.draw.extra / len(natural_windows(msgspec.structs.replace(parent, draw=None), shape))
     draw = Draw(0, max(1, round(share * document.num_windows)), parent.draw.seed)
-    return measured(msgspec.structs.replace(document, draw=draw), block, schema, shape)
+    (document,) = measured([msgspec.structs.replace(document, draw=draw)], [block], schema, shape)
+    return document

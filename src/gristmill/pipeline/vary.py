@@ -14,7 +14,16 @@ from gristmill.core.errors import OutputError
 from gristmill.core.layout import write_atomically
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction, Progress, Step
-from gristmill.core.records import VARIANTS, FileKey, NoVariant, PlacedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import (
+    VARIANTS,
+    AnyStoredText,
+    FileKey,
+    NoVariant,
+    PlacedDocument,
+    Split,
+    VariantKind,
+    WhyNoVariant,
+)
 from gristmill.core.seeded_random import luck, number_of
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
@@ -122,7 +131,7 @@ def _shares_span(
 ) -> set[int]:
     """Those, by number, that have a span of a held-out file or a benchmark which their own file has not."""
     held_out = [document for document in decision.kept if document.split is not Split.TRAIN]
-    others = [*held_out, *tokenized(context, benchmarks)]
+    others: list[AnyStoredText] = [*held_out, *tokenized(context, benchmarks)]
     if not made or not others:
         return set()
     sides = sides_of(context, "variants", others, made)

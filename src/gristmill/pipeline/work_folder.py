@@ -31,6 +31,7 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -58,6 +59,8 @@ from gristmill.core.plain_files import read_plain_text
 AT_FDCWD = -100
 EXCHANGE = 2
 """renameat2's RENAME_EXCHANGE and renamex_np's RENAME_SWAP have the same number."""
+SECONDS_FOR_LOCK = 2.0
+"""The workers of a build that was killed hold its lock until they notice, which takes a moment."""
 GROWING = ".growing"
 """In a dataset folder: it belongs to a build that is not done."""
 PIECES = ".pieces"
@@ -339,13 +342,12 @@ class Workspace:
 
     def _take_lock(self, *, is_shared: bool = False) -> None:
         path = self.folder / "lock"
+        kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
         for _ in range(10):
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(self._lock, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _is_locked_soon(self._lock, kind):
                 self._release_lock()
-                raise OutputError(f"another build into {str(self.target)!r} is running. Wait for it.") from None
+                raise OutputError(f"another build into {str(self.target)!r} is running. Wait for it.")
             # The build before may have removed the file between our opening and locking it.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self._lock), os.stat(path)):
@@ -468,6 +470,17 @@ def clear_temporary(prefix: str, parent: str | os.PathLike[str]) -> None:
         for entry in sorted(Path(parent).iterdir()):
             if entry.name.startswith(prefix):
                 _clear_one(entry)
+
+
+def _is_locked_soon(descriptor: int, kind: int) -> bool:
+    deadline = time.monotonic() + SECONDS_FOR_LOCK
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
 
 
 def _locked(folder: Path) -> int:

@@ -26,6 +26,7 @@ from gristmill.dataset.row_windows import Window, read_row, windows_of_file
 NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
 WINDOWS_LISTED = 12
+MINIMA = {rule.name for rule in RULES if rule.is_minimum}
 
 
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,7 +272,7 @@ def _license(file: FileRow) -> str:
 
 def _rule(result: RuleResult, detail: str | None) -> str:
     value = "-" if result.value is None else result.value if isinstance(result.value, str) else f"{result.value:g}"
-    bound = "at least" if result.rule in {"too_short", "alphabetic"} else "at most"
+    bound = "at least" if result.rule in MINIMA else "at most"
     limit = "" if result.limit is None else "by name" if result.limit == math.inf else f"{bound} {result.limit:g}"
     verdict = f"FAILED: {detail}" if result.is_defect else "off" if result.is_off else "ok"
     return f"{result.rule:<14} {value:>12}  {limit:<14} {verdict}"

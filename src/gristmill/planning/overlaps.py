@@ -8,9 +8,9 @@ and for what overlap adds by the windows that it adds (benchmarks/plan.md says h
 
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,17 +21,18 @@ import zstandard
 from gristmill.core.errors import MissingExtraError
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import PlacedDocument
+from gristmill.core.records import PlacedDocument, Split
 from gristmill.core.schema import Schema
-from gristmill.formats.document_columns import DocumentRows, batch_of_documents, num_ids
+from gristmill.formats.document_columns import Rows, batch_of_rows, num_emitted
 from gristmill.formats.jsonl import PIECE_BYTES
-from gristmill.formats.jsonl_rows import document_lines, document_sizes
+from gristmill.formats.jsonl_rows import row_lines, row_sizes
 from gristmill.formats.parquet import num_parquet_bytes
+from gristmill.formats.shares import shares_of_documents
 from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.document_rows import rows_of
-from gristmill.pipeline.parts import Block, read_blocks
-from gristmill.windows.cut import Windows, WindowShape
+from gristmill.pipeline.parts import Block, read_blocks, tokens_of
+from gristmill.windows.cut import WindowShape
 
 SAMPLE_TOKENS = 1 << 19
 """Of a large dataset about so many are formatted and compressed at every overlap."""
@@ -82,7 +83,7 @@ class PieceCounts(NamedTuple):
     """Their bare ids (and text, where it is wanted), compressed."""
 
 
-class Rows(msgspec.Struct, frozen=True, kw_only=True):
+class RowsToTry(msgspec.Struct, frozen=True, kw_only=True):
     """Documents whose rows are made as they would be written, at one overlap."""
 
     overlap: int
@@ -106,12 +107,12 @@ class RowsTried(msgspec.Struct, frozen=True, kw_only=True):
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Documents whose rows are made as Parquet, at every overlap, in one process: the library is slow to import."""
 
-    overlaps: list[Rows]
+    overlaps: list[RowsToTry]
 
 
-def try_out(context: Context, task: Rows | Columns) -> Any:
+def try_out(context: Context, task: RowsToTry | Columns) -> Any:
     """RowsTried, or by overlap the bytes of Parquet."""
-    if isinstance(task, Rows):
+    if isinstance(task, RowsToTry):
         return try_rows(context, task)
     return [try_parquet(context, one.overlap, one.files) for one in task.overlaps]
 
@@ -133,36 +134,24 @@ def count_all(
 def count(context: Context, overlaps: Sequence[int], documents: Sequence[PlacedDocument]) -> PieceCounts:
     shapes = [shape_at(context, overlap) for overlap in overlaps]
     counts = np.zeros((len(documents), len(overlaps), TAIL + 1), np.int64)
-    blocks = read_blocks(context.prepared, documents, context.tokenizer.vocab_size)
-    packed_bytes = 0
-    for number, (document, block) in enumerate(blocks):
-        counts[number] = _counts(context.window_schema, [rows_of(document, block, shape) for shape in shapes])
-        packed_bytes += _num_packed(block)
-    return PieceCounts(counts, packed_bytes)
+    blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
+    tokens = tokens_of(blocks)
+    for number, shape in enumerate(shapes):
+        counts[:, number] = _counts(context.window_schema, rows_of(documents, tokens, shape))
+    return PieceCounts(counts, sum(map(_num_packed, blocks)))
 
 
-def _counts(schema: Schema, ways: Sequence[DocumentRows]) -> Counts:
-    """Of one document's rows, cut in several ways, all in one go."""
-    counts = np.zeros((len(ways), TAIL + 1), np.int64)
-    counts[:, WINDOWS] = [len(rows.windows) for rows in ways]
-    counts[:, TAIL] = [rows.windows.num_tail_tokens_dropped for rows in ways]
-    used = np.flatnonzero(counts[:, WINDOWS])
-    if not len(used):
-        return counts
-    starts, ends, fresh = (np.concatenate([rows.windows[part] for rows in ways]) for part in range(3))
-    windows = Windows(starts, ends, fresh, 0)
-    ids = num_ids(windows, schema) if schema.pad_id is None else np.full(len(windows), schema.length)
-    per_row = np.stack(
-        (
-            ends - starts,
-            fresh,
-            ids,
-            document_sizes(ways[0]._replace(windows=windows), schema),
-        )
+def _counts(schema: Schema, rows: Rows) -> Counts:
+    """Of each document."""
+    windows = rows.windows
+    per_row = (
+        np.ones(rows.num_rows, np.int64),
+        windows.ends - windows.starts,
+        windows.fresh,
+        num_emitted(windows, schema),
+        row_sizes(rows, schema),
     )
-    first_rows = np.cumsum(counts[used, WINDOWS]) - counts[used, WINDOWS]
-    counts[used, CONTENT:TAIL] = np.add.reduceat(per_row, first_rows, axis=1).T
-    return counts
+    return np.stack([*map(rows.per_document, per_row), rows.num_tail_tokens_dropped], axis=1)
 
 
 def _num_packed(block: Block) -> int:
@@ -170,7 +159,7 @@ def _num_packed(block: Block) -> int:
     return len(zstandard.compress(block.ids.tobytes() + text, PACKING_LEVEL))
 
 
-def _num_compressed(documents: Sequence[list[bytes]]) -> int:
+def _num_compressed(documents: Sequence[Sequence[bytes]]) -> int:
     """A piece of the output, as a build makes them: no frame reaches from one into the next."""
     compressed, frames = compress_rows(list(chain.from_iterable(documents)))
     return len(compressed) + len(table_of(frames))
@@ -190,27 +179,27 @@ def some_of(splits: Sequence[Sequence[PlacedDocument]]) -> list[list[PlacedDocum
     return [[document for run in runs[min(step // 2, len(runs) - 1) :: step] for document in run]]
 
 
-def try_rows(context: Context, task: Rows) -> RowsTried:
+def try_rows(context: Context, task: RowsToTry) -> RowsTried:
     shape = shape_at(context, task.overlap)
     scratch = context.dataset / f"rows-{task.overlap}"
     packed_bytes = num_windows = num_fresh = jsonl_bytes = zst_bytes = 0
     in_worker = in_parent = 0.0
     for documents in task.files:
         started = time.perf_counter()
-        blocks = list(read_blocks(context.prepared, documents, context.tokenizer.vocab_size))
-        made = _with_windows(blocks, shape)
-        rows = [document_lines(one, context.window_schema) for one in made]
-        content = b"".join(chain.from_iterable(rows))
+        blocks = [block for _, block in read_blocks(context.prepared, documents, context.tokenizer.vocab_size)]
+        rows = rows_of(documents, tokens_of(blocks), shape)
+        lines = row_lines(rows, context.window_schema)
+        content = b"".join(lines)
         scratch.write_bytes(content)
         in_worker += time.perf_counter() - started
         started = time.perf_counter()
         hashlib.sha256(content)
         in_parent += time.perf_counter() - started
-        packed_bytes += sum(_num_packed(block) for _, block in blocks)
-        num_windows += sum(len(one.windows) for one in made)
-        num_fresh += sum(int(one.windows.fresh.sum()) for one in made)
+        packed_bytes += sum(map(_num_packed, blocks))
+        num_windows += rows.num_rows
+        num_fresh += int(rows.windows.fresh.sum())
         jsonl_bytes += len(content)
-        zst_bytes += sum(map(_num_compressed, neighbours(rows, _num_bytes, PIECE_BYTES)))
+        zst_bytes += sum(map(_num_compressed, neighbours(_by_document(lines, rows), _num_bytes, PIECE_BYTES)))
     scratch.unlink(missing_ok=True)
     return RowsTried(
         packed_bytes=packed_bytes,
@@ -228,14 +217,18 @@ def try_parquet(context: Context, overlap: int, files: Sequence[Sequence[PlacedD
     schema = context.window_schema
     num_bytes = 0
     for documents in files:
-        made = _with_windows(read_blocks(context.prepared, documents, schema.vocab_size), shape_at(context, overlap))
+        blocks = [block for _, block in read_blocks(context.prepared, documents, schema.vocab_size)]
+        rows = rows_of(documents, tokens_of(blocks), shape_at(context, overlap))
+        counts = np.bincount(rows.of, minlength=len(documents)).tolist()
         try:
-            num_bytes += num_parquet_bytes([batch_of_documents(made, schema)], schema) if made else 0
+            for share, _ in shares_of_documents("parquet", Split.TRAIN, schema, [rows.num_rows], counts):
+                some = rows.picked(np.arange(share.first, share.stop))
+                num_bytes += num_parquet_bytes([batch_of_rows(some, schema)], schema)
         except MissingExtraError:
             return None
     return num_bytes
 
 
-def _with_windows(blocks: Iterable[tuple[PlacedDocument, Block]], shape: WindowShape) -> list[DocumentRows]:
-    made = (rows_of(document, block, shape) for document, block in blocks)
-    return [rows for rows in made if len(rows.windows)]
+def _by_document(lines: Sequence[bytes], rows: Rows) -> Iterator[Sequence[bytes]]:
+    ends = np.searchsorted(rows.of, np.arange(len(rows.documents)), "right").tolist()
+    return (lines[start:end] for start, end in pairwise([0, *ends]))

@@ -32,13 +32,13 @@ from gristmill.pipeline.prepare import batches, in_order, prepare_all
 from gristmill.pipeline.work_folder import Workspace, temporary_folder
 from gristmill.planning.answer import Build, Counted, Gathered, answer, build_at
 from gristmill.planning.overlap_choice import Wanted
-from gristmill.planning.overlaps import WINDOWS, Columns, Natural, Rows, count_all, some_of, try_out
+from gristmill.planning.overlaps import WINDOWS, Columns, Natural, RowsToTry, count_all, some_of, try_out
 from gristmill.planning.plan_result import Plan
 from gristmill.planning.sample import Drawn, draw, evened
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark, read_benchmarks
-from gristmill.tokenizers.cuda.host import NoServer, Server, server_for
+from gristmill.tokenizers.cuda.serving import GpuServer, server_for
 from gristmill.tokenizers.locate import stand_in_notes
 
 OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
@@ -99,7 +99,7 @@ def _settled(
     runner: Runner,
     progress: Progress,
     *,
-    server: Server | NoServer,
+    server: GpuServer,
     is_sample: bool,
 ) -> Judged:
     try:
@@ -135,7 +135,7 @@ def _counted(
     even = evened(documents, drawn)
     some = some_of([[one for one in even if one.split is split] for split in Split])
     builds: list[Build] = []
-    tasks: list[Rows] = []
+    tasks: list[RowsToTry] = []
     with progress.phase("measure", unit="tasks") as step:
         map_tasks = step.counting(runner.map)
         natural = count_all(context, overlaps, documents, map_tasks)
@@ -144,7 +144,7 @@ def _counted(
             at_overlap = _context_at(context, overlap, _scaled(context.config, natural, column, drawn))
             shown = _shown(at_overlap, judged, natural.at(column), benchmarks, runner)
             builds.append(build_at(gathered, at_overlap, shown, natural, column))
-            tasks.append(Rows(overlap=overlap, files=_shown_of(some, shown.decision)))
+            tasks.append(RowsToTry(overlap=overlap, files=_shown_of(some, shown.decision)))
         seconds_to_show = (time.perf_counter() - started) / len(overlaps)
         # What takes longest first, so that no worker waits for another in the end.
         columns, *tried = map_tasks(partial(try_out, context), [Columns(overlaps=tasks), *reversed(tasks)])

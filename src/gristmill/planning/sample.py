@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gristmill.core.records import PlacedDocument, SourceFile
 
 DEVIATIONS = 3.0
-"""By chance alone a count is further off in less than one drawing in a hundred (tests/test_planning.py)."""
+"""By chance alone a count is further off in less than one drawing in a hundred (tests/planning/test_plan.py)."""
 PAIR_DEVIATIONS = 2.0
 """Fewer, as the worst case is assumed already: that all which went did so in pairs."""
 MIN_SIZES = 2

@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -34,12 +35,12 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
 from gristmill.dataset.dataset import Dataset, open_dataset
-from gristmill.formats.batch import WindowBatch
+from gristmill.formats.batch import WindowBatch, are_alike
 from gristmill.formats.format import folder_of, format_named
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
 from gristmill.formats.stored_split import StoredSplit
-from gristmill.pipeline.shape import write_all
+from gristmill.pipeline.other_formats import write_all
 from gristmill.pipeline.work_folder import Workspace
 from gristmill.runners.local import LocalRunner, num_workers
 
@@ -49,16 +50,14 @@ ROWS_AT_ONCE = 1000
 class _Task(NamedTuple):
     share: Share
     stored: StoredSplit
-    first: int
-    """Of the share's rows, in the split."""
     folder: Path
     schema: Schema
     compressed_at: int | None
 
     def batches(self) -> Iterator[WindowBatch]:
-        end, step = self.first + self.share.num_rows, self.schema.num_rows_at_once(ROWS_AT_ONCE)
-        for start in range(self.first, end, step):
-            yield self.stored.read(start, min(start + step, end))
+        first, stop, step = self.share.first, self.share.stop, self.schema.num_rows_at_once(ROWS_AT_ONCE)
+        for start in range(first, stop, step):
+            yield self.stored.read(start, min(start + step, stop))
 
 
 def export(
@@ -92,8 +91,9 @@ def _write(
         LocalRunner(num_workers(workers, num_bytes)) as runner,
         progress.phase("export", total=sum(task.share.num_rows for task in tasks), unit="windows") as step,
     ):
-        write_all(_written, tasks, files, runner, step)
-    files.finish(missing, growing, Schema.of(dataset.manifest))
+        schema = Schema.of(dataset.manifest)
+        write_all(_written, tasks, files, runner, step, dataset=growing, schema=schema)
+    files.finish(missing, growing, schema)
     if missing and files.content_sha256() != dataset.manifest.content_sha256:
         raise DatasetError(
             f"{str(dataset.folder)!r} is damaged: its rows are not those that its manifest was written for. "
@@ -110,12 +110,29 @@ def _tasks(dataset: Dataset, name: str, growing: Path) -> Iterator[_Task]:
     except (msgspec.ValidationError, ConfigError) as error:
         raise DatasetError(f"the manifest of {str(dataset.folder)!r} is damaged: {error}. Build it again.") from None
     compressed_at = piece_bytes(output.shard_bytes) if output.compress == "zstd" else None
+    schema = Schema.of(manifest)
     for split in Split:
-        first = 0
-        for share in shares_of(name, split, manifest.shards.get(split, [])):
-            stored = dataset.stored(manifest.formats[0], split)
-            yield _Task(share, stored, first, growing, Schema.of(manifest), compressed_at)
-            first += share.num_rows
+        stored = dataset.stored(manifest.formats[0], split)
+        for share in shares_of(name, split, schema, manifest.shards.get(split, []), partial(_edge_at, stored)):
+            yield _Task(share, stored, growing, schema, compressed_at)
+
+
+def _edge_at(stored: StoredSplit, row: int) -> int:
+    """The first row from this one on at which a document begins.
+
+    Called before workers are forked: they find the places of rows in the readers that this has filled.
+    """
+    if stored.schema.is_packed:
+        return row
+    step = 1
+    while row < len(stored):
+        step = min(2 * step, stored.schema.num_rows_at_once(ROWS_AT_ONCE))
+        rows = stored.read(row - 1, min(row + step, len(stored)))
+        is_same = are_alike(rows)
+        if not is_same.all():
+            return row + int(is_same.argmin())
+        row += len(is_same)
+    return len(stored)
 
 
 def _written(task: _Task) -> WrittenFiles:

@@ -8,6 +8,7 @@ A worker that dies or hangs is replaced. Its first job counts as tried; those qu
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,7 @@ class LocalRunner(Runner):
         self._spares: list[Worker] = []
         self._alone: Worker | None = None
         """The process of the one task that is alone at the time."""
+        self._meanwhile: Iterator[object] = iter(())
 
     def __enter__(self) -> Self:
         """Workers start here, before a progress bar has a thread running."""
@@ -75,6 +77,12 @@ class LocalRunner(Runner):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end(at_once=kind is not None)
+
+    def meanwhile(self, steps: Iterator[object]) -> None:
+        if self._pool:
+            self._meanwhile = chain(self._meanwhile, steps)
+        else:
+            super().meanwhile(steps)
 
     def as_done(
         self,
@@ -133,8 +141,13 @@ class LocalRunner(Runner):
 
     def _take_answers(self) -> None:
         """Waits until one worker at least answers, dies or hangs."""
-        due = [worker.overdue_at for worker in self._busy() if worker.overdue_at is not None]
-        ready = wait([worker.pipe for worker in self._busy()], max(0.0, min(due) - time.monotonic()) if due else None)
+        pipes = [worker.pipe for worker in self._busy()]
+        for _ in self._meanwhile:
+            if ready := wait(pipes, 0):
+                break
+        else:
+            due = [worker.overdue_at for worker in self._busy() if worker.overdue_at is not None]
+            ready = wait(pipes, max(0.0, min(due) - time.monotonic()) if due else None)
         for worker in list(self._busy()):
             if worker.pipe in ready:
                 self._take_answer(worker)

@@ -67,6 +67,11 @@ class Runner(ABC):
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         """(number of the task, its result), in the order in which they get done; tasks are drawn as they are needed."""
 
+    def meanwhile(self, steps: Iterator[object]) -> None:
+        """Take these steps in this process: while workers are at their tasks, as far as that goes, or at once."""
+        for _ in steps:
+            pass
+
     def map(
         self,
         function: Callable[[Task], Result],
@@ -78,7 +83,7 @@ class Runner(ABC):
         under_way: dict[int, Task] = {}
         done: dict[int, Result] = {}
         next_number = 0
-        with closing(self.as_done(function, _noting(tasks, under_way), is_alone=is_alone)) as answers:
+        with closing(self.as_done(function, noting(tasks, under_way), is_alone=is_alone)) as answers:
             for number, result in answers:
                 task = under_way.pop(number)
                 if isinstance(result, TaskFailed):
@@ -89,7 +94,8 @@ class Runner(ABC):
                     next_number += 1
 
 
-def _noting(tasks: Iterable[Task], under_way: dict[int, Task]) -> Iterator[Task]:
+def noting(tasks: Iterable[Task], under_way: dict[int, Task]) -> Iterator[Task]:
+    """The same tasks; each is in the dict, by its number, from when it is drawn."""
     for number, task in enumerate(tasks):
         under_way[number] = task
         yield task

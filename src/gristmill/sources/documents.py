@@ -8,7 +8,7 @@ import time
 from gristmill.config.settings import ScanConfig
 from gristmill.core.errors import InputError
 from gristmill.core.names import counted
-from gristmill.core.plain_files import NotPlainError, open_descriptor
+from gristmill.core.plain_files import NotPlainError, PlainFolder, name_of, open_descriptor
 from gristmill.core.records import Document, Drop, DropReason, SourceFile
 from gristmill.sources.decode import decode
 from gristmill.sources.languages import is_qt_translation, language_of
@@ -54,11 +54,14 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
     )
 
 
-def read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
+def read_bytes(file: SourceFile, max_bytes: int, folder: PlainFolder | None = None) -> bytes | Drop:
     """All of it, as it was at one moment: a file that changes under the reader is read again.
 
     ReadError where the system fails to give what is there; to try again has been tried.
     """
+    raw = folder.read(file.location, max_bytes) if folder is not None and file.offset is None else None
+    if raw is not None:
+        return raw
     for attempt in range(ATTEMPTS):
         try:
             return _read_bytes(file, max_bytes)
@@ -115,11 +118,8 @@ def _read_part(descriptor: int, file: SourceFile) -> bytes | Drop:
 
 def _is_at(descriptor: int, location: str) -> bool:
     """O_NOFOLLOW guards the last name only; a folder may have become a link since the scan."""
-    try:
-        opened = os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:  # no such file system here
-        return os.path.realpath(location) == location
-    return opened in {location, f"{location} (deleted)"}
+    opened = name_of(descriptor)
+    return os.path.realpath(location) == location if opened is None else opened in {location, f"{location} (deleted)"}
 
 
 def _read_all(descriptor: int, size: int) -> bytes:

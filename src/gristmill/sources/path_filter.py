@@ -129,6 +129,8 @@ class PathFilter:
         self._excludes = _patterns("--exclude", config.exclude)
         self._includes = _patterns("--include", config.include)
         self._use_table = config.default_excludes
+        self._ways: dict[tuple[str, bool], Verdict | None] = {}
+        """By a file's folder, and whether git tracks the file: the verdict on the folders on its way."""
 
     def judge_folder(self, path: str) -> Verdict | None:
         """Why nothing below this folder is taken, or None. Called before going into it."""
@@ -136,11 +138,13 @@ class PathFilter:
 
     def judge_file(self, path: str, *, is_tracked: bool, folders_judged: bool) -> Verdict | None:
         """Why this file is not taken, or None. `folders_judged`: the walk has asked about its folders already."""
-        if not folders_judged:
-            for end, char in enumerate(path):
-                verdict = self._judge_parent(path[:end], is_tracked=is_tracked) if char == "/" else None
-                if verdict is not None:
-                    return verdict
+        if not folders_judged and "/" in path:
+            way = path.rpartition("/")[0], is_tracked
+            if way not in self._ways:
+                self._ways[way] = self._judge_way(*way)
+            verdict = self._ways[way]
+            if verdict is not None:
+                return verdict
         by_user = self._user_pattern(path)
         if by_user is not None and not by_user.is_negated:
             return _by_user(by_user)
@@ -152,6 +156,12 @@ class PathFilter:
     def may_be_translation(self, path: str) -> bool:
         """True for a name that Qt's translations share with TypeScript, unless a pattern takes the file anyway."""
         return self._use_table and path.lower().endswith(QT_SUFFIX) and self._user_pattern(path) is None
+
+    def _judge_way(self, folder: str, is_tracked: bool) -> Verdict | None:
+        """By the outermost folder that is not taken."""
+        ends = (end for end, char in enumerate(folder + "/") if char == "/")
+        verdicts = (self._judge_parent(folder[:end], is_tracked=is_tracked) for end in ends)
+        return next((verdict for verdict in verdicts if verdict is not None), None)
 
     def _judge_parent(self, folder: str, *, is_tracked: bool) -> Verdict | None:
         by_user = self._user_pattern(folder + "/")

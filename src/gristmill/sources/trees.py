@@ -11,7 +11,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +56,11 @@ class _Folder(NamedTuple):
     is_below_git: bool = False
     """Git listed it, so nobody has judged the folders on the way."""
 
+    @property
+    def place(self) -> str:
+        """In path order, it and all that is in it."""
+        return path_text(self.prefix)
+
 
 class _Found(NamedTuple):
     """One entry of a source, before it is judged."""
@@ -64,19 +69,36 @@ class _Found(NamedTuple):
     """Relative to the source, in the system's form."""
     is_tracked: bool
     folders_judged: bool
+    may_be_repository: bool = False
+    """As git lists submodules like files."""
+
+    @property
+    def place(self) -> str:
+        return path_text(self.path)
 
 
 def scan(sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()) -> Scan:
     """`leave_out`: folders that are not looked at even if they lie inside a source; a source inside one is."""
+    found = Scan([], [], {}, [], {})
+    found.files.extend(scanned(found, sources, config, leave_out=leave_out))
+    return found
+
+
+def scanned(
+    found: Scan, sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()
+) -> Iterator[SourceFile]:
+    """Files as they are found, in path order. All else goes into `found`, and is complete when the files are."""
     paths = PathFilter(config)
-    result = Scan([], [], {}, [], {})
     hidden = tuple(os.path.realpath(folder) for folder in leave_out)
-    for source in resolved(sources):
-        inside = tuple(folder for folder in hidden if not (source.root + os.sep).startswith(folder + os.sep))
-        _Scanner(source, paths, inside, result).run()
-    result.files.sort(key=lambda file: (file.repo, file.path))
-    result.drops.sort(key=lambda drop: (drop.repo, drop.path))
-    return result
+    in_order = sorted(resolved(sources), key=lambda source: source.repo)
+
+    def files() -> Iterator[SourceFile]:
+        for source in in_order:
+            inside = tuple(folder for folder in hidden if not (source.root + os.sep).startswith(folder + os.sep))
+            yield from _Scanner(source, paths, inside, found).files()
+        found.drops.sort(key=lambda drop: (drop.repo, drop.path))
+
+    return files()
 
 
 class _Scanner:
@@ -90,34 +112,45 @@ class _Scanner:
         self._is_straight: dict[str, bool] = {}
         self._is_dataset: dict[str, bool] = {}
 
-    def run(self) -> None:
+    def files(self) -> Iterator[SourceFile]:
+        """In path order. What is left out is among the result's drops."""
         self._result.commits[self._source.repo] = None
-        for entry in self._entries():
+        pending: list[_Found | _Folder] = []
+        """The next one last."""
+        if self._source.only is None:
+            pending.append(_Folder("", may_be_repository=not self._source.is_download))
+        else:
+            _put(pending, (_Found(name, is_tracked=True, folders_judged=True) for name in self._source.only))
+        while pending:
+            entry = pending.pop()
+            if isinstance(entry, _Folder):
+                listing = self._git_listing(entry) if entry.may_be_repository else None
+                _put(pending, self._walk(entry) if listing is None else self._from_git(entry, listing))
+                continue
             location = self._location(entry.path)
             if location in self._hidden or location.startswith(self._inside_hidden):
                 continue
-            judged = self._judge(entry, location)
+            status = _status(location) if entry.may_be_repository else None
+            if status is not None and self._is_repository(entry.path, location, status):
+                _put(pending, [_Folder(entry.path + "/", may_be_repository=True, is_below_git=True)])
+                continue
+            judged = self._judge(entry, location, status)
             if isinstance(judged, Drop):
                 self._result.drops.append(judged)
             else:
-                self._result.files.append(judged)
+                yield judged
 
-    def _entries(self) -> Iterator[_Found]:
-        if self._source.only is not None:
-            yield from (_Found(name, is_tracked=True, folders_judged=True) for name in self._source.only)
-            return
-        pending = [_Folder("", may_be_repository=not self._source.is_download)]
-        while pending:
-            folder = pending.pop()
-            listing = self._git_listing(folder) if folder.may_be_repository else None
-            look = self._walk(folder) if listing is None else self._from_git(folder, listing)
-            for found in look:
-                if isinstance(found, _Folder):
-                    pending.append(found)
-                else:
-                    yield found
+    def _is_repository(self, path: str, location: str, status: os.stat_result | OSError) -> bool:
+        is_folder = isinstance(status, os.stat_result) and stat.S_ISDIR(status.st_mode)
+        return (
+            is_folder
+            and os.path.lexists(os.path.join(location, ".git"))
+            and not _leads_out(path)
+            and self._has_straight_way(path + "/")
+        )
 
-    def _judge(self, entry: _Found, location: str) -> SourceFile | Drop:
+    def _judge(self, entry: _Found, location: str, status: os.stat_result | OSError | None) -> SourceFile | Drop:
+        """`status`: where it is known."""
         path = path_text(entry.path)
 
         def drop(reason: DropReason, detail: str) -> Drop:
@@ -133,8 +166,8 @@ class _Scanner:
             return drop(DropReason.SYMLINK, "a folder on its way is a symbolic link")
         if self._is_in_dataset(location):
             return drop(DropReason.EXCLUDED, "a dataset of gristmill")
-        status = _status(location)
-        if isinstance(status, os.stat_result):
+        status = status or _status(location)
+        if isinstance(status, os.stat_result) and stat.S_ISREG(status.st_mode):
             return SourceFile(
                 repo=self._source.repo,
                 path=path,
@@ -143,7 +176,7 @@ class _Scanner:
                 may_be_translation=self._source.only is None and self._paths.may_be_translation(path),
                 stamp=self._stamp(status),
             )
-        return drop(*status)
+        return drop(*_why_no_file(location, status))
 
     def _stamp(self, status: os.stat_result) -> int | None:
         """As git does it: a file that was changed just now may be changed again without its time showing it."""
@@ -180,13 +213,9 @@ class _Scanner:
         for path, detail in listing.unreadable:
             self._drop_folder(folder.prefix + path.rstrip("/") + "/", DropReason.UNREADABLE, detail)
         for entry in listing.entries:
-            nested = folder.prefix + entry.path.rstrip("/")
             # A submodule is listed by its name, a repository nested inside with a slash at its end.
-            is_repository = os.path.lexists(os.path.join(self._location(nested), ".git"))
-            if is_repository and not _leads_out(nested) and self._has_straight_way(nested + "/"):
-                yield _Folder(nested + "/", may_be_repository=True, is_below_git=True)
-            else:
-                yield _Found(nested, is_tracked=entry.is_tracked, folders_judged=False)
+            path = folder.prefix + entry.path.rstrip("/")
+            yield _Found(path, entry.is_tracked, folders_judged=False, may_be_repository=True)
 
     def _walk(self, folder: _Folder) -> Iterator[_Found | _Folder]:
         """A plain folder. Folders that are left out are not entered: one drop stands for all that is in them."""
@@ -221,10 +250,14 @@ class _Scanner:
 
     def _has_straight_way(self, path: str) -> bool:
         """No folder on it is a link. A repository's index may hold `a/b` where `a` has become one since."""
-        folder = os.path.dirname(path)
+        folder = path.rpartition("/")[0]
         if folder not in self._is_straight:
-            location = self._location(folder).rstrip(os.sep) or os.sep
-            self._is_straight[folder] = os.path.realpath(location) == location
+            is_straight = self._is_straight.setdefault("", os.path.realpath(self._source.root) == self._source.root)
+            for end in (end for end, char in enumerate(folder + "/") if char == "/"):
+                if folder[:end] not in self._is_straight:
+                    is_link = os.path.islink(self._location(folder[:end]))
+                    self._is_straight[folder[:end]] = is_straight and not is_link
+                is_straight = self._is_straight[folder[:end]]
         return self._is_straight[folder]
 
     def _drop_folder(self, path: str, reason: DropReason, detail: str) -> None:
@@ -240,17 +273,28 @@ def _leads_out(path: str) -> bool:
     return path.startswith("/") or not {"", ".", ".."}.isdisjoint(path.split("/"))
 
 
-def _status(location: str) -> os.stat_result | tuple[DropReason, str]:
-    """Of a regular file; else why it is none."""
+def _put(pending: list[_Found | _Folder], found: Iterable[_Found | _Folder]) -> None:
+    """On top, in their order; what lies below them in path order, as a submodule may, moves to its place."""
+    own = sorted(found, key=lambda one: one.place, reverse=True)
+    is_mixed = bool(own and pending) and pending[-1].place < own[0].place
+    pending += own
+    if is_mixed:
+        pending.sort(key=lambda one: one.place, reverse=True)
+
+
+def _status(location: str) -> os.stat_result | OSError:
     try:
-        status = os.lstat(location)
-    except (FileNotFoundError, NotADirectoryError):
-        return DropReason.VANISHED, "listed, but not there"
+        return os.lstat(location)
     except OSError as error:
-        return DropReason.UNREADABLE, error.strerror or str(error)
+        return error
+
+
+def _why_no_file(location: str, status: os.stat_result | OSError) -> tuple[DropReason, str]:
+    if isinstance(status, FileNotFoundError | NotADirectoryError):
+        return DropReason.VANISHED, "listed, but not there"
+    if isinstance(status, OSError):
+        return DropReason.UNREADABLE, status.strerror or str(status)
     kind = stat.S_IFMT(status.st_mode)
-    if kind == stat.S_IFREG:
-        return status
     if kind == stat.S_IFLNK:
         return DropReason.SYMLINK, f"points to {path_text(os.readlink(location))}"
     return DropReason.NOT_A_FILE, KINDS.get(kind, "not a regular file")

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from gristmill.core.records import FileKey, PreparedDocument, Split
+from gristmill.core.records import PreparedDocument, Split
 from gristmill.dedup.clusters import UnionFind
 from gristmill.splits.previous import NOTHING_BEFORE, PreviousSplit
 
@@ -24,10 +24,10 @@ class Group(NamedTuple):
 
     @property
     def num_tokens(self) -> int:
-        return sum(document.num_tokens for document in self.documents)
+        return sum([document.num_tokens for document in self.documents])
 
 
-NO_COPIES: Mapping[FileKey, Sequence[PreparedDocument]] = {}
+NO_COPIES: Mapping[int, Sequence[PreparedDocument]] = {}
 
 
 def make_groups(
@@ -35,9 +35,9 @@ def make_groups(
     clusters: Iterable[Sequence[int]],
     dropped: Collection[int],
     by: str,
-    copies: Mapping[FileKey, Sequence[PreparedDocument]] = NO_COPIES,
+    copies: Mapping[int, Sequence[PreparedDocument]] = NO_COPIES,
 ) -> list[Group]:
-    """`clusters` and `dropped` by number; `by` is file, directory or repo. A group goes by the name of its first.
+    """`clusters`, `dropped` and `copies` go by number. `by`: file, directory or repo. A group is named for its first.
 
     `copies` are exact duplicates of a document: they join no folders, but they too may have had a split.
     """
@@ -51,10 +51,10 @@ def make_groups(
             sets.join(members[0], member)
     groups: list[Group] = []
     for members in sets.sets():
-        kept = tuple(documents[number] for number in members if number not in dropped)
-        gone = [documents[number] for number in members if number in dropped]
-        gone += [copy for number in members for copy in copies.get(documents[number].key, ())]
-        groups.append(Group(_unit(documents[members[0]], by), kept, tuple(gone)))
+        kept = [documents[number] for number in members if number not in dropped]
+        gone = [documents[number] for number in members if number in dropped] if len(kept) < len(members) else []
+        gone += [copy for number in members if number in copies for copy in copies[number]]
+        groups.append(Group(_unit(documents[members[0]], by), tuple(kept), tuple(gone)))
     return groups
 
 
@@ -78,22 +78,24 @@ def assign_splits(
     """
     assigned: dict[str, Split] = {}
     tokens = dict.fromkeys(fractions, 0)
-    new: list[Group] = []
-    for group in groups:
-        known = [split for document in (*group.documents, *group.dropped) if (split := previous.of(document))]
-        split = known[0] if known else None
-        if train_wins and len(set(known)) > 1:
-            split = Split.TRAIN
-        if split is None:
-            new.append(group)
-        else:
-            assigned[group.name] = split
-            tokens[split] += group.num_tokens
-    for group in sorted(new, key=lambda group: (-group.num_tokens.bit_length(), _draw(group.name, seed))):
-        total = sum(tokens.values()) + group.num_tokens
-        split = max(fractions, key=lambda split: fractions[split] * total - tokens[split])
+    new: list[tuple[int, bytes, int]] = []
+    sizes = [group.num_tokens for group in groups]
+    for number, (group, size) in enumerate(zip(groups, sizes, strict=True)):
+        known = previous.of_all((*group.documents, *group.dropped))
+        if not known:
+            new.append((-size.bit_length(), _draw(group.name, seed), number))
+            continue
+        split = Split.TRAIN if train_wins and len(set(known)) > 1 else known[0]
         assigned[group.name] = split
-        tokens[split] += group.num_tokens
+        tokens[split] += size
+    splits, shares, given = list(fractions), list(fractions.values()), list(tokens.values())
+    total = sum(given)
+    for *_, number in sorted(new):
+        total += sizes[number]
+        lags = [share * total - count for share, count in zip(shares, given, strict=True)]
+        lagging = lags.index(max(lags))
+        assigned[groups[number].name] = splits[lagging]
+        given[lagging] += sizes[number]
     return assigned
 
 

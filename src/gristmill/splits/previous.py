@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,13 @@ class PreviousSplit(NamedTuple):
     """By text_sha256."""
 
     def of(self, document: PreparedDocument) -> Split | None:
-        return self.by_text.get(document.text_sha256) or self.by_key.get(document.key)
+        return self.by_text.get(document.text_sha256) or (self.by_key.get(document.key) if self.by_key else None)
+
+    def of_all(self, documents: Iterable[PreparedDocument]) -> list[Split]:
+        """Of those that have one."""
+        if not self.by_text and not self.by_key:
+            return []
+        return [split for document in documents if (split := self.of(document))]
 
 
 NOTHING_BEFORE = PreviousSplit({}, {})

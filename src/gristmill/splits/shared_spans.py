@@ -14,7 +14,7 @@ The small side is a few percent of all, so step 2 runs in memory; the rest goes 
 (Anchors are Schleimer, Wilkerson and Aiken's winnowing, 2003.)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.core.records import Range
-from gristmill.dedup.signatures import Ids, Keys, mixed
+from gristmill.dedup.signatures import Ids, Keys, distinct, mixed
 
 SPAN_TOKENS = 50
 BLOCK_TOKENS = 25
@@ -63,10 +63,12 @@ class Anchors(NamedTuple):
     keys: BlockKeys
 
 
-def anchors_of(texts: Sequence[Ids]) -> Anchors:
-    """All at once: where texts are small, one look at all costs far less than one at each."""
-    edges = np.cumsum([0, *map(len, texts)])
-    keys = gram_keys(np.concatenate(texts)) if texts else np.zeros(0, np.uint32)
+NO_ANCHORS = Anchors(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.uint32))
+
+
+def anchors_of(ids: Ids, edges: Positions) -> Anchors:
+    """Of all texts at once. `edges`: where each text's ids begin, and the end."""
+    keys = gram_keys(ids)
     # Grams that begin so near to a text's end that they reach into the next one.
     across = (edges[1:-1, None] - np.arange(1, BLOCK_TOKENS)).ravel()
     across = across[(across >= 0) & (across < len(keys))]
@@ -74,10 +76,10 @@ def anchors_of(texts: Sequence[Ids]) -> Anchors:
     is_anchor = _is_anchor(keys)
     is_anchor[across] = False
     starts = np.flatnonzero(is_anchor)
-    text = np.searchsorted(edges, starts, "right") - 1
-    positions = (starts - edges[text]).astype(np.uint32)
+    counts = np.diff(np.searchsorted(starts, edges))
+    positions = (starts - np.repeat(edges[:-1], counts)).astype(np.uint32)
     # The smallest keys are alike in their leading bits, by which they are to be told apart.
-    return Anchors(np.bincount(text, minlength=len(texts)), positions, _stirred(keys[starts]))
+    return Anchors(counts, positions, _stirred(keys[starts]))
 
 
 def _stirred(keys: BlockKeys) -> BlockKeys:
@@ -196,7 +198,12 @@ def ranges_of(ids: Ids, starts: Positions, min_distinct: int) -> list[Range]:
     ranges = zip(first.tolist(), (last + SPAN_TOKENS).tolist(), strict=True)
     if min_distinct <= 1:
         return list(ranges)
-    return [(start, end) for start, end in ranges if len(np.unique(ids[start:end])) >= min_distinct]
+    return [(start, end) for start, end in ranges if _has_distinct(ids[start:end], min_distinct)]
+
+
+def _has_distinct(ids: Ids, least: int) -> bool:
+    """Most spans of code have that many in their first tokens."""
+    return len(set(ids[:SPAN_TOKENS].tolist())) >= least or len(distinct(ids)) >= least
 
 
 def _len_of_table(ids: Ids) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from gristmill.core.records import Cut, PreparedDocument, Range, StoredText
+from gristmill.core.records import AnyStoredText, Cut, PreparedDocument, Range
 from gristmill.dedup.signatures import Ids
 from gristmill.splits.shared_spans import MIN_DISTINCT_IDS, Positions, counted_from, ranges_of
 from gristmill.splits.span_join import Shared, StartRuns, runs_of_starts
@@ -128,7 +128,7 @@ def compare_again(
     held_out: Documents,
     documents: Documents,
     compare: Compare,
-    ids_of: Callable[[StoredText], Ids],
+    ids_of: Callable[[AnyStoredText], Ids],
 ) -> tuple[dict[int, tuple[Cut, ...]], Compared]:
     """For each held-out document, by number, what it shares with the documents of train; and what to remember."""
     before = before or Compared(set(), [], {})

@@ -28,7 +28,7 @@ from gristmill.core.layout import write_atomically
 from gristmill.core.partition import neighbours
 from gristmill.core.plain_files import open_plain
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Cut, StoredText
+from gristmill.core.records import AnyStoredText, Cut, StoredText
 from gristmill.dedup.signatures import Ids, Keys, distinct
 from gristmill.splits.shared_spans import (
     MIN_DISTINCT_IDS,
@@ -48,7 +48,10 @@ from gristmill.splits.shared_spans import (
 # them.
 
 RUN_TOKENS = 1 << 20
-"""Of the texts that one task looks at; memory per worker is some forty bytes for each, where all are shared."""
+"""Of the texts that one task looks at, at most. Where all are shared, a worker takes some forty bytes for each."""
+RUNS_WANTED = 32
+"""Of each side, as long as they have FEWEST_RUN_TOKENS: work for many workers, also where little is held out."""
+FEWEST_RUN_TOKENS = 1 << 16
 
 SPAN = np.dtype([("key", np.uint64), ("text", np.uint32), ("start", np.uint32)])
 MATCH = np.dtype([("text", np.uint32), ("start", np.uint32), ("twin", np.uint32), ("twin_start", np.uint32)])
@@ -83,7 +86,7 @@ class Run(NamedTuple):
 class Store(Protocol):
     """Texts by where they lie. Picklable: every worker reads for itself."""
 
-    def read_ids(self, texts: Sequence[StoredText]) -> Iterator[Ids]:
+    def read_ids(self, texts: Sequence[AnyStoredText]) -> Iterator[Ids]:
         """In the order given."""
         ...
 
@@ -141,14 +144,16 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_spans(self, side: SideName, run: Run, partition: int | None = None) -> Records:
         """Of one partition of the keys, or all; then by text and start."""
-        path = self._spans_file(side, run)
-        edges = np.fromfile(path, np.int64, (1 << BUCKET_BITS) + 1)
-        if partition is None:
-            spans = np.fromfile(path, SPAN, offset=edges.nbytes)
-            return spans[np.lexsort((spans["start"], spans["text"]))]
+        num_edge_bytes = EDGE.size * ((1 << BUCKET_BITS) + 1)
         shift = BUCKET_BITS - self.num_partition_bits
-        start, end = int(edges[partition << shift]), int(edges[(partition + 1) << shift])
-        return np.fromfile(path, SPAN, end - start, offset=edges.nbytes + start * SPAN.itemsize)
+        with self._spans_file(side, run).open("rb") as stream:
+            if partition is None:
+                spans = np.fromfile(stream, SPAN, offset=num_edge_bytes)
+                return spans[np.lexsort((spans["start"], spans["text"]))]
+            stream.seek(EDGE.size * (partition << shift))
+            edges = np.frombuffer(stream.read(EDGE.size * ((1 << shift) + 1)), np.int64)
+            stream.seek(num_edge_bytes + int(edges[0]) * SPAN.itemsize)
+            return np.fromfile(stream, SPAN, int(edges[-1] - edges[0]))
 
     def write_matches(self, side: SideName, partition: int, matches: Iterable[Records]) -> None:
         """Of one run after the other, with where each begins behind them; a task that is done again begins anew."""
@@ -221,21 +226,26 @@ class Texts(NamedTuple):
         return spans
 
 
-def places_of_texts(texts: Sequence[StoredText], parts: Sequence[str]) -> Records:
+def places_of_texts(texts: Sequence[AnyStoredText], parts: Sequence[str]) -> Records:
     number_of = {part: number for number, part in enumerate(parts)}
     rows = [(number_of[text.part], text.part_row, text.part_offset, text.num_tokens) for text in texts]
     return np.array(rows, PLACE)
 
 
-def runs_of(texts: Sequence[StoredText]) -> Iterator[Run]:
+def runs_of(texts: Sequence[AnyStoredText]) -> Iterator[Run]:
     first = 0
-    for number, run in enumerate(neighbours(texts, lambda text: text.num_tokens, RUN_TOKENS)):
+    num_tokens = sum([text.num_tokens for text in texts])
+    limit = min(RUN_TOKENS, max(FEWEST_RUN_TOKENS, num_tokens // RUNS_WANTED))
+    for number, run in enumerate(neighbours(texts, lambda text: text.num_tokens, limit)):
         yield Run(number, first, first + len(run))
         first += len(run)
 
 
 PARTITION_SPANS = 1 << 21
-"""Of both sides, for each partition of the keys."""
+"""Of both sides, for each partition of the keys, at most."""
+PARTITION_BITS_WANTED = 5
+"""As long as a partition has FEWEST_PARTITION_SPANS."""
+FEWEST_PARTITION_SPANS = 1 << 16
 COMPARED_AT_ONCE = 1 << 14
 TWIN_TOKENS_AT_ONCE = 1 << 20
 
@@ -263,10 +273,15 @@ class Shared(NamedTuple):
 
 
 def compare(
-    small: Sequence[StoredText], large: Sequence[StoredText], sides: Sides, map_tasks: MapFunction, *, cut: SideName
+    small: Sequence[AnyStoredText],
+    large: Sequence[AnyStoredText],
+    sides: Sides,
+    map_tasks: MapFunction,
+    *,
+    cut: SideName,
 ) -> dict[int, Shared]:
     """For each text of the side to cut that shares something: what. If none of it counts, there is nothing to cut."""
-    texts: dict[SideName, Sequence[StoredText]] = {"small": small, "large": large}
+    texts: dict[SideName, Sequence[AnyStoredText]] = {"small": small, "large": large}
     runs: Runs = {side: list(runs_of(members)) for side, members in texts.items()}
     shutil.rmtree(sides.folder, ignore_errors=True)
     sides.folder.mkdir(parents=True)
@@ -316,7 +331,9 @@ def _shared_ranges(sides: Sides, runs: Runs, side: SideName, map_tasks: MapFunct
 
 
 def num_partition_bits(num_spans: int) -> int:
-    return min(BUCKET_BITS, (num_spans // PARTITION_SPANS).bit_length())
+    needed = (num_spans // PARTITION_SPANS).bit_length()
+    wanted = min(PARTITION_BITS_WANTED, (num_spans // FEWEST_PARTITION_SPANS).bit_length())
+    return min(BUCKET_BITS, max(needed, wanted))
 
 
 def note(sides: Sides, run: Run) -> BlockKeys:
@@ -341,7 +358,7 @@ def _spans(sides: Sides, side: SideName, anchors: RunAnchors, found: Positions) 
     """The 50-grams around these anchors: only texts that have one are read."""
     if not len(found):
         return np.zeros(0, SPAN)
-    texts = Texts.of(sides, side, np.unique(anchors.texts[found]))
+    texts = Texts.of(sides, side, distinct(anchors.texts[found]))
     return texts.spans_around(texts.places_of(anchors.texts[found], anchors.positions[found]))
 
 
@@ -360,10 +377,11 @@ def _first_places(sides: Sides, runs: Sequence[Run], side: SideName, partition: 
     """By key, where it is found first on this side; keys that it does not have are left out."""
     nowhere = np.iinfo(np.uint64).max
     first = np.full(len(keys), nowhere, np.uint64)
-    table = KeyTable.of([keys], len(keys))
+    own_bits = np.uint64(sides.num_partition_bits)  # the leading ones, by which a table tells keys apart, are all alike
+    table = KeyTable.of([keys << own_bits], len(keys))
     for run in runs:
         spans = sides.read_spans(side, run, partition)
-        spans = spans[table.may_hold(spans["key"])]
+        spans = spans[table.may_hold(spans["key"] << own_bits)]
         at, is_there = _places_among(keys, spans["key"])
         places = spans["text"].astype(np.uint64) << np.uint64(32) | spans["start"]
         np.minimum.at(first, at[is_there], places[is_there])
@@ -395,12 +413,13 @@ def verify(sides: Sides, side: SideName, run: Run) -> list[Found]:
     matches = _matches_of(sides, side, run)
     if not len(matches):
         return []
-    texts = Texts.of(sides, side, np.unique(matches["text"]))
+    texts = Texts.of(sides, side, distinct(matches["text"]))
     matches = matches[_is_equal(texts, matches, sides, OTHER_SIDE[side])]
     min_distinct = sides.min_distinct if side == "small" else 1
     found: list[Found] = []
-    numbers, edges = np.unique(matches["text"], return_index=True)
-    for number, own in zip(numbers.tolist(), np.split(matches, edges[1:]), strict=False):
+    edges = np.flatnonzero(np.diff(matches["text"])) + 1
+    for own in np.split(matches, edges) if len(matches) else ():
+        number = int(own["text"][0])
         ranges = ranges_of(texts.ids_of(number), own["start"].astype(np.int64), min_distinct)
         twins = own["twin"][np.searchsorted(own["start"], [start for start, _ in ranges])].tolist()
         with_twins = [(*one, twin) for one, twin in zip(ranges, twins, strict=True)]
@@ -442,7 +461,7 @@ def _matches_of(sides: Sides, side: SideName, run: Run) -> Records:
 
 def _is_equal(texts: Texts, matches: Records, sides: Sides, other: SideName) -> Flags:
     is_equal = np.zeros(len(matches), np.bool_)
-    twins = np.unique(matches["twin"])
+    twins = distinct(matches["twin"])
     sizes = np.cumsum(sides.load(other)["num_tokens"][twins], dtype=np.int64)
     for some in np.split(twins, np.flatnonzero(np.diff(sizes // TWIN_TOKENS_AT_ONCE)) + 1):
         if len(some):

@@ -135,7 +135,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def vocab_size(self) -> int:
         """One more than the largest id. A control id that nothing names does not make it larger."""
-        return 1 + max([*self._ids_by_token.values(), *(token.id for token in self.added_tokens)])
+        return 1 + max([*self.vocabulary.values(), *(token.id for token in self.added_tokens)])
 
     @cached_property
     def template(self) -> Template:
@@ -164,7 +164,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         names = self._marked_first(PAD_NAMES) if named is None else (named,)
         by_name = {token.content: token.id for token in self.added_tokens}
         ids = [by_name[name] for name in names if name in by_name]
-        return next(iter(ids), None) if ids or named is None else self._ids_by_token.get(named)
+        return next(iter(ids), None) if ids or named is None else self.vocabulary.get(named)
 
     @cached_property
     def end_id(self) -> int | None:
@@ -174,11 +174,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def ids_by_token(self) -> dict[str, int]:
         """All that have a name, control tokens too."""
-        return {**self._ids_by_token, **{token.content: token.id for token in self.added_tokens}}
+        return {**self.vocabulary, **{token.content: token.id for token in self.added_tokens}}
 
     def id_of(self, token: str) -> int | None:
         by_name = {one.content: one.id for one in self.added_tokens}
-        return by_name[token] if token in by_name else self._ids_by_token.get(token)
+        return by_name[token] if token in by_name else self.vocabulary.get(token)
 
     def named_id(self, setting: str, names: Sequence[str]) -> int | None:
         """The token that tokenizer_config.json names so, else the first of these that there is."""
@@ -218,7 +218,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for token in self._decode(tree["added_tokens"], list[dict[str, Any]]):
             if token["id"] in plain_ids:
                 kept.append(token)
-            elif token["content"] not in self._ids_by_token:
+            elif token["content"] not in self.vocabulary:
                 kept.append({**token, "content": UNSPELLABLE + token["content"]})
         return kept
 
@@ -263,7 +263,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             ids = {*self.control_ids, *(token.id for token in self.added_tokens)}
             if not all(0 <= index < self.vocab_size <= LARGEST_VOCABULARY for index in ids) or self.vocab_size <= 0:
                 raise ValueError(f"ids from {min(ids, default=0)} to {max(ids, default=0)} in {self.vocab_size}")
-            if min(self._ids_by_token.values()) < 0:
+            if min(self.vocabulary.values()) < 0:
                 raise ValueError("a negative id")
         except TokenizerError:
             raise
@@ -279,10 +279,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _unknown_token(self) -> str | None:
         if self.model.unk_id is None:
             return self.model.unk_token
-        return next((token for token, index in self._ids_by_token.items() if index == self.model.unk_id), None)
+        return next((token for token, index in self.vocabulary.items() if index == self.model.unk_id), None)
 
     @cached_property
-    def _ids_by_token(self) -> dict[str, int]:
+    def vocabulary(self) -> dict[str, int]:
+        """The model's own, without added tokens that are not in it."""
         vocab: dict[str, int] | list[tuple[str, float]] = self._decode(self.model.vocab, VOCABULARY)
         if not vocab:
             raise TokenizerError(f"the tokenizer {self.name!r} is damaged: its vocabulary is empty.")

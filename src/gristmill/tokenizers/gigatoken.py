@@ -1,14 +1,18 @@
 """gigatoken: much faster than `tokenizers` and, for what is let through here, the same ids.
 
-Let through are byte-level BPE without a normalizer, where the tokens' bytes joined are the text, and SentencePiece BPE
-that only writes spaces as ▁. What else gigatoken takes gives the right ids but leaves open which token came from where,
-or treats unusual added tokens differently: `tokenizers` serves those.
+It takes byte-level BPE, where the tokens' bytes joined are the text, and SentencePiece BPE that only writes spaces as
+▁. A normalizer may be NFC, which leaves nearly every text as it is. `tokenizers` encodes the texts that NFC changes,
+and those with characters about which the two engines do not agree (unicode_versions.py).
+
+Everything else is left to `tokenizers`: the ids would be right, but not which token came from where, or unusual added
+tokens would be treated differently.
 """
 
 import re
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
+from itertools import pairwise
 
 import gigatoken
 import numpy as np
@@ -16,24 +20,43 @@ import numpy.typing as npt
 
 from gristmill.core.errors import TokenizerError
 from gristmill.tokenizers.definition import UNSPELLABLE, Definition
-from gristmill.tokenizers.tokenizer import AnyText, Encoded, Ids, Offsets, decoded_around, utf8_of, utf8_of_each
+from gristmill.tokenizers.huggingface import ReferenceTokenizer, require_tokenizers
+from gristmill.tokenizers.tokenizer import (
+    AnyText,
+    Encoded,
+    EncodedTexts,
+    Ids,
+    Offsets,
+    decoded_around,
+    utf8_of,
+    utf8_of_each,
+)
+from gristmill.tokenizers.unicode_versions import is_nfc, is_settled
 
+AnyIds = Ids | npt.NDArray[np.uint16]
+NO_IDS: Ids = np.zeros(0, np.uint32)
 NEWLINE = b"\n"
 META_SPACE = "▁".encode()
 CONTROL = 255
 """The mark of a control token; other marks count line feeds."""
+NFC = {"type": "NFC"}
 WRITE_SPACES_AS_META = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 PREPEND_META = {"type": "Prepend", "prepend": "▁"}
+SPLIT_AT_SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+"""Finds none, once they are written as ▁."""
 
 
 class FastTokenizer:
-    encodes_in_batches = False
-
     def __init__(self, definition: Definition, engine: gigatoken.Tokenizer) -> None:
         self.definition = definition
+        self._with_nfc = _normalizer_steps(definition) == [NFC]
+        self._has_pattern = not definition.model.byte_fallback
         self.engine = f"gigatoken {version('gigatoken')}"
+        if self._with_nfc:
+            self.engine += f" and {require_tokenizers(definition)}"
         self.vocab_size = max([engine.vocab_size, *(token.id + 1 for token in definition.added_tokens)])
-        self.gives_text_back = not definition.model.byte_fallback  # a ▁ may have been a space, or itself
+        # A ▁ may have been a space, or itself; é one character, or two.
+        self.gives_text_back = not definition.model.byte_fallback and not self._with_nfc
         self._encode = engine.encode
         self._decode = engine.decode
         self._vocab = engine.vocab
@@ -64,24 +87,66 @@ class FastTokenizer:
             return None
 
     def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
-        utf8 = utf8_of(text, self.definition.name)
-        return self.understood(self._encode(utf8), utf8, with_starts=with_starts)
+        return self._encoded(utf8_of(text, self.definition.name), with_starts=with_starts)
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        checked = utf8_of_each(texts, self.definition.name)
-        return [self.understood(self._encode(utf8), utf8, with_starts=with_starts) for utf8 in checked]
+        return self.encode_all(utf8_of_each(texts, self.definition.name), with_starts=with_starts).each()
 
-    def understood(self, ids: Ids | npt.NDArray[np.uint16], text: bytes, *, with_starts: bool = False) -> Encoded:
-        """What there is to tell about a text's ids, whoever has made them."""
+    def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
+        checked = utf8_of_each(texts, self.definition.name)
+        if self._with_nfc and not all(map(is_nfc, checked)):
+            return EncodedTexts.of([self._encoded(utf8, with_starts=with_starts) for utf8 in checked])
+        ids = list(map(self._ids_of, checked))
+        edges = np.cumsum([0, *map(len, ids)])
+        return self._understood(np.concatenate([NO_IDS, *ids]), edges, checked, with_starts=with_starts)
+
+    def understood(
+        self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool = False
+    ) -> EncodedTexts:
+        """What there is to know about texts' ids, whatever has made them."""
+        if self._with_nfc and not all(map(is_nfc, texts)):  # their bytes are not the texts'
+            return self.encode_all(texts, with_starts=with_starts)
+        return self._understood(ids, edges, texts, with_starts=with_starts)
+
+    def _encoded(self, utf8: bytes, *, with_starts: bool) -> Encoded:
+        if self._with_nfc and not is_nfc(utf8):
+            return self._reference.encode(utf8, with_starts=with_starts)
+        ids = self._ids_of(utf8)
+        known = self._understood(ids, np.array([0, len(ids)]), [utf8], with_starts=with_starts)
+        starts = known.starts[0] if with_starts else None
+        return Encoded(ids.astype(np.uint32, copy=False), known.newline_tokens, starts, known.control_ids.get(0))
+
+    def _ids_of(self, utf8: bytes) -> Ids:
+        """Of a text in NFC, where the tokenizer brings texts into it."""
+        is_exact = self._with_nfc or not self._has_pattern or is_settled(utf8)  # a text in NFC is settled
+        return self._encode(utf8) if is_exact else self._reference.encode(utf8).ids
+
+    @cached_property
+    def _reference(self) -> ReferenceTokenizer:
+        return ReferenceTokenizer(self.definition)
+
+    def _understood(self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool) -> EncodedTexts:
         marks = self._marks.take(ids)
-        newline_tokens = np.flatnonzero(marks)
-        control_id = None
-        if marks.max(initial=0) > 1:
-            counts = marks[newline_tokens]
-            control_id = next(iter(ids[newline_tokens[counts == CONTROL]].tolist()), None)
+        at = np.flatnonzero(marks)
+        newline_edges = np.searchsorted(at, edges)
+        newline_tokens = (at - np.repeat(edges[:-1], np.diff(newline_edges))).astype(np.int32)
+        control_ids: dict[int, int] = {}
+        counts = marks[at]
+        if counts.max(initial=0) > 1:
+            controls = at[counts == CONTROL][::-1]
+            numbers = np.searchsorted(edges, controls, "right") - 1
+            control_ids = dict(zip(numbers.tolist(), ids[controls].tolist(), strict=True))
             newline_tokens = np.repeat(newline_tokens, counts)
-        starts = self._starts(ids, text) if with_starts else None
-        return Encoded(ids.astype(np.uint32, copy=False), newline_tokens.astype(np.int32), starts, control_id)
+            newline_edges = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[newline_edges]
+        ranges = zip(texts, pairwise(edges.tolist()), strict=True)
+        return EncodedTexts(
+            ids=ids,
+            edges=edges,
+            newline_tokens=newline_tokens,
+            newline_edges=newline_edges,
+            starts=[self._starts(ids[start:end], text) for text, (start, end) in ranges] if with_starts else [],
+            control_ids=control_ids,
+        )
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         ids = np.ascontiguousarray(ids, np.uint32)
@@ -105,13 +170,13 @@ class FastTokenizer:
     def _num_prepended(self) -> int:
         return int(self._is_meta and _normalizer_steps(self.definition) == [PREPEND_META, WRITE_SPACES_AS_META])
 
-    def _starts(self, ids: Ids | npt.NDArray[np.uint16], text: bytes) -> Offsets:
+    def _starts(self, ids: AnyIds, text: bytes) -> Offsets:
         starts = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(self._bytes_per_token[ids], out=starts[1:])
         starts[1:] -= self._num_prepended
         return starts if starts[-1] == len(text) else self._starts_along(ids, text)
 
-    def _starts_along(self, ids: Ids | npt.NDArray[np.uint16], text: bytes) -> Offsets:
+    def _starts_along(self, ids: AnyIds, text: bytes) -> Offsets:
         """A ▁ in the text itself takes three bytes where a space takes one: walk along the text to tell them apart."""
         at, starts = -self._num_prepended, [0]
         for index in ids.tolist():
@@ -131,18 +196,18 @@ def _is_exact_byte_level(definition: Definition) -> bool:
         step for step in pre_tokenizer.get("pretokenizers", [pre_tokenizer]) if step.get("type") == "ByteLevel"
     ]
     adds_no_space = len(byte_levels) == 1 and not byte_levels[0].get("add_prefix_space")
-    return adds_no_space and definition.file.normalizer is None
+    return adds_no_space and _normalizer_steps(definition) in ([], [NFC])
 
 
 def _is_exact_meta(definition: Definition) -> bool:
     """Writing spaces as ▁ is all the normalizer does, but for one more in front."""
     known = ([WRITE_SPACES_AS_META], [PREPEND_META, WRITE_SPACES_AS_META])
-    return definition.file.pre_tokenizer is None and _normalizer_steps(definition) in known
+    return definition.file.pre_tokenizer in (None, SPLIT_AT_SPACES) and _normalizer_steps(definition) in known
 
 
 def _normalizer_steps(definition: Definition) -> list[object]:
-    normalizer = definition.file.normalizer or {}
-    return list(normalizer.get("normalizers", [normalizer]))
+    normalizer = definition.file.normalizer
+    return [] if normalizer is None else list(normalizer.get("normalizers", [normalizer]))
 
 
 def _is_plain_bpe(definition: Definition) -> bool:
@@ -150,7 +215,7 @@ def _is_plain_bpe(definition: Definition) -> bool:
     has_odd_tokens = (
         any(token.single_word or token.lstrip or token.rstrip for token in plain)
         or len({token.normalized for token in plain}) > 1
-        or (model.byte_fallback and bool(plain))
+        or any(definition.vocabulary.get(token.content, token.id) != token.id for token in plain)
     )
     has_odd_model = model.dropout or model.continuing_subword_prefix or model.end_of_word_suffix
     return model.type == "BPE" and not has_odd_model and not has_odd_tokens

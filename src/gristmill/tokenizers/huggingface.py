@@ -7,26 +7,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.errors import MissingExtraError, TokenizerError
+from gristmill.core.errors import TokenizerError
+from gristmill.core.extras import require
 from gristmill.tokenizers.definition import UNSPELLABLE, Definition
-from gristmill.tokenizers.tokenizer import AnyText, Encoded, Ids, Offsets, decoded_around, utf8_of, utf8_of_each
+from gristmill.tokenizers.tokenizer import (
+    AnyText,
+    Encoded,
+    EncodedTexts,
+    Ids,
+    Offsets,
+    decoded_around,
+    utf8_of,
+    utf8_of_each,
+)
+
+
+def require_tokenizers(definition: Definition) -> str:
+    """Return the package's name and version; raise MissingExtraError if it is not installed. Imports nothing."""
+    require(f"the tokenizer {definition.name!r} ({definition.model.type})", "tokenizers", "tokenizers")
+    return f"tokenizers {version('tokenizers')}"
 
 
 class ReferenceTokenizer:
-    encodes_in_batches = False
-
     def __init__(self, definition: Definition) -> None:
-        try:
-            import tokenizers  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingExtraError(
-                f"the tokenizer {definition.name!r} ({definition.model.type}) needs the tokenizers package: "
-                "pip install 'gristmill[tokenizers]'"
-            ) from None
+        self.engine = require_tokenizers(definition)
+        import tokenizers  # noqa: PLC0415 - an extra
+
         self.definition = definition
         self.vocab_size = definition.vocab_size
         self.gives_text_back = False  # many lose blanks or capitals; of none it is certain
-        self.engine = f"tokenizers {version('tokenizers')}"
         try:
             self._engine: Any = tokenizers.Tokenizer.from_str(definition.plain_json().decode())
         except Exception as error:  # noqa: BLE001 - the library raises plain Exception for a file it cannot read
@@ -52,6 +61,9 @@ class ReferenceTokenizer:
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
         checked = utf8_of_each(texts, self.definition.name)
         return [self.encode(utf8, with_starts=with_starts) for utf8 in checked]
+
+    def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
+        return EncodedTexts.of(self.encode_many(texts, with_starts=with_starts))
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return decoded_around(np.ascontiguousarray(ids, np.uint32), self._spelled, self._decode, self.vocab_size)

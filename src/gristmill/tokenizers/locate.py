@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def locate(name: str, *, cache_dir: str | None = None) -> Definition:
     )
 
 
+@cache
 def _bundled() -> Definition:
     packed = resources.files("gristmill.tokenizers").joinpath(BUNDLED_FILE).read_bytes()
     return Definition(name=BUNDLED, json=zstandard.decompress(packed), config=_to_json(CODEBERT_CONFIG))

@@ -5,8 +5,9 @@ tokenizer.encode(b"def f(): pass").ids
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,45 @@ class Encoded(NamedTuple):
     """A control token that the text has become after all: a reason not to use it."""
 
 
+class EncodedTexts(NamedTuple):
+    """Several texts, their ids end to end."""
+
+    ids: npt.NDArray[Any]
+    edges: Offsets
+    """Where each text's ids begin, and the end."""
+    newline_tokens: Indices
+    """As in Encoded: counted from the start of each text."""
+    newline_edges: Offsets
+    starts: list[Offsets]
+    """Of each text, where it was asked for; else empty."""
+    control_ids: dict[int, int]
+    """By the number of the text: a control token that it has become after all."""
+
+    @classmethod
+    def of(cls, texts: Sequence[Encoded]) -> "EncodedTexts":
+        return cls(
+            ids=np.concatenate([np.zeros(0, np.uint32), *(one.ids for one in texts)]),
+            edges=np.cumsum([0, *(len(one.ids) for one in texts)]),
+            newline_tokens=np.concatenate([np.zeros(0, np.int32), *(one.newline_tokens for one in texts)]),
+            newline_edges=np.cumsum([0, *(len(one.newline_tokens) for one in texts)]),
+            starts=[one.starts for one in texts if one.starts is not None],
+            control_ids={number: one.control_id for number, one in enumerate(texts) if one.control_id is not None},
+        )
+
+    def each(self) -> list[Encoded]:
+        ids, newlines = (list(pairwise(edges.tolist())) for edges in (self.edges, self.newline_edges))
+        starts: Sequence[Offsets | None] = self.starts or [None] * len(ids)
+        return [
+            Encoded(
+                self.ids[slice(*ids[number])].astype(np.uint32, copy=False),
+                self.newline_tokens[slice(*newlines[number])],
+                starts[number],
+                self.control_ids.get(number),
+            )
+            for number in range(len(ids))
+        ]
+
+
 class Tokenizer(Protocol):
     engine: str
     """What does the encoding, with its version."""
@@ -46,11 +86,6 @@ class Tokenizer(Protocol):
     @property
     def definition(self) -> Definition: ...
 
-    @property
-    def encodes_in_batches(self) -> bool:
-        """encode_many does more than encode for each: texts are better handed over together."""
-        ...
-
     def encode(self, text: AnyText, *, with_starts: bool = False) -> Encoded:
         """Encode UTF-8; control tokens spelled out in the text stay text.
 
@@ -60,6 +95,10 @@ class Tokenizer(Protocol):
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
         """Encode each text; an error names the document by its number."""
+        ...
+
+    def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
+        """The same, end to end; faster than one by one."""
         ...
 
     def decode(self, ids: npt.ArrayLike) -> bytes: ...

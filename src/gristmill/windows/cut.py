@@ -21,6 +21,7 @@ from gristmill.core.records import Range
 Indices = npt.NDArray[np.int64]
 
 MIN_STRETCH_TOKENS = 32
+NO_INDICES = np.zeros(0, np.int64)
 
 
 class WindowShape(NamedTuple):
@@ -59,31 +60,58 @@ class Windows(NamedTuple):
     def __len__(self) -> int:
         return len(self.starts)
 
+    def picked(self, numbers: Indices) -> "Windows":
+        return Windows(self.starts[numbers], self.ends[numbers], self.fresh[numbers], 0)
+
+
+class ManyWindows(NamedTuple):
+    """The windows of several documents, one document behind the other; positions count from the document's start."""
+
+    counts: Indices
+    """Windows of each document."""
+    windows: Windows
+    num_tail_tokens_dropped: Indices
+    """Of each document."""
+
+
+def cut_all(num_tokens: Indices, shape: WindowShape) -> ManyWindows:
+    """At least one window for each document; together they show every token, but for a dropped tail."""
+    stride = shape.num_content - shape.overlap
+    counts = np.maximum(1, -((shape.overlap - num_tokens) // stride))
+    lasts = np.cumsum(counts) - 1
+    numbers = counted_up(counts)
+    starts = numbers * stride
+    ends = np.minimum(starts + shape.num_content, np.repeat(num_tokens, counts))
+    # All windows but the last are full, so the one before ends an overlap behind this one's start.
+    fresh = ends - np.where(numbers, starts + shape.overlap, 0)
+    tails = np.zeros(len(counts), np.int64)
+    if shape.tail == "shift":
+        is_shifted = counts > 1
+        starts[lasts[is_shifted]] = num_tokens[is_shifted] - shape.num_content
+    if shape.tail == "drop":
+        is_dropped = (counts > 1) & (fresh[lasts] < shape.min_fresh)
+        tails[is_dropped] = fresh[lasts[is_dropped]]
+        starts, ends, fresh = (np.delete(column, lasts[is_dropped]) for column in (starts, ends, fresh))
+        counts = counts - is_dropped
+    return ManyWindows(counts, Windows(starts, ends, fresh, int(tails.sum())), tails)
+
+
+def counted_up(counts: Indices) -> Indices:
+    """`[3, 1, 2]` -> 0 1 2 0 0 1"""
+    numbers: Indices = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return numbers
+
 
 def cut(num_tokens: int, shape: WindowShape) -> Windows:
-    """At least one window; together they show every token, but for a dropped tail."""
-    stride = shape.num_content - shape.overlap
-    num_windows = max(1, -((shape.overlap - num_tokens) // stride))
-    starts = np.arange(num_windows, dtype=np.int64) * stride
-    ends = np.minimum(starts + shape.num_content, num_tokens)
-    fresh = ends.copy()
-    fresh[1:] -= ends[:-1]
-    if num_windows > 1 and shape.tail == "shift":
-        starts[-1] = num_tokens - shape.num_content
-    if num_windows > 1 and shape.tail == "drop" and fresh[-1] < shape.min_fresh:
-        return Windows(starts[:-1], ends[:-1], fresh[:-1], int(fresh[-1]))
-    return Windows(starts, ends, fresh, 0)
+    return cut_all(np.array([num_tokens]), shape).windows
 
 
 def cut_without(num_tokens: int, ranges: Sequence[Range], shape: WindowShape) -> Windows:
     """Windows of what lies between these ranges, in stretches of 32 tokens and more."""
-    parts = [(start, cut(end - start, shape)) for start, end in stretches_of(num_tokens, ranges)]
-    return Windows(
-        starts=_joined([part.starts + start for start, part in parts]),
-        ends=_joined([part.ends + start for start, part in parts]),
-        fresh=_joined([part.fresh for _, part in parts]),
-        num_tail_tokens_dropped=sum(part.num_tail_tokens_dropped for _, part in parts),
-    )
+    stretches = np.array(stretches_of(num_tokens, ranges), np.int64).reshape(-1, 2)
+    counts, windows, _ = cut_all(stretches[:, 1] - stretches[:, 0], shape)
+    first = np.repeat(stretches[:, 0], counts)
+    return Windows(windows.starts + first, windows.ends + first, windows.fresh, windows.num_tail_tokens_dropped)
 
 
 def stretches_of(num_tokens: int, ranges: Sequence[Range]) -> list[Range]:
@@ -109,17 +137,17 @@ def without(windows: Windows, numbers: Sequence[int] | Indices) -> Windows:
     return Windows(starts, ends, ends - np.maximum(starts, shown), windows.num_tail_tokens_dropped)
 
 
-def _joined(parts: list[Indices]) -> Indices:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def lines_of(windows: Windows, newline_tokens: npt.NDArray[np.int32]) -> tuple[Indices, Indices]:
-    """The lines, counted from 1, on which each window's first and last token begin."""
-    return lines_between(windows.starts, windows.ends, newline_tokens)
+def joined_windows(parts: Sequence[Windows]) -> Windows:
+    return Windows(
+        starts=np.concatenate([NO_INDICES, *(part.starts for part in parts)]),
+        ends=np.concatenate([NO_INDICES, *(part.ends for part in parts)]),
+        fresh=np.concatenate([NO_INDICES, *(part.fresh for part in parts)]),
+        num_tail_tokens_dropped=sum(part.num_tail_tokens_dropped for part in parts),
+    )
 
 
 def lines_between(starts: Any, ends: Any, newline_tokens: npt.NDArray[np.int32]) -> tuple[Any, Any]:
-    """The same for ranges of tokens, or for one."""
+    """The lines, counted from 1, on which the first and last token of each range begin; or of one range."""
     first = 1 + np.searchsorted(newline_tokens, starts, "left")
     last = 1 + np.searchsorted(newline_tokens, ends - 1, "left")
     return first, last

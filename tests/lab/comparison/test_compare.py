@@ -19,8 +19,8 @@ from support.made_code import made_module
 from support.source_trees import write_tree
 from support.tokenizers_made_here import roberta_like
 
-pytestmark = pytest.mark.usefixtures("short_trainings")
-SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000)
+pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
+SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000, eval_windows=16)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_mlm_is_scored_under_fixed_masks(datasets, tmp_path):
 
 
 def test_epochs_may_be_each_datasets_own(datasets, tmp_path):
-    config = TrainConfig(objective="causal", batch_size=16, epochs=0.05, eval_every=100)
+    config = TrainConfig(objective="causal", batch_size=16, epochs=0.05, eval_every=100, eval_windows=16)
     folders = [datasets / "clean", datasets / "shuffled"]
     settings = {"seeds": 1, "test": datasets / "test", "min_test_tokens": 1000}
     equal = compare(folders, tmp_path / "equal", config, **settings)
@@ -150,6 +150,7 @@ def test_what_cannot_be_compared_is_refused(datasets, tmp_path, built):
     assert not out.exists()
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_smaller_test_set_is_taken_with_a_warning(datasets, tmp_path):
     options = ["--test", datasets / "test", "--min-test-tokens", "1e3", "--tokens", "1e3", "--seeds", "1"]
     words = ["compare", datasets / "clean", datasets / "shuffled", "--out", tmp_path / "out", *options]

@@ -18,6 +18,7 @@ import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import huggingface_hub.constants
 import msgspec
 import numpy as np
 import pytest
@@ -59,10 +60,11 @@ from support.surroundings import default_signals
 CPU = torch.device("cpu")
 
 
-pytestmark = pytest.mark.usefixtures("short_trainings")
+pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
 
 
 @pytest.mark.parametrize("objective", ["mlm", "causal"])
+@pytest.mark.usefixtures("drawn")
 def test_the_loss_falls(small, tmp_path, objective):
     config = TrainConfig(objective=objective, tokens=40_000, batch_size=16, eval_every=30)
     told = []
@@ -104,8 +106,11 @@ def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
     assert found.accuracy == 1
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(small, tmp_path):
-    config = TrainConfig(objective="mlm", tokens=9_000, batch_size=16, eval_every=4, save_every=3, seed=3)
+    config = TrainConfig(
+        objective="mlm", tokens=9_000, batch_size=16, eval_every=4, eval_windows=16, save_every=3, seed=3
+    )
     train(small, tmp_path / "whole", config)
 
     def crash(line):
@@ -173,7 +178,7 @@ def test_a_dataset_is_known_by_all_that_a_training_reads(small, tmp_path):
 
 
 def test_a_signal_stops_after_the_step_and_keeps_it(small, tmp_path):
-    config = TrainConfig(objective="causal", tokens=8_000, batch_size=16, eval_every=4)
+    config = TrainConfig(objective="causal", tokens=8_000, batch_size=16, eval_every=4, eval_windows=16)
     told = []
 
     def interrupt(line):
@@ -237,6 +242,7 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
         tokens=4_000,
         batch_size=16,
         eval_every=1,
+        eval_windows=16,
         save_every=1,
         early_stop=early_stop,
         learning_rate=rate,
@@ -255,7 +261,7 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
 
 def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
     """A later one had taken its place; the run goes on from before that."""
-    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=2, save_every=4)
+    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=2, eval_windows=16, save_every=4)
 
     def crash(line):
         if line.split()[1:2] == ["6"]:
@@ -270,27 +276,31 @@ def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
 
 
 def test_two_processes_train_together(tmp_path):
-    """What torchrun starts; with a last step that has a window for one of them only, if nobody saw to it."""
+    """As torchrun has them, by its own launcher: both begin as copies of one process that has loaded PyTorch.
+
+    With a last step that has a window for one of them only, if nobody saw to it.
+    """
     small = small_dataset(tmp_path, sampling=SamplingConfig(target_windows=161))
     num_windows, batch_size = sizes(small)[0], 16
     assert num_windows % batch_size == 1
-    options = [
-        "--objective",
-        "causal",
-        "--batch-size",
-        str(batch_size),
-        "--epochs",
-        "1",
-        "--eval-every",
-        "99",
-        "--device",
-        "cpu",
-    ]
-    words = ["-m", "gristmill", "train", str(small), "--out", str(tmp_path / "two"), *options]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
-    done = subprocess.run([*launch, *words], capture_output=True, text=True, timeout=200, check=False)
+    code = """
+        import sys
+        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+        import gristmill.lab.training.train
+        from gristmill.cli import main
+        place = {"rdzv_backend": "static", "rdzv_endpoint": sys.argv[1], "rdzv_configs": {"rank": 0, "timeout": 100}}
+        two = LaunchConfig(1, 1, nproc_per_node=2, start_method="fork", **place)
+        assert elastic_launch(two, main.run)(sys.argv[2:]) == {0: 0, 1: 0}
+    """
+    start = [sys.executable, "-c", textwrap.dedent(code), f"127.0.0.1:{free_port()}"]
+    words = ["train", small, "--out", tmp_path / "two", "--objective", "causal", "--batch-size", batch_size]
+    options = ["--epochs", "1", "--eval-every", "99", "--device", "cpu"]
+    done = subprocess.run(
+        [*start, *map(str, words), *options], capture_output=True, text=True, timeout=200, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("trained ") == 1
+    assert "Warning" not in done.stderr
     lines = read_metrics(tmp_path / "two")
     assert [line.step for line in lines if line.split == "validation"] == [0, math.ceil(num_windows / batch_size)]
     assert losses(tmp_path / "two")[-1] < losses(tmp_path / "two")[0] - 0.5
@@ -498,7 +508,9 @@ def test_it_goes_on_from_a_trained_model(small, tmp_path):
 
 
 def test_it_stops_early_when_nothing_gets_better(small, tmp_path):
-    config = TrainConfig(objective="mlm", tokens=100_000, batch_size=16, eval_every=1, early_stop=4, learning_rate=0.5)
+    config = TrainConfig(
+        objective="mlm", tokens=100_000, batch_size=16, eval_every=1, eval_windows=16, early_stop=4, learning_rate=0.5
+    )
     result = train(small, tmp_path / "run", config)
     found, budget = losses(tmp_path / "run"), Budget.of(config, *sizes(small))
     assert budget.warmup_steps + 4 <= result.steps < budget.steps / 2
@@ -567,6 +579,7 @@ def test_by_the_recorded_curves_stopping_early_costs_no_model(patience):
     assert num_stopped == 24
 
 
+@pytest.mark.usefixtures("drawn")
 def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
     seen = []
 
@@ -584,6 +597,19 @@ def test_curves_can_be_looked_at_while_it_runs(small, tmp_path):
     assert 'http-equiv="refresh"' not in page
     assert "Bits per byte" in page
     ET.fromstring((tmp_path / "run/curves.svg").read_text())
+
+
+@pytest.mark.usefixtures("drawn")
+def test_without_matplotlib_it_trains_and_says_what_to_install(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ("train", small, "--out", tmp_path / "run", "--objective", "causal", "--tokens", "1e3")
+    done = called(*words)
+    assert done.returncode == 0
+    missing = "no curves: drawing curves needs matplotlib: pip install 'gristmill[train]'."
+    assert [line for line in done.stderr.splitlines() if "pip install" in line] == [missing]
+    assert losses(tmp_path / "run")
+    assert (tmp_path / "run/result.json").exists()
+    assert not list((tmp_path / "run").glob("curves*"))
 
 
 def test_tensorboard_reads_the_same_figures(small, tmp_path):
@@ -635,37 +661,37 @@ class HubAnswer(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-def test_a_model_comes_from_the_hub(small, tmp_path, stopped):
-    """In a process of its own, as Hub addresses are read when its client is imported."""
+def test_a_model_comes_from_the_hub(small, tmp_path, stopped, monkeypatch):
     server = ModelHub(stopped / "model")
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "DISABLE_SAFETENSORS_CONVERSION": "1",
-    }
-    code = """
-        import sys
-        from gristmill.cli import main
-        for name, out in zip(sys.argv[2::2], sys.argv[3::2]):
-            assert main.run(["train", sys.argv[1], "--out", out, "--model", name, "--tokens", "1e3", "--json"]) == 0
-    """
-    runs = {"org/model": tmp_path / "by name", "gpt2@v1": tmp_path / "at a revision"}
-    words = [sys.executable, "-c", textwrap.dedent(code), small, *(word for pair in runs.items() for word in pair)]
-    done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, timeout=120, check=False)
-    server.shutdown()
-    server.server_close()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(line)["model"] for line in done.stdout.splitlines()] == [*runs]
-    for folder in runs.values():
-        assert losses(folder)[0] == pytest.approx(losses(stopped)[1], rel=1e-6)
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DISABLE_SAFETENSORS_CONVERSION", "1")
+    for name, value in {  # read from the environment when the Hub's client was imported
+        "ENDPOINT": address,
+        "HUGGINGFACE_CO_URL_TEMPLATE": address + "/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_CACHE": str(tmp_path / "home/hub"),
+        "HF_HUB_DISABLE_TELEMETRY": True,
+    }.items():
+        monkeypatch.setattr(huggingface_hub.constants, name, value)
+    try:
+        for number, name in enumerate(("org/model", "gpt2@v1")):
+            folder = tmp_path / str(number)
+            done = called("train", small, "--out", folder, "--model", name, "--tokens", "1e3", "--json")
+            assert (done.returncode, done.stderr) == (0, "")
+            assert json.loads(done.stdout)["model"] == name
+            assert losses(folder)[0] == pytest.approx(losses(stopped)[1], rel=1e-6)
+    finally:
+        server.shutdown()
+        server.server_close()
+    kept = {path.parent.parent.parent.name for path in (tmp_path / "home/hub").glob("*/snapshots/*/model.safetensors")}
+    assert kept == {"models--org--model", "models--gpt2"}
 
 
 def test_the_same_seed_gives_the_same_curve_and_another_another(small, tmp_path):
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
-        config = TrainConfig(objective="causal", tokens=4_000, batch_size=16, seed=seed, eval_every=4)
+        config = TrainConfig(objective="causal", tokens=4_000, batch_size=16, seed=seed, eval_every=4, eval_windows=16)
         train(small, tmp_path / name, config)
     assert plain(tmp_path / "one") == plain(tmp_path / "again")
     assert losses(tmp_path / "one") != losses(tmp_path / "other")
@@ -813,6 +839,7 @@ def test_code_beside_a_model_is_not_run(small, tmp_path, stopped, monkeypatch):
 # What goes wrong, said in one line.
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_loss_that_is_no_number_ends_the_run(small, tmp_path):
     config = TrainConfig(objective="mlm", tokens=60_000, batch_size=16, model=str(broken_model(small, tmp_path)))
     with pytest.raises(TrainingError, match=r"not a number any more, at step 1: .*--learning-rate"):
@@ -960,6 +987,21 @@ def test_a_folder_is_never_written_over(small, tmp_path):
     assert done.steps == 1
 
 
+@pytest.mark.parametrize("words", [("train", "none"), ("compare", "none", "none"), ("compare", ".", "--test", "none")])
+def test_what_is_no_dataset_is_refused_before_pytorch_loads(small, words):
+    code = """
+        import sys
+        from gristmill.cli import main
+        code = main.run([*sys.argv[1:], "--out", "run"])
+        assert not {"torch", "transformers"} & {*sys.modules}
+        sys.exit(code)
+    """
+    start = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run([*start, *words], cwd=small, capture_output=True, text=True, timeout=100, check=False)
+    assert refusal(done) == (DatasetError.exit_code, "'none' is not a dataset: there is no such folder.")
+    assert not (small / "run").exists()
+
+
 def test_a_dataset_without_validation_is_refused(small, tmp_path, tree):
     code = tree({"a.py": "x = 1\n" * 50})
     build(Config(sources=[str(code)], out=str(tmp_path / "one")))
@@ -1006,7 +1048,7 @@ def test_every_token_has_its_bytes(small):
 
 @pytest.mark.parametrize("part", ["optimizer.pt", "rng_state.pth", "model.safetensors"])
 def test_a_checkpoint_that_lost_a_part_is_passed_over(small, tmp_path, part):
-    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=3, save_every=3)
+    config = TrainConfig(objective="mlm", tokens=8_000, batch_size=16, eval_every=3, eval_windows=16, save_every=3)
 
     def crash(line):
         if line.split()[1:2] == ["9"]:
@@ -1038,6 +1080,7 @@ def test_two_trainings_in_one_folder_are_refused(small, tmp_path):
     assert found
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_full_disk_is_said_and_gone_on_from(small, tmp_path):
     """No file of the process may grow past a limit; the signal that comes with it is not taken."""
     words = ("train", small, "--out", tmp_path / "run", "--objective", "mlm", "--tokens", "3e3", "--save-every", "1")

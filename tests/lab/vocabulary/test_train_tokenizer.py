@@ -175,7 +175,7 @@ def test_the_same_bytes_for_any_threads_hashes_and_workers(threads, seed, source
     again = tmp_path / "tok"
     environment = {**os.environ, "RAYON_NUM_THREADS": str(threads), "PYTHONHASHSEED": seed}
     words = ["tokenizer", "train", source, "--out", again, "--size", str(SIZE), "--workers", threads, "--quiet"]
-    words += ["--batch-files", 3 * threads]
+    words += ["--batch-bytes", 9000 * threads]
     subprocess.run([sys.executable, "-m", "gristmill", *map(str, words)], check=True, env=environment)
     assert digests(again) == digests(out)
 
@@ -412,11 +412,12 @@ def test_a_decider_that_gives_no_text_back_decides_too(source, tmp_path):
     assert sum(one.bytes for one in made.splits.values()) == sum(map(len, texts))
 
 
-def test_a_place_that_cannot_be_written_is_said(built, tmp_path):
+def test_a_place_that_cannot_be_written_is_said(source, tmp_path):
     (tmp_path / "file").write_text("x")
-    for source in built[0], built[0] / "files.jsonl":
+    gristmill.build(Config(sources=[str(source)], out=str(tmp_path / "dataset")))
+    for one in tmp_path / "dataset", source:
         with pytest.raises(OutputError, match="cannot write at"):
-            gristmill.train_tokenizer(Config(sources=[str(source)], out=str(tmp_path / "file/tok")), 500)
+            gristmill.train_tokenizer(Config(sources=[str(one)], out=str(tmp_path / "file/tok")), 500)
 
 
 def test_a_build_by_other_splits_than_the_vocabularys_is_told_which(trained, source, tmp_path, capsys):

@@ -37,7 +37,9 @@ from support.card_texts import (
 )
 from support.word_pieces import PIECES
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 17
+"""16 tiles. Three kernels have a block for each tile that a chunk may have, whatever is in it."""
+LARGE_CHUNK_BYTES = 1 << 20
 BY_TURNS = [b"x = 1\n" * 50, b"", b"def f(): return 'it''s'", b"x = 1\n" * 50]
 
 SETTLED = [piece for piece in PIECES if piece not in {"\U00011de0", "\U00016ff4"}]
@@ -121,8 +123,9 @@ def test_random_characters(loaded, name, texts):
 
 
 @every_pattern
-def test_characters_in_context(loaded, name):
-    assert_on_card(loaded(name), card_texts.scalars_in_context(step=97, all_below=0x3000))
+def test_characters_in_context(fresh, name):
+    """All 128 tiles of a large chunk are full of them."""
+    assert_on_card(fresh(name, chunk_bytes=LARGE_CHUNK_BYTES), card_texts.scalars_in_context(step=97, all_below=0x3000))
 
 
 @every_vocabulary
@@ -212,11 +215,17 @@ def test_long_words_that_repeat_or_use_two_letters(loaded, name):
     assert_reference(loaded(name), words)
 
 
-@pytest.mark.parametrize(("kind", "name"), [*zip(card_texts.NOT_UTF8, cycle(TRAINED), strict=False)])
+@every_tokenizer
+@pytest.mark.parametrize("kind", card_texts.NOT_UTF8)
 def test_what_is_not_utf8_is_refused_by_its_number(loaded, kind, name):
     for documents in card_texts.around_not_utf8(kind):
         with pytest.raises(TokenizerError, match=r"^document 2: the tokenizer .* takes valid Unicode only: byte"):
             loaded(name).encode_batch(documents)
+
+
+@pytest.mark.parametrize(("kind", "name"), [*zip(card_texts.NOT_UTF8, cycle(TRAINED), strict=False)])
+def test_what_is_not_utf8_is_refused_however_it_is_given(loaded, kind, name):
+    for documents in card_texts.around_not_utf8(kind):
         with pytest.raises(TokenizerError, match=r"^document 2: "):
             loaded(name).encode_joined(*joined(documents))
         with pytest.raises(TokenizerError, match=r"^document 2: "):
@@ -346,6 +355,7 @@ def test_a_token_that_only_a_later_merge_makes(under_merges):
     assert under_merges([("a", "bc"), ("b", "c"), ("bc", "bc"), ("abc", "bc")], words) == 0
 
 
+# Both widths of ids with both families of patterns: more the kernels do not tell apart here.
 @pytest.mark.parametrize(("name", "first_id"), [*zip(TRAINED, cycle([0, 1 << 16]), strict=False)])
 def test_words_that_are_one_token_though_no_merge_makes_it(make_card, name, first_id):
     definition = card_texts.with_exceptions(definition_named(name), card_texts.exceptional_words())
@@ -439,7 +449,7 @@ def test_random_characters_with_nfc(normalizing, texts):
 
 def test_characters_in_context_with_nfc(make_card):
     tokenizer = CudaTokenizer.over(
-        card_texts.with_nfc(definition_named("revealing qwen2")), make_card, chunk_bytes=CHUNK_BYTES
+        card_texts.with_nfc(definition_named("revealing qwen2")), make_card, chunk_bytes=LARGE_CHUNK_BYTES
     )
     documents = card_texts.scalars_in_context(step=197, all_below=0x3000)
     num_unstable = num_left_to_cpu(document.decode() for document in documents)

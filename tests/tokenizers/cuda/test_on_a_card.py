@@ -2,7 +2,7 @@
 
 Skipped where there is no card. It also runs without pytest, in whole or by name:
 
-    python tests/test_cuda_on_a_card.py [test_threads_share_one_tokenizer …]
+    PYTHONPATH=tests python tests/tokenizers/cuda/test_on_a_card.py [test_threads_share_one_tokenizer …]
 """
 
 import sys

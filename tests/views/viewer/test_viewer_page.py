@@ -3,7 +3,7 @@
 import fnmatch
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote, urlencode
 
@@ -16,7 +16,7 @@ from gristmill.core.names import printable
 from gristmill.core.records import DropReason
 from gristmill.dataset.dataset import Dataset
 from gristmill.views.row import AFTER, BEFORE, SPECIAL, look_at
-from support.browser import PHONE, Watched, watched
+from support.browser import DESKTOP, PHONE, Watched, watched
 from support.builds import files_table
 from support.source_trees import write_tree
 from support.viewers import viewer
@@ -46,6 +46,9 @@ WORDS = [
     "bran",
     "husk",
 ]
+
+FEW = "/?path=part21"
+"""A list of a few rows: fifty take a while to draw and to look through."""
 
 Place = tuple[str, int]
 
@@ -115,12 +118,10 @@ def opened(chromium: Browser, address: str, at: str = "/", **options: object) ->
     """A page at this place, with the key as a cookie."""
     own, key = address.split("?")
     with watched(chromium, own, **options) as seen:
-        dialogs: list[str] = []
-        seen.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
         seen.page.goto(f"{own.rstrip('/')}{at}{'&' if '?' in at else '?'}{key}")
         settled(seen.page)
         yield seen
-        assert dialogs == []
+        assert seen.dialogs == []
 
 
 def settled(page: Page) -> Page:
@@ -202,7 +203,7 @@ FILTERS = [
 
 
 def test_filters_in_an_address_find_what_python_finds(chromium, address, dataset):
-    with opened(chromium, address) as seen:
+    with opened(chromium, address, FEW) as seen:
         for filters in FILTERS:
             page = to(seen.page, "/?" + urlencode(filters))
             expected = named(rows_of(dataset, **filters))
@@ -230,26 +231,27 @@ def test_filters_are_chosen_in_the_form_and_cleared(chromium, address, dataset):
         assert seen.is_quiet()
 
 
-@pytest.mark.parametrize(
-    ("word", "is_exact"), [("RETURN wheel", False), ("QuernStone", True), ("quernstone", True), ("</script>", True)]
-)
-def test_search_finds_every_match_and_marks_it(chromium, address, texts, word, is_exact):
-    pattern = re.compile(re.escape(word), 0 if is_exact else re.IGNORECASE)
-    expected = [place for place, text in texts.items() for _ in pattern.findall(text)]
-    assert bool(expected) == (word != "quernstone")
+SEARCHES = {"RETURN wheel": False, "QuernStone": True, "quernstone": True, "</script>": True}
+"""Whether case is to match."""
+
+
+def test_search_finds_every_match_and_marks_it(chromium, address, texts):
     with opened(chromium, address) as seen:
         page = seen.page
-        page.keyboard.press("/")
-        page.keyboard.type(word)
-        if is_exact:
-            page.get_by_label("Match case").check()
-        page.get_by_role("button", name="Search").click()
-        told = re.compile(
-            rf"^{len(expected)} hits? for “{re.escape(word)}”: {len(texts)} of {len(texts)} rows searched"
-        )
-        expect(page.locator("h2.told")).to_have_text(told)
-        assert keys_shown(page) == named(expected)
-        assert all(pattern.fullmatch(text) for text in page.locator("mark").all_text_contents())
+        for word, is_exact in SEARCHES.items():
+            pattern = re.compile(re.escape(word), 0 if is_exact else re.IGNORECASE)
+            expected = [place for place, text in texts.items() for _ in pattern.findall(text)]
+            assert bool(expected) == (word != "quernstone")
+            page.keyboard.press("/")
+            page.keyboard.type(word)
+            page.get_by_label("Match case").set_checked(is_exact)
+            page.get_by_role("button", name="Search").click()
+            told = re.compile(
+                rf"^{len(expected)} hits? for “{re.escape(word)}”: {len(texts)} of {len(texts)} rows searched"
+            )
+            expect(page.locator("h2.told")).to_have_text(told)
+            assert keys_shown(page) == named(expected)
+            assert all(pattern.fullmatch(text) for text in page.locator("mark").all_text_contents())
         assert seen.is_quiet()
 
 
@@ -326,7 +328,7 @@ def test_keys_walk_the_list_and_the_windows(chromium, address, dataset):
 
 
 def test_no_key_acts_while_typing_and_help_opens_and_closes(chromium, address):
-    with opened(chromium, address) as seen:
+    with opened(chromium, address, FEW) as seen:
         page = seen.page
         page.keyboard.press("/")
         page.keyboard.type("jukf?t/")
@@ -512,7 +514,7 @@ def test_hostile_names_and_contents_are_only_text(chromium, address, dataset, te
 
 
 PAGES = {
-    "windows": "/?path=part21",
+    "windows": FEW,
     "nothing": "/?path=nothing+is+named+so",
     "search": "/?q=quernstone",
     "row": "/row/train/1",
@@ -523,7 +525,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("viewport", "dark"), [(None, False), (PHONE, True)], ids=["wide, light", "narrow, dark"])
+@pytest.mark.parametrize(("viewport", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["wide, light", "narrow, dark"])
 def test_no_page_has_barriers_or_scrolls_sideways(chromium, address, dataset, viewport, dark):
     split, row = rows_of(dataset, path=TURNED, variant="none")[-1]
     with opened(chromium, address, viewport=viewport, dark=dark) as seen:
@@ -547,31 +549,36 @@ def test_a_page_waits_for_the_index_and_goes_on_by_itself(chromium, address, dat
         assert seen.is_quiet()
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (None, "Start `gristmill view` again"),
-        ((403, "no"), "Open the address that `gristmill view` printed"),
-        ((409, json.dumps({"error": "row train:1 is damaged <b>"})), "row train:1 is damaged <b>"),
-    ],
-)
-def test_what_cannot_be_shown_is_a_plain_sentence_and_can_be_tried_again(chromium, address, answer, told):
-    with opened(chromium, address) as seen:
+REFUSALS = {
+    None: "Start `gristmill view` again",
+    (403, "no"): "Open the address that `gristmill view` printed",
+    (409, json.dumps({"error": "row train:1 is damaged <b>"})): "row train:1 is damaged <b>",
+}
+"""What the server answers, if it does, and what is said of it."""
 
-        def refuse(route: Route) -> None:
-            if answer is None:
-                route.abort()
-            else:
-                route.fulfill(status=answer[0], body=answer[1])
 
-        seen.page.route("**/api/row?*", refuse)
-        seen.page.locator("a.row-link").first.click()
-        expect(seen.page.locator(".notice")).to_contain_text(told)
-        expect(seen.page.locator("h1")).to_be_focused()
-        assert seen.violations() == []
-        seen.page.unroute("**/api/row?*")
-        seen.page.get_by_role("button", name="Try again").click()
-        expect(seen.page.locator(".code")).to_be_visible()
+def refusing(answer: tuple[int, str] | None) -> Callable[[Route], None]:
+    def refuse(route: Route) -> None:
+        if answer is None:
+            route.abort()
+        else:
+            route.fulfill(status=answer[0], body=answer[1])
+
+    return refuse
+
+
+def test_what_cannot_be_shown_is_a_plain_sentence_and_can_be_tried_again(chromium, address):
+    with opened(chromium, address, "/dropped") as seen:
+        for answer, told in REFUSALS.items():
+            page = to(seen.page, FEW)
+            page.route("**/api/row?*", refusing(answer))
+            page.locator("a.row-link").first.click()
+            expect(page.locator(".notice")).to_contain_text(told)
+            expect(page.locator("h1")).to_be_focused()
+            assert seen.violations() == []
+            page.unroute("**/api/row?*")
+            page.get_by_role("button", name="Try again").click()
+            expect(page.locator(".code")).to_be_visible()
         assert seen.strangers == []
 
 
@@ -596,14 +603,14 @@ def test_a_row_of_the_list_says_no_more_than_it_is_told(chromium, address):
 
 
 def test_after_a_search_the_keys_go_from_hit_to_hit(chromium, address, dataset, texts):
-    hits = [place for place, text in texts.items() if "wheel" in text.lower()]
+    hits = [place for place, text in texts.items() if "bran" in text.lower()]
     gaps = [number for number, place in enumerate(texts) if place not in hits]
     assert len(hits) > 3
     assert gaps, "some row must be skipped"
     with opened(chromium, address) as seen:
         page = seen.page
         page.keyboard.press("/")
-        page.keyboard.type("wheel")
+        page.keyboard.type("bran")
         page.keyboard.press("Enter")
         expect(page.locator("h2.told")).to_contain_text("searched")
         page.keyboard.press("j")
@@ -613,13 +620,13 @@ def test_after_a_search_the_keys_go_from_hit_to_hit(chromium, address, dataset, 
         walk = [*zip("j" * (len(hits) - 1), hits[1:], strict=True), *zip("kk", hits[-2:-4:-1], strict=True)]
         for key, (split, row) in walk:
             page.keyboard.press(key)
-            page.wait_for_url(f"**/row/{split}/{row}?q=wheel")
+            page.wait_for_url(f"**/row/{split}/{row}?q=bran")
             expect(page.locator(".facts").first).to_contain_text(f"{split}:{row}, of")
         page.get_by_role("button", name="Next hit").click()
-        page.wait_for_url("**/row/{}/{}?q=wheel".format(*hits[-2]))
+        page.wait_for_url("**/row/{}/{}?q=bran".format(*hits[-2]))
         settled(page)
         page.keyboard.press("ArrowRight")
-        page.wait_for_url("**/row/{}/{}?q=wheel".format(*hits[-1]))
+        page.wait_for_url("**/row/{}/{}?q=bran".format(*hits[-1]))
         settled(page)
         page.keyboard.press("j")
         expect(page.locator("#announcer")).to_have_text("There is no further hit.")

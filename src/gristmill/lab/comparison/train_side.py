@@ -21,7 +21,7 @@ from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import TextKey, read_rows
 from gristmill.dataset.stretches import Ids, Stretch, join
 from gristmill.dedup.clusters import MIN_JACCARD
-from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, grams_of
+from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, end_to_end, grams_of
 from gristmill.lab.training.train_config import LEFT_OUT
 from gristmill.splits.shared_spans import (
     MIN_DISTINCT_IDS,
@@ -103,7 +103,7 @@ class Twins:
     def __init__(self, texts: Sequence[Ids]) -> None:
         self._texts = texts
         self._by_key: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, keys in enumerate(band_keys(texts).tolist()):
+        for number, keys in enumerate(band_keys(*end_to_end(texts)).tolist()):
             for place in enumerate(keys):
                 self._by_key[place].append(number)
 
@@ -123,7 +123,7 @@ class Twins:
         self._look_at(documents, found)
 
     def _look_at(self, documents: Sequence[Ids], found: set[int]) -> None:
-        for ids, keys in zip(documents, band_keys(documents).tolist(), strict=True):
+        for ids, keys in zip(documents, band_keys(*end_to_end(documents)).tolist(), strict=True):
             candidates = {number for place in enumerate(keys) for number in self._by_key.get(place, ())} - found
             if candidates:
                 grams = distinct(grams_of(ids))

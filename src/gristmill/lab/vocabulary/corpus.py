@@ -32,14 +32,14 @@ from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.document_rows import natural_windows
 from gristmill.pipeline.facts import split_warnings
-from gristmill.pipeline.finish import write_files_table
+from gristmill.pipeline.finish import FilesTable
 from gristmill.pipeline.intake import Intake, check_settings, take_in
 from gristmill.pipeline.parts import Block, read_blocks
 from gristmill.pipeline.prepare import batches, in_order, prepare_all
 from gristmill.pipeline.work_folder import temporary_folder
 from gristmill.runners.local import LocalRunner, num_workers
 from gristmill.sources.benchmark_files import read_benchmarks
-from gristmill.tokenizers.cuda.host import server_for
+from gristmill.tokenizers.cuda.serving import server_for
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 
@@ -95,7 +95,7 @@ class SourceCorpus:
             yield Text(document.name, document.language, stretches, sum(end - start for start, end in ranges))
 
     def write_files_table(self, path: Path) -> None:
-        write_files_table(path, self._context, self._judged)
+        FilesTable(path, self._context, self._judged).finish()
 
     def _stretch(self, block: Block, shown: Range, num_tokens: int) -> bytes:
         start, end = shown

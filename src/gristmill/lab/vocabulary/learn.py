@@ -1,7 +1,7 @@
 """Texts -> a byte-level BPE vocabulary, by `tokenizers`: the same for any number of threads and any order of texts.
 
 It counts words and merges the most frequent pair of tokens again and again, of two as frequent the one with the lower
-ids (tests/test_vocabulary.py runs it with several threads and hash seeds). It counts pairs in 32 bits: so no more text
+ids (test_train_tokenizer.py runs it with several threads and hash seeds). It counts pairs in 32 bits: so no more text
 is read than keeps any count below that.
 """
 

@@ -2,7 +2,7 @@
 
 The classes are those of the engine inside `tokenizers`, not Python's: its Unicode is newer, and U+001C to U+001F are no
 whitespace there. tools/write_classes.py asks it about every character and writes classes.txt, one run a line;
-tests/test_word_starts.py asks it again.
+tests/tokenizers/cuda/test_word_starts.py asks it again.
 
     41 5a letter
 """

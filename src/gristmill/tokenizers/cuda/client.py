@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any
@@ -38,7 +37,7 @@ from gristmill.tokenizers.cuda.exchange import (
 )
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
-from gristmill.tokenizers.tokenizer import AnyText, Encoded, Tokenizer, utf8_of_each
+from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Offsets, Tokenizer, utf8_of_each
 
 LARGEST_BYTES = 64 << 20
 """Of one batch. A larger one, a single file then, would take up to five times its size for memory between the two."""
@@ -64,7 +63,7 @@ class ServedTokenizer:
         return self._cpu.definition
 
     @property
-    def encodes_in_batches(self) -> bool:
+    def is_served(self) -> bool:
         """Whether the card is ready; to ask takes no time."""
         if self._line is None and not self._has_given_up:
             try:
@@ -74,16 +73,18 @@ class ServedTokenizer:
         return self._line is not None
 
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
-        checked = utf8_of_each(texts, self.definition.name)
-        ids = self._ids(checked) if checked and sum(map(len, checked)) <= LARGEST_BYTES else None
-        if ids is None:
-            return self._cpu.encode_many(checked, with_starts=with_starts)
-        pairs = zip(ids, checked, strict=True)
-        return [self._cpu.understood(own, utf8, with_starts=with_starts) for own, utf8 in pairs]
+        return self.encode_all(utf8_of_each(texts, self.definition.name), with_starts=with_starts).each()
 
-    def _ids(self, texts: Sequence[bytes]) -> list[npt.NDArray[Any]] | None:
-        """None where the card is not ready, or not any more."""
-        if not self.encodes_in_batches or self._line is None:
+    def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
+        checked = utf8_of_each(texts, self.definition.name)
+        answer = self._ids(checked) if checked and sum(map(len, checked)) <= LARGEST_BYTES else None
+        if answer is None:
+            return self._cpu.encode_all(checked, with_starts=with_starts)
+        return self._cpu.understood(*answer, checked, with_starts=with_starts)
+
+    def _ids(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[Any], Offsets] | None:
+        """All ids, and where each text's begin; None where the card is not ready, or not any more."""
+        if not self.is_served or self._line is None:
             return None
         try:
             return self._line.ids_of(texts)
@@ -112,17 +113,17 @@ class _Line:
                 return None
             return cls(connection_of(connected), address, vocab_size)
 
-    def ids_of(self, texts: Sequence[bytes]) -> list[npt.NDArray[Any]]:
+    def ids_of(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[Any], Offsets]:
         joined = b"".join(texts)
         request = Request(len(texts), len(joined))
         columns = self._columns(request)
         columns.text[:] = np.frombuffer(joined, np.uint8)
         columns.offsets[:] = np.cumsum([0, *map(len, texts)])
         self._ask(request)
-        edges = columns.id_offsets.tolist()
-        ids = columns.ids[: edges[-1]].copy()  # the memory is for the next batch
-        self._refuse_nonsense(columns.id_offsets, ids)
-        return [ids[start:end] for start, end in pairwise(edges)]
+        edges = columns.id_offsets.astype(np.int64)  # the memory is for the next batch
+        ids = columns.ids[: edges[-1]].copy()
+        self._refuse_nonsense(edges, ids)
+        return ids, edges
 
     def _columns(self, request: Request) -> Columns:
         num_bytes = num_bytes_for(request, self._id_type)

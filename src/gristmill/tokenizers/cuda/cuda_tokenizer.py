@@ -30,7 +30,7 @@ from gristmill.tokenizers.cuda.patterns import Pattern, compile_options
 from gristmill.tokenizers.cuda.structs import LONGEST_CHUNK, Sizes
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
-from gristmill.tokenizers.tokenizer import AnyText, Encoded, Ids, Tokenizer, tokenizer_for, utf8_of_each
+from gristmill.tokenizers.tokenizer import AnyText, Encoded, EncodedTexts, Ids, Tokenizer, tokenizer_for, utf8_of_each
 
 # What the card could not do, done by the CPU and put into its place.
 
@@ -118,19 +118,15 @@ class CudaTokenizer:
         """One text is not worth the way to the card: the CPU's."""
         return self._cpu.encode(text, with_starts=with_starts)
 
-    encodes_in_batches = True
-
     def encode_many(self, texts: Sequence[AnyText], *, with_starts: bool = False) -> list[Encoded]:
+        return self.encode_all(utf8_of_each(texts, self.definition.name), with_starts=with_starts).each()
+
+    def encode_all(self, texts: Sequence[bytes], *, with_starts: bool = False) -> EncodedTexts:
         """Where the CPU's engine cannot say which token is where, it does all of it."""
         if not isinstance(self._cpu, FastTokenizer):
-            return self._cpu.encode_many(texts, with_starts=with_starts)
-        checked = utf8_of_each(texts, self.definition.name)
-        batch = self.encode_batch(checked)
-        edges = batch.offsets.tolist()
-        return [
-            self._cpu.understood(batch.ids[start:end], text, with_starts=with_starts)
-            for text, start, end in zip(checked, edges, edges[1:], strict=False)
-        ]
+            return self._cpu.encode_all(texts, with_starts=with_starts)
+        batch = self.encode_batch(texts)
+        return self._cpu.understood(batch.ids, batch.offsets, texts, with_starts=with_starts)
 
     def decode(self, ids: npt.ArrayLike) -> bytes:
         return self._cpu.decode(ids)

@@ -11,12 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from gristmill.tokenizers.cuda.availability import require_cuda
 from gristmill.tokenizers.cuda.client import forget_served
 from gristmill.tokenizers.cuda.exchange import MAX_REASON_CHARACTERS, Address
 from gristmill.tokenizers.cuda.server import END, Encoder, Job, MakeEncoder
+from gristmill.tokenizers.cuda.serving import NoServer
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.gigatoken import FastTokenizer
 from gristmill.tokenizers.tokenizer import Tokenizer
@@ -139,46 +139,16 @@ class Server:
         forget_served()
 
 
-class NoServer(NamedTuple):
-    facts: GpuFacts | None
-    """None where no card was asked for."""
-    address: None = None
-
-    def end(self) -> GpuFacts | None:
-        return self.facts
-
-    def close(self) -> None:
-        pass
-
-
-NO_SERVER = NoServer(None)
-
-
-@contextmanager
-def server_for(
+def started_server(
     run: RunConfig, tokenizer: Tokenizer, folder: Path, make_encoder: MakeEncoder | None = None
-) -> Iterator[Server | NoServer]:
-    """`folder`: where the tokenizer lies. `make_encoder`: in place of the card's own.
-
-    A card that was asked for and is not there is an error; one that cannot do it is not, the CPU serves.
-    """
-    if run.device == "cuda" and make_encoder is None:
+) -> Server | NoServer:
+    if make_encoder is None:
         require_cuda()
-    server = _server(run, tokenizer, partial(make_encoder or card_encoder, folder))
-    try:
-        yield server
-    finally:
-        server.close()
-
-
-def _server(run: RunConfig, tokenizer: Tokenizer, make_encoder: partial[Encoder]) -> Server | NoServer:
-    if run.device == "cpu":
-        return NO_SERVER
     if not isinstance(tokenizer, FastTokenizer):
         return NoServer(GpuFacts(trouble=f"the tokenizer {tokenizer.definition.name!r} runs on the CPU alone"))
     seconds = min(MAX_SECONDS_TO_ANSWER, SHARE_OF_TASK_SECONDS * run.task_seconds)
     try:
-        return Server(make_encoder, Address.new(seconds))
+        return Server(partial(make_encoder or card_encoder, folder), Address.new(seconds))
     except OSError as error:
         return NoServer(GpuFacts(trouble=f"its process cannot be started: {error.strerror or error}"))
 

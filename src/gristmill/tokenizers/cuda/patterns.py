@@ -1,7 +1,7 @@
 """A tokenizer.json -> which rules split its text into words, or why a GPU cannot encode it exactly.
 
 A kernel does not run a regex: it decides at each character, from its neighbours, whether a word starts there. So only
-patterns whose rules are proven equal to the regex (tests/test_word_starts.py) are known, each by its exact spelling.
+patterns whose rules are proven equal to the regex (test_word_starts.py) are known, each by its exact spelling.
 All else is refused by name, and the CPU serves it.
 """
 

@@ -1,7 +1,7 @@
 // Words of more than 64 bytes -> ids: first each of their windows, then these joined.
 //
 // Tokens are a word's encoding exactly when every two neighbours among them are the encoding of their own bytes
-// (tests/test_windowed_merging.py says why, whatever the order of merges). So two windows that have one token in
+// (tests/tokenizers/cuda/test_long_words.py says why, whatever the order of merges). So two windows that have one token in
 // common, from the same byte to the same byte, may be joined there: every pair left of it is one of the left window's,
 // every pair right of it one of the right window's.
 //

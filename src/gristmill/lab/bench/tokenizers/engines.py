@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gristmill.core.plain_files import open_plain
 from gristmill.lab.bench.bench_files import Documents
 from gristmill.lab.bench.methods import FAST_ENGINE
-from gristmill.lab.bench.speeds import Case
+from gristmill.lab.bench.tokenizers.speeds import Case
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.tokenizer import Ids, Offsets, Tokenizer, load_tokenizer

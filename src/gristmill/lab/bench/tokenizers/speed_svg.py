@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gristmill.core.names import counted
 from gristmill.core.text import size_text
 from gristmill.lab.bench.bench_svg import CHART_HEAD, GAP, ROW_HEIGHT, Panel, bar_axes, draw_bar
-from gristmill.lab.bench.speed_text import CARD, place_text, rate_text, speed_of
-from gristmill.lab.bench.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
+from gristmill.lab.bench.tokenizers.speed_text import CARD, place_text, rate_text, speed_of
+from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
 from gristmill.views.svg import MARGIN, WIDTH, add_words, picture, shortened, svg_text
 from gristmill.views.theme import BAR, OTHER_BAR
 

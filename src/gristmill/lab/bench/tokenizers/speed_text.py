@@ -11,7 +11,7 @@ from gristmill.core.names import counted, printable
 from gristmill.core.text import size_text, table_text
 from gristmill.lab.bench.bench_result import Corpus, Machine
 from gristmill.lab.bench.bench_text import ABOUT, short_seconds, times_text
-from gristmill.lab.bench.speeds import CASE_TITLES, Case, Speed, State, TokenizerBench, TokenizerMethod, Wire
+from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, Speed, State, TokenizerBench, TokenizerMethod, Wire
 from gristmill.views.table import ABSENT
 
 CARD = "cuda"

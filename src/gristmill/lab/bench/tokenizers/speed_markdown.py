@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from gristmill.core.markdown import code, plain_text
-from gristmill.lab.bench.speed_text import (
+from gristmill.lab.bench.tokenizers.speed_text import (
     STAGE_HEADS,
     TIME_HEADS,
     ids_text,
@@ -16,7 +16,7 @@ from gristmill.lab.bench.speed_text import (
     stage_rows,
     time_rows,
 )
-from gristmill.lab.bench.speeds import CASE_TITLES, Case, TokenizerBench
+from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, TokenizerBench
 from gristmill.views.table import Table, markdown_table
 
 HEADING = "# How fast each tokenizer is on the same bytes"

@@ -15,13 +15,13 @@ import pytest
 from gristmill import ConfigError, GristmillError, Progress, load_tokenizer
 from gristmill.cli import main
 from gristmill.lab.bench.bench_files import Documents, gather
-from gristmill.lab.bench.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
-from gristmill.lab.bench.engines import SLICE_BYTES, slices
 from gristmill.lab.bench.methods import METHODS, chosen, why_skipped
-from gristmill.lab.bench.speed_markdown import HEADING, tokenizers_markdown
-from gristmill.lab.bench.speed_svg import tokenizers_svg
-from gristmill.lab.bench.speed_text import ratio_of, speed_of, tokenizers_json, tokenizers_text
-from gristmill.lab.bench.speeds import Case, State
+from gristmill.lab.bench.tokenizers.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
+from gristmill.lab.bench.tokenizers.engines import SLICE_BYTES, slices
+from gristmill.lab.bench.tokenizers.speed_markdown import HEADING, tokenizers_markdown
+from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg
+from gristmill.lab.bench.tokenizers.speed_text import ratio_of, speed_of, tokenizers_json, tokenizers_text
+from gristmill.lab.bench.tokenizers.speeds import Case, State
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.locate import locate
 from support.pictures import Picture
@@ -188,8 +188,8 @@ def test_a_missing_id_is_an_error_too(source, vocabulary):
         )
 
 
-def test_a_sample_is_for_the_slow_one_and_said(source):
-    result = bench_tokenizers(str(source), AskedOfTokenizers(runs=1, sample=4))
+def test_a_sample_is_for_the_slow_one_and_said(source, vocabulary):
+    result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=vocabulary, runs=1, sample=4))
     assert [(method.name, method.files, method.is_sampled) for method in result.methods] == [
         ("tokenizers", 4, True),
         ("gigatoken", NUM_FILES, False),
@@ -285,9 +285,9 @@ def test_what_gigatoken_does_not_take_is_skipped_with_a_reason(source, tmp_path)
     assert "gigatoken: skipped, gigatoken does not take this tokenizer (WordPiece)" in tokenizers_text(result)
 
 
-def test_without_tokenizers_gigatoken_is_measured_alone(source, monkeypatch):
-    monkeypatch.setattr("gristmill.lab.bench.engines.find_spec", lambda name: None)
-    result = bench_tokenizers(str(source), AskedOfTokenizers(runs=1))
+def test_without_tokenizers_gigatoken_is_measured_alone(source, vocabulary, monkeypatch):
+    monkeypatch.setattr("gristmill.lab.bench.tokenizers.engines.find_spec", lambda name: None)
+    result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=vocabulary, runs=1))
     assert [method.name for method in result.methods] == ["gigatoken"]
     assert [one.name for one in result.skipped] == ["tokenizers"]
 

@@ -18,7 +18,7 @@ from gristmill.core.progress import Progress
 from gristmill.lab.bench.bench import this_machine
 from gristmill.lab.bench.bench_files import Documents, Found, default_source, gather, sample_of
 from gristmill.lab.bench.bench_result import Corpus, Skipped
-from gristmill.lab.bench.engines import (
+from gristmill.lab.bench.tokenizers.engines import (
     CardEngine,
     CardTokenizer,
     Encode,
@@ -29,7 +29,7 @@ from gristmill.lab.bench.engines import (
     why_no_gigatoken,
     why_no_tokenizers,
 )
-from gristmill.lab.bench.speeds import Case, Speed, Stage, State, TokenizerBench, TokenizerMethod, Wire
+from gristmill.lab.bench.tokenizers.speeds import Case, Speed, Stage, State, TokenizerBench, TokenizerMethod, Wire
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate

@@ -1,0 +1,107 @@
+"""How well does a build use many cores, before and after? Workers, formats, and seconds by phase.
+
+    python benchmarks/cores.py BEFORE [AFTER] --corpus corpus     # prints benchmarks/cores.md; the corpus: see speed.py
+
+On a machine without git and network, with two source trees, and with the libraries and one of the trees on PYTHONPATH:
+
+    export PYTHONPATH=libraries:after/src
+    python after/benchmarks/cores.py --before-tree before --after-tree after --corpus corpus
+
+Both revisions are run in turns by this interpreter and must write the same data files and files.jsonl, byte by byte,
+with any number of workers. The parts:
+
+workers    default builds with 1, 2, 4, 8 and 16 workers, as far as there are cores
+formats    `--format bin` and `--format parquet` against JSONL with all cores, and the seconds of each phase.
+           Parquet is left out where there is no PyArrow
+"""
+
+import argparse
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from revisions import Pair, Setting, add_options, build_of, in_turns, ratio, refuse_different, setting_of
+
+from gristmill.runners.local import num_cores
+from gristmill.views.table import Cell, Table, markdown_table
+
+WORKERS = (1, 2, 4, 8, 16)
+FORMATS = ("jsonl", "bin", "parquet")
+
+
+def measure_workers(setting: Setting) -> list[Table]:
+    counts = [count for count in WORKERS if count <= num_cores()]
+    ways = {f"{count} workers": build_of(setting.corpus, "--workers", str(count)) for count in counts}
+    pairs = in_turns(ways, setting)
+    one, *more = pairs.values()
+    for pair in more:
+        refuse_different("with more workers", one.before.data, pair.before.data)
+    heads = ("workers", *wall_heads("s"), *wall_heads("CPU s"), "1 worker : this, before", "after")
+    rows: list[list[Cell]] = [
+        [
+            count,
+            *seconds(pair.before.wall, pair.after.wall),
+            *seconds(pair.before.cpu, pair.after.cpu),
+            ratio(one.before.wall, pair.before.wall),
+            ratio(one.after.wall, pair.after.wall),
+        ]
+        for count, pair in zip(counts, pairs.values(), strict=True)
+    ]
+    return [Table("Workers", heads, rows)]
+
+
+def measure_formats(setting: Setting) -> list[Table]:
+    formats = [name for name in FORMATS if name != "parquet" or find_spec("pyarrow") is not None]
+    workers = str(num_cores())
+    ways = {name: build_of(setting.corpus, "--workers", workers, "--format", name) for name in formats}
+    pairs = in_turns(ways, setting)
+    jsonl = pairs["jsonl"]
+    heads = ("format", *wall_heads("s"), *wall_heads("CPU s"), "this : JSONL, before", "after")
+    rows: list[list[Cell]] = [
+        [
+            name,
+            *seconds(pair.before.wall, pair.after.wall),
+            *seconds(pair.before.cpu, pair.after.cpu),
+            ratio(pair.before.wall, jsonl.before.wall),
+            ratio(pair.after.wall, jsonl.after.wall),
+        ]
+        for name, pair in pairs.items()
+    ]
+    return [Table(f"Formats, {workers} workers", heads, rows), phases_table(pairs, workers)]
+
+
+def phases_table(pairs: dict[str, Pair], workers: str) -> Table:
+    """Of the fastest run of each."""
+    heads = ("phase", *(head for name in pairs for head in (f"{name}, before", f"{name}, after")))
+    ran = [one for pair in pairs.values() for one in pair]
+    names = sorted(dict.fromkeys(name for one in ran for name in one.phases), key="total".__eq__)
+    rows: list[list[Cell]] = [
+        [name, *(f"{one.phases[name]:.2f}" if name in one.phases else None for one in ran)] for name in names
+    ]
+    return Table(f"Seconds by phase, {workers} workers", heads, rows)
+
+
+def wall_heads(unit: str) -> tuple[str, str, str]:
+    return (f"{unit}, before", f"{unit}, after", "before : after")
+
+
+def seconds(before: float, after: float) -> list[Cell]:
+    return [f"{before:.2f}", f"{after:.2f}", ratio(before, after)]
+
+
+PARTS: dict[str, Callable[[Setting], list[Table]]] = {"workers": measure_workers, "formats": measure_formats}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, PARTS)
+    given = parser.parse_args()
+    print(f"# Many cores\n\n`python benchmarks/cores.py --runs {given.runs}`. ", end="")
+    with setting_of(parser, given) as setting:
+        for name, measure in PARTS.items():
+            if not given.only or name in given.only:
+                for table in measure(setting):
+                    print(f"## {table.title}\n\n{markdown_table(table)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Step 3 for every format but JSONL: the same rows, made from the documents, never by way of another format."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gristmill.core.manifest import PackingFacts
+from gristmill.core.progress import Progress, Step
+from gristmill.core.records import FileKey, PlacedDocument, Split
+from gristmill.core.schema import Schema
+from gristmill.formats.format import folder_of
+from gristmill.formats.shares import AllFiles, Share, ShareTask, WrittenFiles, shares_of_documents, write_share
+from gristmill.pipeline.context import Context, is_large
+from gristmill.pipeline.document_rows import batches_of
+from gristmill.pipeline.pieces import DataFiles, Piece
+from gristmill.runners.runner import Runner
+
+
+class MadeFiles(NamedTuple):
+    """Step 3: rows, in every format."""
+
+    files: AllFiles
+    shards: dict[Split, list[int]]
+    packing: dict[Split, PackingFacts] | None = None
+    segments: dict[FileKey, int] | None = None
+    """With --pack repo: in how many stretches each file is in the rows. Only packing tells."""
+
+
+def with_other_formats(
+    context: Context, pieces: Sequence[Piece], jsonl: DataFiles, runner: Runner, progress: Progress
+) -> MadeFiles:
+    """What is there of JSONL, and the same rows in all other formats."""
+    files = jsonl.all
+    if context.other_formats:
+        tasks = format_tasks(context, pieces)
+        with progress.phase("formats", total=sum(task.share.num_rows for task in tasks), unit="windows") as step:
+            write_all(
+                partial(write_format, context),
+                tasks,
+                files,
+                runner,
+                step,
+                dataset=context.dataset,
+                schema=context.schema,
+                is_alone=_has_large_document,
+            )
+        files.finish(context.other_formats, context.dataset, context.schema)
+    return MadeFiles(files, num_rows_by_file(pieces))
+
+
+class FormatTask(msgspec.Struct, frozen=True):
+    share: Share
+    documents: list[PlacedDocument]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a message to another process: there are thousands of documents, and pickle takes longer for them."""
+        return _unpacked, (msgspec.msgpack.encode(self),)
+
+
+def _unpacked(packed: bytes) -> FormatTask:
+    return msgspec.msgpack.decode(packed, type=FormatTask)
+
+
+def format_tasks(context: Context, pieces: Sequence[Piece]) -> list[FormatTask]:
+    clear_formats(context)
+    by_file = num_rows_by_file(pieces)
+    tasks: list[FormatTask] = []
+    for split, own in groupby(pieces, key=lambda piece: piece.split):
+        documents = _documents(own)
+        counts = [document.num_windows for document in documents]
+        for name in context.other_formats:
+            shares = shares_of_documents(name, split, context.schema, by_file[split], counts)
+            tasks += (FormatTask(share, documents[some]) for share, some in shares)
+    return tasks
+
+
+def num_rows_by_file(pieces: Sequence[Piece]) -> dict[Split, list[int]]:
+    """Of each split, whose several files all formats that have such cut alike."""
+    rows: dict[Split, list[int]] = {split: [] for split in Split}
+    for (split, _), own in groupby(pieces, key=lambda piece: (piece.split, piece.file)):
+        rows[split].append(_num_rows(_documents(own)))
+    return rows
+
+
+def _documents(pieces: Any) -> list[PlacedDocument]:
+    return [document for piece in pieces for document in piece.documents]
+
+
+def _num_rows(documents: Sequence[PlacedDocument]) -> int:
+    return sum(document.num_windows for document in documents)
+
+
+def _has_large_document(task: FormatTask) -> bool:
+    return any(is_large(document.num_row_bytes) for document in task.documents)
+
+
+def write_format(context: Context, task: FormatTask) -> WrittenFiles:
+    return write_share(task.share, context.dataset, context.schema, batches_of(context, task.documents))
+
+
+def clear_formats(context: Context) -> None:
+    """Their folders are new: an earlier attempt may have left something."""
+    for name in context.other_formats:
+        folder = folder_of(context.dataset, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+
+
+def write_all(
+    write: Callable[[Any], WrittenFiles],
+    tasks: Sequence[ShareTask],
+    files: AllFiles,
+    runner: Runner,
+    step: Step,
+    *,
+    dataset: Path,
+    schema: Schema,
+    is_alone: Callable[[Any], bool] | None = None,
+) -> None:
+    """Each task's share of a format, in order."""
+
+    def written() -> Iterator[tuple[Share, WrittenFiles]]:
+        for task, one in zip(tasks, runner.map(write, tasks, is_alone=is_alone), strict=True):
+            yield task.share, one
+            step.advance(task.share.num_rows)
+
+    files.add_all(written(), dataset, schema, runner.map)

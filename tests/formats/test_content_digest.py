@@ -1,0 +1,63 @@
+"""What the digest of a dataset's content promises: whatever changes in a row, between rows or between splits changes it."""
+
+import numpy as np
+import pytest
+
+from gristmill.core.records import Split
+from gristmill.formats.batch import Ragged, WindowBatch
+from gristmill.formats.content_digest import Content, row_digests
+
+ROWS = [
+    ("train", "r", "a.py", 0, [1, 2, 3]),
+    ("train", "r", "a.py", 2, [3, 4]),
+    ("train", "r", "b.py", 0, [5]),
+    ("validation", "r", "c.py", 0, [1, 2, 3]),
+    ("test", "s", "a.py", 0, [6, 70_000]),
+]
+
+
+def sha256_of(rows):
+    content = Content()
+    for split in Split:
+        own = [row for row in rows if row[0] == split]
+        _, repos, paths, starts, ids = zip(*own, strict=True) if own else ((),) * 5
+        columns = {"repo": list(repos), "path": list(paths), "start": np.array(starts, np.int64)}
+        content.add(split, row_digests(split, WindowBatch(Ragged.of(ids, np.uint32), columns)))
+    return content.sha256()
+
+
+def changed(number, **fields):
+    names = ("split", "repo", "path", "start", "ids")
+    rows = list(ROWS)
+    rows[number] = tuple((dict(zip(names, rows[number], strict=True)) | fields).values())
+    return rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        changed(0, ids=[1, 2, 9]),
+        changed(0, ids=[1, 2]),
+        changed(0, repo="q"),
+        changed(0, path="A.py"),
+        changed(1, start=1),
+        changed(2, split="test"),
+        changed(4, ids=[6, 70_001]),
+        [ROWS[1], ROWS[0], *ROWS[2:]],
+        ROWS[1:],
+        [*ROWS, ROWS[0]],
+        # The same ids, cut elsewhere.
+        [("train", "r", "a.py", 0, [1, 2]), ("train", "r", "a.py", 2, [3, 3, 4]), *ROWS[2:]],
+        # The same bytes, divided elsewhere between repository and path.
+        changed(0, repo="r\0a.py", path=""),
+    ],
+    ids=str,
+)
+def test_any_change_changes_it(rows):
+    assert sha256_of(rows) != sha256_of(ROWS)
+
+
+def test_the_same_rows_have_the_same():
+    assert sha256_of(list(ROWS)) == sha256_of(ROWS)
+    train_last = sorted(ROWS, key=lambda row: row[0] == "train")
+    assert sha256_of(train_last) == sha256_of(ROWS), "splits are apart: in which order they come does not matter"

