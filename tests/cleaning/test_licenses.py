@@ -12,10 +12,13 @@ from identify.vendor.licenses import LICENSES as CHOOSE_A_LICENSE
 from gristmill.cleaning.folder_licenses import FolderLicenses, License, LicenseFiles, LicenseText, license_of
 from gristmill.cleaning.license_texts import MAX_CHARACTERS, TERMS
 from gristmill.cleaning.licenses import (
+    APACHE_OR_MIT,
+    FAMILIES,
     NOASSERTION,
     AllowList,
     canonical_expression,
     header_license,
+    header_licenses,
     identify_license,
     is_license_name,
     named_license,
@@ -504,3 +507,27 @@ def test_and_binds_closer_than_or(tokens, allowed):
 def test_any_text_is_allowed_or_not(text):
     assert AllowList.of(["MIT"]).allows(text) in {True, False}
     assert is_license_name(text) in {True, False}
+
+
+WORDS_OF_HEADERS = [
+    *(b"GNU", b"general", b"Lesser", b"Public", b"license", b"licenses", b"Apache", b"MIT", b"or", b"under the"),
+    *(b"confidential", b"and", b"proprietary", b"commons", b"clause", b"x", b" ", b"\n# ", b" * ", b", ", b"\xc3\xa9"),
+    b"\nSPDX-License-Identifier: ISC\n",
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS_OF_HEADERS), max_size=12).map(b"".join), max_size=5))
+def test_licences_of_many_headers_are_those_of_each(texts):
+    found = header_licenses(texts)
+    assert [one.tagged for one in found] == list(map(header_license, texts))
+    assert [one.named for one in found] == list(map(_obvious_family, texts)) == list(map(named_license, texts))
+
+
+def _obvious_family(text: bytes) -> str | None:
+    words = re.sub(rb"[^a-z]+", b" ", text.lower())
+    family = next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
+    return "Apache OR MIT" if family == "Apache" and APACHE_OR_MIT.search(words) else family
+
+
+def test_a_nul_in_a_licence_file_is_a_blank():
+    assert named_license(b"GNU\0General Public License\0\0GNU Lesser") == "GPL"

@@ -9,10 +9,12 @@ from functools import cache, lru_cache
 from string import ascii_lowercase
 from typing import NamedTuple
 
+import numpy as np
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from gristmill.cleaning.license_texts import APPENDIXES, TERMS, digests_of
 from gristmill.cleaning.pages import Texts
+from gristmill.cleaning.secret_checks import compiled
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean
 
@@ -34,10 +36,11 @@ FAMILIES = {
     b"proprietary and confidential": "proprietary",
 }
 """What a header may name in words, and how the ids of that family begin."""
-FAMILY_WORDS = (b"public", b"apache", b"proprietary", b"commons")
-"""One of them is in each of these names."""
+FAMILY_WORDS = r"(?:public|apache)[^a-z\0]+license|commons[^a-z\0]+clause|(?:confidential|proprietary)[^a-z\0]+and"
+"""One of these is in each of these names, with blanks and comment signs between the words."""
 TAG_WORD = b"spdx-"
-SMALL_LETTERS_ALONE = bytes(byte if chr(byte) in ascii_lowercase else ord(" ") for byte in range(256))
+SMALL_LETTERS_ALONE = bytes(byte if chr(byte) in "\0" + ascii_lowercase else ord(" ") for byte in range(256))
+"""And the NUL between two texts."""
 APACHE_OR_MIT = re.compile(
     rb"\bapache license (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?mit\b"
     rb"|\bmit (?:[a-z]+ ){0,16}?or (?:under )?(?:the )?apache license\b"
@@ -87,15 +90,13 @@ def header_licenses(texts: Sequence[bytes]) -> list[HeaderLicense]:
     """Only texts with a word of licences in their head are looked at one by one."""
     heads = [text[:HEADER_BYTES].lower() for text in texts]
     together = Texts.of(heads)
-    tagged, named = together.with_any([TAG_WORD]), together.with_any(FAMILY_WORDS)
+    tagged, named = together.with_any([TAG_WORD]), sorted(set(together.with_match(_position_of_family)))
+    families = dict(zip(named, _families_in([heads[number] for number in named]), strict=True))
     return [
-        HeaderLicense(
-            header_license(texts[number]) if number in tagged else None,
-            _family_in(head) if number in named else None,
-        )
-        if number in tagged or number in named
+        HeaderLicense(header_license(text) if number in tagged else None, families.get(number))
+        if number in tagged or number in families
         else NO_HEADER_LICENSE
-        for number, head in enumerate(heads)
+        for number, text in enumerate(texts)
     ]
 
 
@@ -104,13 +105,25 @@ def named_license(text: bytes) -> str | None:
 
     `Apache OR MIT` where they offer both, as files of Rust projects do.
     """
-    return _family_in(text[:HEADER_BYTES].lower())
+    return header_licenses([text[:HEADER_BYTES].replace(b"\0", b" ")])[0].named
 
 
-def _family_in(head: bytes) -> str | None:
-    if not any(word in head for word in FAMILY_WORDS):
-        return None
-    words = b" ".join(head.translate(SMALL_LETTERS_ALONE).split())
+def _position_of_family(text: bytes, start: int) -> int:
+    found = compiled(FAMILY_WORDS).search(text, start)
+    return int(found.start()) if found else -1
+
+
+def _families_in(heads: Sequence[bytes]) -> list[str | None]:
+    """Heads become words with one blank between them, all in one go: to split each takes five times as long."""
+    octets = np.frombuffer(b"\0".join(heads).translate(SMALL_LETTERS_ALONE), np.uint8)
+    is_blank = octets == ord(" ")
+    is_blank[1:] &= is_blank[:-1]
+    is_blank[:1] = False
+    words_of_each = octets[~is_blank].tobytes().split(b"\0") if heads else []
+    return list(map(_family_in, words_of_each))
+
+
+def _family_in(words: bytes) -> str | None:
     family = next((family for words_of_it, family in FAMILIES.items() if words_of_it in words), None)
     return "Apache OR MIT" if family == "Apache" and APACHE_OR_MIT.search(words) else family
 

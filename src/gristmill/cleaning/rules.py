@@ -99,15 +99,15 @@ class Judgement(NamedTuple):
 def judge(page: Page, limits: "Limits") -> Judgement:
     measures: dict[str, float | str | None] = {}
     limit_of = limits.of_language(page.language)
-    for rule in RULES:
-        limit = limit_of[rule.name]
+    for name, reason, judge_by, _, _ in RULES:
+        limit = limit_of[name]
         if limit is None:
-            measures[rule.name] = None
+            measures[name] = None
             continue
-        value, is_defect, detail = rule.judge(page, limit)
-        measures[rule.name] = round(value, MEASURE_DIGITS) if isinstance(value, float) else value
+        value, is_defect, detail = judge_by(page, limit)
+        measures[name] = round(value, MEASURE_DIGITS) if isinstance(value, float) else value
         if is_defect:
-            return Judgement((rule.reason, detail), measures)
+            return Judgement((reason, detail), measures)
     return Judgement(None, measures)
 
 
@@ -207,9 +207,10 @@ def _judge_minified(page: Page, limit: float) -> Finding:
     finding = _named(MINIFIED_NAME, page)
     if finding.is_defect or limit == math.inf:
         return finding
-    is_defect = page.mean_line > limit and page.num_lines < MINIFIED_LINES
+    if page.mean_line <= limit or page.num_lines >= MINIFIED_LINES:
+        return Finding(page.mean_line, is_defect=False, detail="")
     detail = f"mean line of {_number(page.mean_line)} bytes in {page.num_lines}, limit {_number(limit)}"
-    return Finding(page.mean_line, is_defect, detail if is_defect else "")
+    return Finding(page.mean_line, is_defect=True, detail=detail)
 
 
 def _judge_one_line(page: Page, limit: float) -> Finding:
@@ -275,16 +276,15 @@ def _named(pattern: re.Pattern[str], page: Page) -> Finding:
 
 
 def _over(value: float, limit: float, what: str) -> Finding:
-    return _compared(value, limit, what, is_defect=value > limit)
+    return _defect(value, limit, what) if value > limit else Finding(value, is_defect=False, detail="")
 
 
 def _under(value: float, limit: float, what: str) -> Finding:
-    return _compared(value, limit, what, is_defect=value < limit)
+    return _defect(value, limit, what) if value < limit else Finding(value, is_defect=False, detail="")
 
 
-def _compared(value: float, limit: float, what: str, *, is_defect: bool) -> Finding:
-    detail = f"{what.format(_number(value))}, limit {_number(limit)}" if is_defect else ""
-    return Finding(value, is_defect, detail)
+def _defect(value: float, limit: float, what: str) -> Finding:
+    return Finding(value, is_defect=True, detail=f"{what.format(_number(value))}, limit {_number(limit)}")
 
 
 def _number(value: float) -> str:

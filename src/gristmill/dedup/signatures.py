@@ -88,15 +88,14 @@ def _band_keys(ids: Ids, edges: Edges) -> Keys:
 
 
 def _grams_of_all(ids: Ids, edges: Edges) -> tuple[Keys, Keys]:
-    """The grams of each document, one document behind the other, and where each begins."""
+    """The grams of each document, one document behind the other, and where each begins. Some may be there twice."""
     sizes = np.diff(edges)
     if len(sizes) and sizes.min() < GRAM_TOKENS:
         grams = [grams_of(ids[start:end]) for start, end in pairwise(edges.tolist())]
-        counts = np.array(list(map(len, grams)))
-    else:
-        every = grams_of(ids[edges[0] : edges[-1]])
-        first = int(edges[0])
-        # Those that reach into the next document are left out.
-        grams = [every[start - first : end - first - GRAM_TOKENS + 1] for start, end in pairwise(edges.tolist())]
-        counts = sizes - (GRAM_TOKENS - 1)
-    return np.concatenate(grams), np.concatenate(([0], np.cumsum(counts))).astype(np.uint64)
+        return np.concatenate(grams), np.cumsum([0, *map(len, grams)]).astype(np.uint64)
+    every, offsets = grams_of(ids[edges[0] : edges[-1]]), edges - edges[0]
+    # In place of grams that reach into the next document, its own last one: a set has it once.
+    for before_end in range(1, GRAM_TOKENS):
+        every[offsets[1:-1] - before_end] = every[offsets[1:-1] - GRAM_TOKENS]
+    offsets[-1] = len(every)
+    return every, offsets.astype(np.uint64)

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Protocol
 
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
 from gristmill.core.records import AnyStoredText, PreparedDocument, StoredText
-from gristmill.dedup.clusters import Cluster, GramSets, Pair, find_clusters, groups_of, jaccards
+from gristmill.dedup.clusters import Cluster, GramSets, Pair, UnionFind, find_clusters, groups_of, jaccards
 from gristmill.dedup.signatures import Ids, Keys
 
 PAIR_TOKENS = 1 << 17
-"""One task measures pairs of documents with this many tokens in all, which takes about ten milliseconds."""
+"""One task measures pairs of documents that have this many tokens together, which takes about ten milliseconds."""
 ASSUMED = 1.0
 ROUNDS = 2
 
@@ -105,11 +106,21 @@ def measure(store: Store, places: dict[Pair, tuple[StoredText, StoredText]]) -> 
 def _tasks(
     documents: Sequence[PreparedDocument], pairs: Sequence[Pair]
 ) -> Iterator[dict[Pair, tuple[StoredText, StoredText]]]:
-    def num_tokens(pair: Pair) -> int:
-        return documents[pair[0]].num_tokens + documents[pair[1]].num_tokens
+    """Pairs that share documents go into one task, which sorts the grams of each document once."""
+    sets = UnionFind(len(documents))
+    for pair in pairs:
+        sets.join(*pair)
+    together = sorted(pairs, key=lambda pair: (sets.find(pair[0]), pair))
+    for some in neighbours(_with_new_tokens(documents, together), itemgetter(1), PAIR_TOKENS):
+        yield {pair: (_place(documents[pair[0]]), _place(documents[pair[1]])) for pair, _ in some}
 
-    for some in neighbours(pairs, num_tokens, PAIR_TOKENS):
-        yield {pair: (_place(documents[pair[0]]), _place(documents[pair[1]])) for pair in some}
+
+def _with_new_tokens(documents: Sequence[PreparedDocument], pairs: Iterable[Pair]) -> Iterator[tuple[Pair, int]]:
+    """Each pair with the tokens of those of its documents that no pair before it has."""
+    counted: set[int] = set()
+    for pair in pairs:
+        yield pair, sum(documents[number].num_tokens for number in pair if number not in counted)
+        counted.update(pair)
 
 
 def _place(document: PreparedDocument) -> StoredText:

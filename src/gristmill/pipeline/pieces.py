@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 
@@ -35,7 +35,7 @@ from gristmill.pipeline.parts import read_at
 from gristmill.pipeline.work_folder import Workspace
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 HEAD = struct.Struct("<II")
 """Length and checksum of a line of the log: the last one may be cut short."""
@@ -265,7 +265,7 @@ class DataFiles:
         self._context, self._keeps_compressed = context, keeps_compressed
         self._log = PieceLog(log)
         self._files: list[_DataFile] = []
-        self._make_lane = _thread if reads_back_beside else _Here
+        self._make_lane = _thread if reads_back_beside else None
         self.all = AllFiles()
 
     def __enter__(self) -> Self:
@@ -312,33 +312,16 @@ class DataFiles:
             self._files[-1].end()
 
 
-class Lane(Protocol):
-    """Does one thing after the other."""
-
-    def submit(self, function: Callable[..., None], /, *arguments: Any) -> "Future[None] | None": ...
-    def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None: ...
-
-
-class _Here:
-    """At once, in this thread."""
-
-    def submit(self, function: Callable[..., None], /, *arguments: Any) -> None:
-        function(*arguments)
-
-    def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
-        pass
-
-
-def _thread() -> Lane:
+def _thread() -> "ThreadPoolExecutor":
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - small builds do without
 
     return ThreadPoolExecutor(1)
 
 
 class _DataFile:
-    """Digest and checksums are taken each in its own lane: the digest of a file can only be taken in one go."""
+    """With lanes, digest and checksums are taken each in its own: the digest of a file can only be taken in one go."""
 
-    def __init__(self, folder: Path, first: Piece, make_lane: Callable[[], Lane]) -> None:
+    def __init__(self, folder: Path, first: Piece, make_lane: "Callable[[], ThreadPoolExecutor] | None") -> None:
         self.name, self._split = first.file, first.split
         self._path = folder / self.name
         self._stream: BinaryIO | None = None
@@ -346,8 +329,8 @@ class _DataFile:
         self._num_bytes = 0
         self._num_rows = 0
         self._frames: list[Frame] = []
-        self._digests, self._checks = make_lane(), make_lane()
-        self._pending: list[Future[None] | None] = []
+        self._lanes = [] if make_lane is None else [make_lane(), make_lane()]
+        self._pending: list[Future[None]] = []
 
     def add(self, shaped: ShapedPiece, compressed: bytes | None) -> int:
         """Where it begins."""
@@ -359,8 +342,12 @@ class _DataFile:
             self._frames += shaped.frames or []
         else:
             self._num_bytes += shaped.num_bytes
-            self._pending.append(self._checks.submit(self._check, shaped, offset))
-            self._pending.append(self._digests.submit(self._add_to_digest, offset, shaped.num_bytes))
+            if self._lanes:
+                digests, checks = self._lanes
+                self._pending.append(checks.submit(self._read_back, shaped, offset, is_digested=False))
+                self._pending.append(digests.submit(self._read_back, shaped, offset, is_checked=False))
+            else:
+                self._read_back(shaped, offset)
         return offset
 
     def end(self) -> None:
@@ -370,17 +357,16 @@ class _DataFile:
             self._stream.close()
         else:
             os.truncate(self._path, self._num_bytes)  # an earlier attempt may have had more in it
-        for lane in (self._digests, self._checks):
+        for lane in self._lanes:
             lane.shutdown(wait=False)
 
     def give_up(self) -> None:
-        for lane in (self._digests, self._checks):
+        for lane in self._lanes:
             lane.shutdown(cancel_futures=True)
 
     def facts(self) -> FileFacts:
         for one in self._pending:
-            if one is not None:
-                one.result()
+            one.result()
         return FileFacts(
             bytes=self._num_bytes,
             sha256=self._digest.hexdigest(),
@@ -397,21 +383,20 @@ class _DataFile:
         self._digest.update(content)
         self._num_bytes += len(content)
 
-    def _add_to_digest(self, offset: int, num_bytes: int) -> None:
-        for some in self._read_back(offset, num_bytes):
-            self._digest.update(some)
-
-    def _check(self, shaped: ShapedPiece, offset: int) -> None:
+    def _read_back(
+        self, shaped: ShapedPiece, offset: int, *, is_checked: bool = True, is_digested: bool = True
+    ) -> None:
         crc32 = 0
-        for some in self._read_back(offset, shaped.num_bytes):
-            crc32 = zlib.crc32(some, crc32)
-        self._require(crc32, shaped)
-
-    def _read_back(self, offset: int, num_bytes: int) -> Iterator[bytes]:
         with open_plain(self._path) as stream:
             stream.seek(offset)
-            for at in range(0, num_bytes, BYTES_AT_ONCE):
-                yield stream.read(min(BYTES_AT_ONCE, num_bytes - at))
+            for at in range(0, shaped.num_bytes, BYTES_AT_ONCE):
+                some = stream.read(min(BYTES_AT_ONCE, shaped.num_bytes - at))
+                if is_checked:
+                    crc32 = zlib.crc32(some, crc32)
+                if is_digested:
+                    self._digest.update(some)
+        if is_checked:
+            self._require(crc32, shaped)
 
     def _require(self, crc32: int, shaped: ShapedPiece) -> None:
         if crc32 != shaped.crc32:

@@ -127,7 +127,7 @@ class FastTokenizer:
 
     def _understood(self, ids: AnyIds, edges: Offsets, texts: Sequence[bytes], *, with_starts: bool) -> EncodedTexts:
         marks = self._marks.take(ids)
-        at = np.flatnonzero(marks)
+        at = np.flatnonzero(marks != 0)  # of flags it takes a tenth of the time
         newline_edges = np.searchsorted(at, edges)
         newline_tokens = (at - np.repeat(edges[:-1], np.diff(newline_edges))).astype(np.int32)
         control_ids: dict[int, int] = {}
