@@ -13,17 +13,53 @@ with any number of workers. The parts:
 workers    default builds with 1, 2, 4, 8 and 16 workers, as far as there are cores
 formats    `--format bin` and `--format parquet` against JSONL with all cores, and the seconds of each phase.
            Parquet is left out where there is no PyArrow
+serial     the CPU seconds that a build with all cores spends in its first process, by phase. No worker shares in these
 """
 
 import argparse
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from revisions import Pair, Setting, add_options, build_of, in_turns, ratio, refuse_different, setting_of
+from revisions import (
+    Pair,
+    Ran,
+    Setting,
+    Side,
+    add_options,
+    build_of,
+    in_turns,
+    python,
+    ratio,
+    refuse_different,
+    remove,
+    run,
+    setting_of,
+)
 
 from gristmill.runners.local import num_cores
 from gristmill.views.table import Cell, Table, markdown_table
 
+FIRST_PROCESS = """
+import json, sys, time
+from contextlib import contextmanager
+import gristmill, gristmill.pipeline.build, msgspec
+class Watched(gristmill.Progress):
+    cpu = {}
+    @contextmanager
+    def phase(self, name, *arguments, **options):
+        started = time.process_time()
+        with super().phase(name, *arguments, **options) as step:
+            yield step
+        self.cpu[name] = self.cpu.get(name, 0) + time.process_time() - started
+progress = Watched()
+source, out, workers, answer = sys.argv[1:]
+started = time.process_time()
+settings = {"sources": [source], "out": out, "run": {"workers": int(workers)}}
+gristmill.build(msgspec.convert(settings, gristmill.Config), progress)
+total = time.process_time() - started
+json.dump({"start": started, **progress.cpu, "the rest": total - sum(progress.cpu.values())}, open(answer, "w"))
+"""
 WORKERS = (1, 2, 4, 8, 16)
 FORMATS = ("jsonl", "bin", "parquet")
 
@@ -80,6 +116,34 @@ def phases_table(pairs: dict[str, Pair], workers: str) -> Table:
     return Table(f"Seconds by phase, {workers} workers", heads, rows)
 
 
+def measure_serial(setting: Setting) -> list[Table]:
+    workers = str(num_cores())
+
+    def build(side: Side) -> Ran:
+        out, answer = side.results / "dataset", side.results / "answer.json"
+        try:
+            ran = run(python(side, "-c", FIRST_PROCESS, str(setting.corpus), str(out), workers, str(answer)), out)
+        finally:
+            remove(out)
+        return ran._replace(phases=json.loads(answer.read_bytes()))
+
+    before, after = in_turns({"first process": build}, setting)["first process"]
+    heads = ("phase", *wall_heads("CPU s"), "share of all CPU, after")
+    names = dict.fromkeys((*before.phases, *after.phases))
+    rows: list[list[Cell]] = [
+        [name, *seconds(before.phases.get(name, 0), after.phases.get(name, 0)), share(after.phases.get(name, 0), after)]
+        for name in names
+    ]
+    sums = [sum(one.phases.values()) for one in (before, after)]
+    rows += [["together", *seconds(*sums), share(sums[1], after)]]
+    rows += [["all processes", *seconds(before.cpu, after.cpu), share(after.cpu, after)]]
+    return [Table(f"The first process, {workers} workers", heads, rows)]
+
+
+def share(cpu: float, ran: Ran) -> str:
+    return f"{cpu / ran.cpu:.1%}"
+
+
 def wall_heads(unit: str) -> tuple[str, str, str]:
     return (f"{unit}, before", f"{unit}, after", "before : after")
 
@@ -88,7 +152,11 @@ def seconds(before: float, after: float) -> list[Cell]:
     return [f"{before:.2f}", f"{after:.2f}", ratio(before, after)]
 
 
-PARTS: dict[str, Callable[[Setting], list[Table]]] = {"workers": measure_workers, "formats": measure_formats}
+PARTS: dict[str, Callable[[Setting], list[Table]]] = {
+    "workers": measure_workers,
+    "formats": measure_formats,
+    "serial": measure_serial,
+}
 
 
 def main() -> None:

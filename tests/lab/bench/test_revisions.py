@@ -50,8 +50,8 @@ def test_cores_compares_workers_and_formats_of_two_revisions(few_files):
     """Of HEAD, where git can read it."""
     has_head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode == 0
     page = printed("cores.py", few_files, *(["HEAD", "HEAD"] if has_head else BOTH_TREES))
-    assert page.count("\n## ") == 3
-    assert all(f"\n| {start} |" in page for start in (1, "jsonl", "bin", "parquet", "shape", "total"))
+    assert page.count("\n## ") == 4
+    assert all(f"\n| {start} |" in page for start in (1, "jsonl", "bin", "parquet", "shape", "total", "together"))
 
 
 def test_other_bytes_are_refused(script):
