@@ -396,3 +396,12 @@ def test_the_examples_run(repo, tmp_path):
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     assert "sequences from" in done.stdout
     assert called("build", repo, "--out", tmp_path / "out", "--config", examples / "recommended.toml").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "is_slow"),
+    [("AuthenticAMD", 25, True), ("AuthenticAMD", 26, False), ("GenuineIntel", 6, False)],
+)
+def test_processors_on_which_numpy_sorts_slowly_are_known(vendor, family, is_slow):
+    cpuinfo = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 17\n"
+    assert bool(main.ZEN_3_AND_4.search(cpuinfo)) == is_slow

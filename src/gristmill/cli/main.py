@@ -8,6 +8,7 @@ import argparse
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,6 +21,10 @@ from gristmill.core.names import did_you_mean, printable
 from gristmill.core.version import __version__
 
 ADVICE = "Try 'gristmill --help'."
+ZEN_3_AND_4 = re.compile(r"AuthenticAMD\ncpu family\s*: 25\n")
+AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"
+"""As numpy 2.4 names it; for an older one these are nothing."""
+CPUINFO_CHARACTERS = 200
 INTERRUPTED = 130
 OUR_FAULT = 70
 
@@ -83,6 +88,7 @@ def _top(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The `gristmill` command."""
+    _avoid_slow_sorts()
     # A closed stream, or one that cannot show a name, must not end a build that is done.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
@@ -93,6 +99,16 @@ def main() -> None:
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
+
+
+def _avoid_slow_sorts() -> None:
+    """Keep numpy, before it is loaded, from sorting by AVX-512 on AMD's Zen 4, where that takes 4 times as long.
+
+    One of its instructions is very slow there (numpy/x86-simd-sort#6). A build takes 4 % less time without it.
+    """
+    with suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as stream:
+        if ZEN_3_AND_4.search(stream.read(CPUINFO_CHARACTERS)):
+            os.environ.setdefault("NPY_DISABLE_CPU_FEATURES", AVX_512)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -78,7 +78,7 @@ class GramSets:
 
     def jaccard(self, one: int, other: int) -> float:
         left, right = self._set(one), self._set(other)
-        num_common = len(_common(left, right))
+        num_common = _num_common(left, right)
         return num_common / (len(left) + len(right) - num_common)
 
     def _set(self, document: int) -> Keys:
@@ -93,11 +93,10 @@ class GramSets:
         return grams
 
 
-def _common(left: Keys, right: Keys) -> Keys:
+def _num_common(left: Keys, right: Keys) -> int:
     both = np.concatenate((left, right))
     both.sort(kind="stable")  # merges two sorted runs in linear time
-    is_twice = both[1:] == both[:-1]
-    return both[1:].compress(is_twice)
+    return int(np.count_nonzero(both[1:] == both[:-1]))
 
 
 def jaccards(pairs: Iterable[Pair], ids_of: Callable[[int], Ids]) -> dict[Pair, float]:
