@@ -221,6 +221,8 @@ def write_part(path: Path, part: Part) -> None:
     tables += [encode(part.keys), encode(part.no_variants)]
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
+    if sum(map(len, content)) <= BYTES_AT_ONCE:
+        content = [b"".join(content)]
     write_atomically(path, [*content, _digest([path.name.encode(), *content])], is_synced=False)
 
 

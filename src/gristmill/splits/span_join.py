@@ -508,7 +508,7 @@ def narrow(sides: Sides, task: tuple[Run, list[Found]]) -> None:
 def _matches_of(sides: Sides, side: SideName, run: Run) -> Records:
     partitions = range(1 << sides.num_partition_bits)
     matches = np.concatenate([sides.matches(side, partition, run) for partition in partitions])
-    return matches[np.lexsort((matches["start"], matches["text"]))]
+    return matches[np.argsort(matches["text"].astype(np.uint64) << np.uint64(32) | matches["start"])]
 
 
 def _is_equal(texts: Texts, matches: Records, sides: Sides, other: SideName) -> Flags:
