@@ -1,5 +1,6 @@
 """What several tests build on: small source trees, a corpus that is the same everywhere, the bundled tokenizer."""
 
+import gc
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from gristmill.tokenizers.cuda.availability import require_cuda
 from gristmill.tokenizers.tokenizer import Tokenizer
 from support.made_code import made_library
 from support.source_trees import ROOT, MakeTree, write_tree
-from support.surroundings import end_lasting_threads, settle, start_no_monitor
+from support.surroundings import end_lasting_threads, give_memory_back, settle, start_no_monitor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -38,9 +39,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_threads() -> Iterator[None]:
+def _small_process() -> Iterator[None]:
+    """The more memory a process holds, the longer each fork of it takes, and builds fork workers."""
     yield
     end_lasting_threads()
+    give_memory_back()
 
 
 @pytest.fixture
@@ -111,6 +114,12 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 def _below_tests(path: Path) -> str:
     return Path(os.path.relpath(path, ROOT / "tests")).as_posix()
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now is no garbage: the collector need not look through it, here and in forked workers."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> list[str]:

@@ -5,7 +5,7 @@ Numpy and the two CPU engines are all it needs, so that it also runs where nothi
 
 import json
 import random
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice, pairwise, product
 
 import numpy as np
@@ -21,7 +21,8 @@ from support import tokenizers_made_here as made
 PATTERNS = (GPT2, STARCODER2, CL100K, QWEN2)
 TRAINED = ("codebert", *(pattern.name for pattern in PATTERNS))
 REVEALING = tuple(f"revealing {pattern.name}" for pattern in PATTERNS)
-SCALARS = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x110000))]
+SCALARS = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+"""One string: as a list of a million they took 100 MB."""
 CONTRACTIONS = ("s", "S", "t", "re", "RE", "rE", "ve", "m", "ll", "LL", "d", "D", "l", "r", "v", "x", "\u017f", "")
 NOT_UTF8 = {
     "continuation at the start": b"\x80abc",
@@ -81,7 +82,7 @@ def revealing(trained: Definition, name: str) -> Definition:
     return definition_of(json.dumps(tree | {"added_tokens": []}), name)
 
 
-@cache
+@lru_cache(maxsize=12)  # the named ones; most others are for one test
 def reference_for(definition: Definition) -> ReferenceTokenizer:
     return ReferenceTokenizer(definition)
 

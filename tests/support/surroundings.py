@@ -2,7 +2,8 @@
 
 `settle()` fixes the environment and the umask for the process of the tests and all that it starts.
 `default_signals()` and `without_privileges()` are for tests in which Ctrl-C or file permissions must count.
-`start_no_monitor()` is for the process of the tests, `end_lasting_threads()` for the end of a module.
+`start_no_monitor()` is for the process of the tests, `end_lasting_threads()` and `give_memory_back()` for the end of a
+module.
 """
 
 import asyncio
@@ -18,6 +19,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+
+from gristmill.tokenizers import tokenizer
+from gristmill.tokenizers.locate import locate
 
 KEPT = ("PATH", "PYTHONPATH", "PYTHONUTF8", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "USER", "LOGNAME", "SHELL")
 KEPT_BEGINNINGS = ("PYTEST_", "COV_", "COVERAGE_", "PIP_", "SSL_", "REQUESTS_", "LD_", "DYLD_", "CUDA_", "NVIDIA_")
@@ -72,6 +76,19 @@ def end_lasting_threads() -> None:
         thread.join(60)
         loop.close()
         fsspec.loop[0] = fsspec.iothread[0] = None
+
+
+def give_memory_back() -> None:
+    """Forget all tokenizers but the bundled one: a process keeps each that it has loaded, some 100 MB for a large model.
+
+    And give back what is free, where the C library can be asked to: glibc.
+    """
+    bundled = locate("codebert").key
+    for key in tokenizer._loaded.keys() - {bundled}:
+        del tokenizer._loaded[key]
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _forget_instances(file_system: Any) -> None:

@@ -52,7 +52,7 @@ every_pattern = pytest.mark.parametrize("name", REVEALING)
 no_deadline = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def loaded(make_card):
     """By name, once: what was seen in one test is in the word table in the next."""
 
@@ -401,7 +401,7 @@ def test_ignored_merges_that_change_nothing_are_taken(make_card):
     assert_on_card(CudaTokenizer.over(definition, make_card, chunk_bytes=CHUNK_BYTES), [b"abc", b"abcabc", b"cab"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def normalizing(make_card):
     """By name, once: with NFC before all."""
 
