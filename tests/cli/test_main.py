@@ -404,4 +404,4 @@ def test_the_examples_run(repo, tmp_path):
 )
 def test_processors_on_which_numpy_sorts_slowly_are_known(vendor, family, is_slow):
     cpuinfo = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 17\n"
-    assert bool(main.ZEN_3_AND_4.search(cpuinfo)) == is_slow
+    assert bool(main.ZEN_3_AND_4.search(cpuinfo.encode())) == is_slow

@@ -18,13 +18,14 @@ from contextlib import suppress
 from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError, GristmillError, OutputError
 from gristmill.core.names import did_you_mean, printable
+from gristmill.core.plain_files import open_plain
 from gristmill.core.version import __version__
 
 ADVICE = "Try 'gristmill --help'."
-ZEN_3_AND_4 = re.compile(r"AuthenticAMD\ncpu family\s*: 25\n")
+ZEN_3_AND_4 = re.compile(rb"AuthenticAMD\ncpu family\s*: 25\n")
 AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"
 """As numpy 2.4 names it; for an older one these are nothing."""
-CPUINFO_CHARACTERS = 200
+CPUINFO_BYTES = 200
 INTERRUPTED = 130
 OUR_FAULT = 70
 
@@ -106,8 +107,8 @@ def _avoid_slow_sorts() -> None:
 
     One of its instructions is very slow there (numpy/x86-simd-sort#6). A build takes 4 % less time without it.
     """
-    with suppress(OSError), open("/proc/cpuinfo", encoding="ascii", errors="replace") as stream:
-        if ZEN_3_AND_4.search(stream.read(CPUINFO_CHARACTERS)):
+    with suppress(OSError), open_plain("/proc/cpuinfo") as stream:
+        if ZEN_3_AND_4.search(stream.read(CPUINFO_BYTES)):
             os.environ.setdefault("NPY_DISABLE_CPU_FEATURES", AVX_512)
 
 
