@@ -47,7 +47,7 @@ def build(arguments: Sequence[str]) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep up to 64 MB of freed memory: arrays of a few MB come and go, and new pages cost 2 % of a build.
+    """Let glibc keep up to 16 MB of freed memory: arrays of a few MB come and go, and new pages cost 2 % of a build.
 
     Workers inherit it. A library must not change this for the program it is part of, so `gristmill.build` does not.
     """
@@ -55,8 +55,8 @@ def _keep_freed_memory() -> None:
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(M_TRIM_THRESHOLD, 64 << 20)
-        mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        mallopt(M_TRIM_THRESHOLD, 16 << 20)
+        mallopt(M_MMAP_THRESHOLD, 8 << 20)
 
 
 def _require_report(config: "Config") -> None:
