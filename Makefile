@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PROCESSES = $$($(BIN)/python -c 'import os; print(min(4, 2 + (os.cpu_count() or 1)))')
+PROCESSES = $$($(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
 # Python keeps what it compiled, whoever asked it not to: tests start hundreds of interpreters.
@@ -15,7 +15,7 @@ demo: $(VENV)/.demo
 	$(BIN)/gristmill check demo
 	$(BIN)/gristmill report demo
 
-# Two processes more than there are cores, as some tests wait for a browser, a server or a clock. Each takes one stretch of the
+# One process more than there are cores, as some tests wait for a browser, a server or a clock. Each takes one stretch of the
 # tests, and helps others when it is done: few fixtures are made by two of them.
 test: $(VENV)/.test
 	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(TEST_OPTIONS)
