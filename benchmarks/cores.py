@@ -28,6 +28,7 @@ from revisions import (
     Side,
     add_options,
     build_of,
+    command_of,
     in_turns,
     python,
     ratio,
@@ -163,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, PARTS)
     given = parser.parse_args()
-    print(f"# Many cores\n\n`python benchmarks/cores.py --runs {given.runs}`. ", end="")
+    print(f"# Many cores\n\n{command_of('cores.py', given)}. ", end="")
     with setting_of(parser, given) as setting:
         for name, measure in PARTS.items():
             if not given.only or name in given.only:

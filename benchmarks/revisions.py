@@ -63,6 +63,11 @@ def add_options(parser: argparse.ArgumentParser, parts: Mapping[str, object]) ->
     parser.add_argument("--only", action="append", choices=list(parts), help="this part; repeatable")
 
 
+def command_of(script: str, given: argparse.Namespace) -> str:
+    """The command for the page, without what lies elsewhere on another machine."""
+    return f"`python benchmarks/{script} --runs {given.runs}{''.join(f' --only {part}' for part in given.only or ())}`"
+
+
 class Setting(NamedTuple):
     """What a script measures with."""
 

@@ -38,6 +38,7 @@ from revisions import (
     add_options,
     build_command,
     build_of,
+    command_of,
     data_digests,
     files_in,
     in_turns,
@@ -236,7 +237,7 @@ def main() -> None:
     tokenizer = given.tokenizer_file.resolve()
     if "tokenizer" in chosen and not tokenizer.is_file():
         parser.error(f"--tokenizer-file: there is no file {given.tokenizer_file}. `make test` fetches Qwen's.")
-    print(f"# How much faster\n\n`python benchmarks/speed.py --runs {given.runs}`. ", end="")
+    print(f"# How much faster\n\n{command_of('speed.py', given)}. ", end="")
     with setting_of(parser, given) as setting:
         lines = [line for name in chosen for line in parts[name](setting)]
     heads = ("what", "unit", "before", "after", "before : after")

@@ -172,3 +172,20 @@ def test_keys_that_collide_cut_nothing_that_is_not_shared(tmp_path, monkeypatch)
     for cuts in found_by_compare(tmp_path, small, large, "small").values():
         for one in cuts:
             assert small[1][one.start : one.end] == large[1][one.start : one.end]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), unique=True), st.lists(st.integers(0, 2**64 - 1)), st.integers(0, 8))
+def test_a_directory_finds_the_keys_that_are_there(keys, others, num_common_bits):
+    keys = np.array([key >> num_common_bits for key in keys], np.uint64)
+    keys = np.array(sorted(set(keys.tolist())), np.uint64)
+    wanted = np.array([*keys.tolist()[::2], *(key >> num_common_bits for key in others)], np.uint64)
+    at, numbers = span_join.Directory.of(keys, num_common_bits).places_of(wanted)
+    place_of = {key: place for place, key in enumerate(keys.tolist())}
+    expected = [(place_of[key], number) for number, key in enumerate(wanted.tolist()) if key in place_of]
+    assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == expected
+
+
+@given(st.lists(st.integers(0, 40).map(lambda number: number * 0x9E3779B97F4A7C15 % 2**64)))
+def test_the_first_of_equal_keys_always_stays(keys):
+    is_first = span_join._is_first(np.array(keys, np.uint64))
+    assert all(is_first[keys.index(key)] for key in keys)
