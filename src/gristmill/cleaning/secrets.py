@@ -208,7 +208,7 @@ def _with_originals(text: bytes, ranges: list[_Range], secrets: list[Secret], la
 
 @cache
 def _openings(emails: bool) -> Any:
-    """What the scanner stops at, without groups: to find one takes RE2 a fraction of the time."""
+    """The pattern of all openings without groups: RE2 finds a match of it in a fraction of the time."""
     return compiled("|".join(f"(?:{opening}){followed_by}" for opening, followed_by in _rules_by_opening(emails)))
 
 

@@ -440,7 +440,7 @@ class Directory(NamedTuple):
         return cls(keys, first, int(counts.max()), shift, mask)
 
     def places_of(self, wanted: Keys) -> tuple[Positions, Positions]:
-        """Of those that are there: where, and their numbers among the wanted."""
+        """Places of the wanted keys that are there, and their numbers among the wanted."""
         slots = (wanted >> self.shift & self.mask).astype(np.int64)
         at, end = self.first[slots], self.first[slots + 1]
         numbers = np.flatnonzero(at < end)
