@@ -174,10 +174,17 @@ def test_keys_that_collide_cut_nothing_that_is_not_shared(tmp_path, monkeypatch)
             assert small[1][one.start : one.end] == large[1][one.start : one.end]
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), unique=True), st.lists(st.integers(0, 2**64 - 1)), st.integers(0, 8))
-def test_a_directory_finds_the_keys_that_are_there(keys, others, num_common_bits):
-    keys = np.array([key >> num_common_bits for key in keys], np.uint64)
-    keys = np.array(sorted(set(keys.tolist())), np.uint64)
+@pytest.mark.parametrize("most_steps", [0, span_join.MOST_STEPS])
+@given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.integers(0, 2**64 - 1)), st.integers(0, 8))
+def test_a_directory_finds_the_keys_that_are_there(most_steps, keys, others, num_common_bits):
+    """Also where too many keys begin alike to go from one to the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(span_join, "MOST_STEPS", most_steps)
+        _check_directory(keys, others, num_common_bits)
+
+
+def _check_directory(keys, others, num_common_bits):
+    keys = np.array(sorted({key >> num_common_bits for key in keys}), np.uint64)
     wanted = np.array([*keys.tolist()[::2], *(key >> num_common_bits for key in others)], np.uint64)
     at, numbers = span_join.Directory.of(keys, num_common_bits).places_of(wanted)
     place_of = {key: place for place, key in enumerate(keys.tolist())}

@@ -262,6 +262,8 @@ PARTITION_BITS_WANTED = 5
 """As long as a partition has FEWEST_PARTITION_SPANS."""
 FEWEST_PARTITION_SPANS = 1 << 16
 COMPARED_AT_ONCE = 1 << 14
+MOST_STEPS = 32
+"""From the first key with the same leading bits. Only keys that somebody made up have more that begin alike."""
 TWIN_TOKENS_AT_ONCE = 1 << 20
 
 OTHER_SIDE: dict[SideName, SideName] = {"small": "large", "large": "small"}
@@ -445,8 +447,11 @@ class Directory(NamedTuple):
         at, end = self.first[slots], self.first[slots + 1]
         numbers = np.flatnonzero(at < end)
         at, end, wanted = at[numbers], end[numbers], wanted[numbers]
-        for _ in range(self.num_alike - 1):
-            at += (self.keys[at] < wanted) & (at + 1 < end)
+        if self.num_alike > MOST_STEPS:
+            at = np.minimum(np.searchsorted(self.keys, wanted), end - 1)
+        else:
+            for _ in range(self.num_alike - 1):
+                at += (self.keys[at] < wanted) & (at + 1 < end)
         is_there = self.keys[at] == wanted
         return at[is_there], numbers[is_there]
 
