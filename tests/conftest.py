@@ -78,8 +78,9 @@ def codebert() -> Tokenizer:
     return load_tokenizer("codebert")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator["Browser"]:
+    """A browser for the module alone: while it runs there is a thread, beside which builds cannot fork their workers."""
     from support.browser import launched
 
     with launched() as browser:
@@ -110,6 +111,15 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
         file = _below_tests(item.path)
         if SLOW & {file, f"{file}::{item.originalname}"} or SLOW_FIXTURES & set(item.fixturenames):
             item.add_marker("slow")
+    items.sort(key=_place_in_order)
+
+
+def _place_in_order(item: pytest.Function) -> int:
+    """First what one process should do alone: Ray starts a cluster in each that it runs in, and PyTorch slows forks down.
+
+    A process that is done takes tests over from the end of another's stretch, so these stay with the first.
+    """
+    return 0 if "cluster" in item.fixturenames else 1 if _below_tests(item.path) in NEED_TORCH else 2
 
 
 def _below_tests(path: Path) -> str:

@@ -12,9 +12,10 @@ from gristmill.cards.croissant import croissant
 from gristmill.core.layout import CROISSANT
 from gristmill.core.manifest import FileFacts
 from gristmill.core.records import Split, VariantKind
+from support.late_imports import Late
 from support.to_describe import HOSTILE, hostile_manifest, with_parquet, write_sources
 
-mlc = pytest.importorskip("mlcroissant")
+mlc = Late("mlcroissant")
 
 pytestmark = [  # of its own making
     pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning"),

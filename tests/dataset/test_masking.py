@@ -6,13 +6,14 @@ import pytest
 from gristmill import load_tokenizer
 from gristmill.core.errors import ConfigError
 from gristmill.core.seeded_random import number_of
-from gristmill.dataset.collators import CausalCollator, MaskedCollator
 from gristmill.dataset.frame import Frame
 from gristmill.dataset.masking import Masking
 from gristmill.dataset.token_edges import Vocabulary, token_bytes
+from support.late_imports import Late, late
 from support.tokenizers_made_here import word_piece
 
-torch = pytest.importorskip("torch")
+torch = Late("torch")
+CausalCollator, MaskedCollator = late("gristmill.dataset.collators", "CausalCollator", "MaskedCollator")
 
 FRAME = Frame(length=512, num_prefix=1, num_suffix=1, pad_id=1, vocab_size=50_265)
 MASK_ID = 50264

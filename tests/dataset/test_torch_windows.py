@@ -21,11 +21,13 @@ from gristmill import (
     open_dataset,
 )
 from gristmill.dataset.batches import Draw
-from gristmill.dataset.torch_split import place_of
+from support.late_imports import Late, late
 from support.tokenizers_made_here import sentence_piece_bpe
 
-torch = pytest.importorskip("torch")
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info  # noqa: E402
+torch = Late("torch")
+(DataLoader,) = late("torch.utils.data", "DataLoader")
+(Telling,) = late("support.telling_streams", "Telling")
+(place_of,) = late("gristmill.dataset.torch_split", "place_of")
 
 # Workers are tested on any machine, also on one with fewer cores.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
@@ -284,20 +286,6 @@ def test_a_stream_resumes_in_the_middle_of_an_epoch(dataset, num_shown, monkeypa
     resumed.set_epoch(3)
     assert rows_of(resumed) == whole[num_shown:]
     assert rows_of(resumed) == whole
-
-
-class Telling(IterableDataset):
-    """What StatefulDataLoader of torchdata does: each worker's copy has a state of its own, which goes back there."""
-
-    def __init__(self, stream, states=None):
-        self.stream, self.states = stream, states
-
-    def __iter__(self):
-        worker = get_worker_info().id
-        if self.states is not None:
-            self.stream.load_state_dict(self.states[worker])
-        for item in self.stream:
-            yield worker, item["row"], self.stream.state_dict()
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 
 import boto3
@@ -34,25 +35,27 @@ def fetched(names, cache):
     return fetch(config.sources, config, cache, map)
 
 
-CONTENT = bytes(range(256)) * 4096 * 20
+@cache
+def content():
+    return bytes(range(256)) * 4096 * 20
 
 
 def test_a_download_is_the_file(s3, tmp_path):
-    s3("a/x.bin", CONTENT)
+    s3("a/x.bin", content())
     (file,) = list_files("s3://bucket/a/x.bin")
-    assert (file.name, file.size) == ("x.bin", len(CONTENT))
+    assert (file.name, file.size) == ("x.bin", len(content()))
     download(file, tmp_path / "x")
-    assert (tmp_path / "x").read_bytes() == CONTENT
+    assert (tmp_path / "x").read_bytes() == content()
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_a_dropped_connection_is_gone_on_with(s3, proxy, tmp_path):
-    s3("x.bin", CONTENT)
+    s3("x.bin", content())
     (file,) = list_files("s3://bucket/x.bin")
     proxy.drop_after = [10, 100_000, 4_000_000, 300_000]
     proxy.requests.clear()
     download(file, tmp_path / "x")
-    assert (tmp_path / "x").read_bytes() == CONTENT
+    assert (tmp_path / "x").read_bytes() == content()
     assert not proxy.drop_after
     assert sum(request.startswith(b"HEAD") for request in proxy.requests) >= 3, (
         "each attempt asks whether it is the same"
@@ -60,7 +63,7 @@ def test_a_dropped_connection_is_gone_on_with(s3, proxy, tmp_path):
 
 
 def test_what_was_there_of_an_interrupted_download_is_not_asked_for_again(s3, proxy, tmp_path):
-    s3("x.bin", CONTENT)
+    s3("x.bin", content())
     (file,) = list_files("s3://bucket/x.bin")
     proxy.drop_after = [9_000_000] + [0] * 20
     with pytest.raises(InputError, match=r"cannot download 's3://bucket/x.bin'"):
@@ -72,20 +75,20 @@ def test_what_was_there_of_an_interrupted_download_is_not_asked_for_again(s3, pr
     proxy.drop_after = []
     part.write_bytes(b"!" * have)  # to see that it is kept
     download(file, tmp_path / "x")
-    assert (tmp_path / "x").read_bytes() == b"!" * have + CONTENT[have:]
+    assert (tmp_path / "x").read_bytes() == b"!" * have + content()[have:]
 
 
 def test_a_stalled_connection_is_asked_anew(s3, proxy, tmp_path):
-    s3("x.bin", CONTENT[:100_000])
+    s3("x.bin", content()[:100_000])
     (file,) = list_files("s3://bucket/x.bin", read_seconds=0.5)
     proxy.stalls = 2
     download(file, tmp_path / "x", read_seconds=0.5)
-    assert (tmp_path / "x").read_bytes() == CONTENT[:100_000]
+    assert (tmp_path / "x").read_bytes() == content()[:100_000]
     assert (proxy.stalls, proxy.num_stalled) == (0, 2), "both have not ended yet"
 
 
 def test_attempts_come_to_an_end(s3, proxy, tmp_path):
-    s3("x.bin", CONTENT[:100_000])
+    s3("x.bin", content()[:100_000])
     (file,) = list_files("s3://bucket/x.bin")
     proxy.drop_after = [0] * 50
     with pytest.raises(InputError, match=r"cannot download 's3://bucket/x.bin': ") as caught:
@@ -97,9 +100,9 @@ def test_attempts_come_to_an_end(s3, proxy, tmp_path):
 
 
 def test_a_file_that_changes_meanwhile_is_refused(s3, proxy, tmp_path):
-    s3("x.bin", CONTENT)
+    s3("x.bin", content())
     (file,) = list_files("s3://bucket/x.bin")
-    s3("x.bin", CONTENT[::-1])
+    s3("x.bin", content()[::-1])
     with pytest.raises(InputError, match="changed while it was downloaded"):
         download(file, tmp_path / "x")
     assert not (tmp_path / "x").exists()

@@ -5,6 +5,7 @@ import threading
 import time
 import tracemalloc
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -17,7 +18,10 @@ from gristmill.sources.documents import read_bytes
 from gristmill.sources.fetch import fetch, scan_rows
 from gristmill.sources.remote import download, list_files
 
-CONTENT = bytes(range(256)) * 4096 * 32
+
+@cache
+def content():
+    return bytes(range(256)) * 4096 * 32
 
 
 class Server(ThreadingHTTPServer):
@@ -27,7 +31,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, host="127.0.0.1"):
         super().__init__((host, 0), Answer)
-        self.content = CONTENT
+        self.content = content()
         self.ignores_ranges = False
         self.drops: list[int] = []
         """Per answer to come: bytes of the body until the connection is cut."""
@@ -119,7 +123,7 @@ def downloaded(address, folder, **options):
 @pytest.mark.parametrize("ignores_ranges", [False, True])
 def test_a_download_that_breaks_off_is_completed(server, tmp_path, ignores_ranges):
     server.ignores_ranges, server.drops = ignores_ranges, [100_000, 5_000_000, 10]
-    assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
+    assert downloaded(f"{server.address}/a", tmp_path) == content()
     assert [wanted for method, wanted, _ in server.requests if method == "GET"][1] == "bytes=100000-"
 
 
@@ -137,7 +141,7 @@ def test_a_download_takes_little_memory_whatever_the_server_does_with_ranges(ser
     tracemalloc.start()
     try:
         download(file, tmp_path / "file")
-        assert tracemalloc.get_traced_memory()[1] < len(CONTENT) / 4
+        assert tracemalloc.get_traced_memory()[1] < len(content()) / 4
     finally:
         tracemalloc.stop()
 
@@ -159,25 +163,25 @@ def test_a_file_larger_than_the_disk_is_not_begun(server, tmp_path):
 
 
 def test_a_body_that_trickles_is_given_up(server, tmp_path):
-    server.content, server.pause = CONTENT[:1000], 0.05
+    server.content, server.pause = content()[:1000], 0.05
     with pytest.raises(InputError, match="no answer in time, in 5 attempts"):
         downloaded(f"{server.address}/a", tmp_path, read_seconds=0.1)
 
 
 def test_a_server_without_head_is_asked_with_get(server, tmp_path):
     server.refuses_head = True
-    assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
+    assert downloaded(f"{server.address}/a", tmp_path) == content()
 
 
 def test_a_size_of_nothing_is_asked_for_again_with_get(server, tmp_path):
     server.head_is_empty = True
-    assert downloaded(f"{server.address}/a", tmp_path) == CONTENT
+    assert downloaded(f"{server.address}/a", tmp_path) == content()
 
 
 def test_a_login_goes_to_the_named_server_alone(server, tmp_path):
     with serving("127.0.0.2") as other:
         server.redirects_to = f"{other.address}/b"
-        assert downloaded(server.address.replace("//", "//me:p%2Fw@") + "/a", tmp_path) == CONTENT
+        assert downloaded(server.address.replace("//", "//me:p%2Fw@") + "/a", tmp_path) == content()
         assert {login for _, _, login in server.requests} == {"Basic bWU6cC93"}
         assert {login for _, _, login in other.requests} == {None}
 
@@ -192,7 +196,7 @@ def test_a_public_source_may_not_redirect_to_a_private_address(server, tmp_path,
         assert inside.requests == []
         server.redirects_to = None
         inside.redirects_to = f"{server.address}/b"
-        assert downloaded(f"{inside.address}/a", tmp_path) == CONTENT  # from a private one it may lead anywhere
+        assert downloaded(f"{inside.address}/a", tmp_path) == content()  # from a private one it may lead anywhere
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x"])

@@ -12,12 +12,14 @@ import pytest
 from gristmill import Config, ConfigError, OutputError, Progress, TrainConfig, WindowConfig, build, export, open_dataset
 from gristmill.config.config import TokenizerConfig
 from gristmill.config.settings import SplitConfig, VariantsConfig
-from gristmill.lab.comparison.compare import compare
 from gristmill.lab.comparison.freeze import freeze
 from support.builds import called, refusal
+from support.late_imports import late
 from support.made_code import made_module
 from support.source_trees import write_tree
 from support.tokenizers_made_here import roberta_like
+
+(compare,) = late("gristmill.lab.comparison.compare", "compare")
 
 pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
 SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000, eval_windows=16)

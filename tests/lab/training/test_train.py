@@ -22,8 +22,6 @@ import huggingface_hub.constants
 import msgspec
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from gristmill import (
     Config,
@@ -42,22 +40,28 @@ from gristmill.config.config import TokenizerConfig
 from gristmill.config.settings import VariantsConfig
 from gristmill.core.errors import TrainingError
 from gristmill.dataset.token_edges import Vocabulary
-from gristmill.lab.training.feeds import Feeds, Scored
 from gristmill.lab.training.metrics import Metric, evaluations_without_gain, read_metrics
-from gristmill.lab.training.models import Needs, make_model, put_weights
-from gristmill.lab.training.monitor import Heartbeat
-from gristmill.lab.training.objectives import Objective, all_places, score, some_places
-from gristmill.lab.training.run import Run, digest_of
-from gristmill.lab.training.train import train
 from gristmill.lab.training.train_config import LEAST_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
-from gristmill.lab.training.train_result import result_text
-from gristmill.lab.training.trainer import rate_share
 from support.builds import called, refusal
+from support.late_imports import Late, late
 from support.short_trainings import losses, plain, small_dataset
 from support.source_trees import ROOT
 from support.surroundings import default_signals
 
-CPU = torch.device("cpu")
+torch = Late("torch")
+AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer = late(
+    "transformers", "AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoTokenizer"
+)
+Feeds, Scored = late("gristmill.lab.training.feeds", "Feeds", "Scored")
+Needs, make_model, put_weights = late("gristmill.lab.training.models", "Needs", "make_model", "put_weights")
+(Heartbeat,) = late("gristmill.lab.training.monitor", "Heartbeat")
+Objective, all_places, score, some_places = late(
+    "gristmill.lab.training.objectives", "Objective", "all_places", "score", "some_places"
+)
+Run, digest_of = late("gristmill.lab.training.run", "Run", "digest_of")
+(train,) = late("gristmill.lab.training.train", "train")
+(result_text,) = late("gristmill.lab.training.train_result", "result_text")
+(rate_share,) = late("gristmill.lab.training.trainer", "rate_share")
 
 
 pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
@@ -101,7 +105,7 @@ def test_eight_windows_are_learnt_by_heart(small, tmp_path, objective):
         optimizer.zero_grad()
         it(**batch).backward()
         optimizer.step()
-    found = score(it, [batch], CPU, None)
+    found = score(it, [batch], torch.device("cpu"), None)
     assert found.loss < 0.05
     assert found.accuracy == 1
 
@@ -249,7 +253,7 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
     )
     whole = train(small, tmp_path / "whole", config, frozen=windows)
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_test", lambda *_: 1 / 0)
+        patched.setattr("gristmill.lab.training.run.Run._test", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train(small, tmp_path / "run", config, frozen=windows)
     result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
@@ -338,7 +342,9 @@ def test_bits_per_byte_are_what_they_are_by_hand(small):
     for weights in model.parameters():
         torch.nn.init.zeros_(weights)
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
-    found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
+    found = score(
+        Objective(model, is_causal=True), feeds.held_out("validation"), torch.device("cpu"), feeds.bytes_by_id
+    )
     files = [json.loads(line) for line in (small / "files.jsonl").read_bytes().splitlines()]
     held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
     num_tokens = sum(row["tokens"] - row["cut_tokens"] for row in held_out)
@@ -358,7 +364,10 @@ def test_scores_are_those_of_the_plain_model(small, objective):
     model = make_model("tiny", objective, Needs(48, dataset.tokenizer.definition)).eval()
     feeds = Feeds(dataset, TrainConfig(objective=objective), is_fixed_width=False)
     found = score(
-        Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16), feeds.held_out("test"), CPU, None
+        Objective(model, is_causal=objective == "causal", logits_bytes=1 << 16),
+        feeds.held_out("test"),
+        torch.device("cpu"),
+        None,
     )
     model.eval()
     collate = feeds._collate(fresh_only=True, seed=0)._collate
@@ -496,7 +505,7 @@ def test_what_is_kept_loads_as_any_model_does(small, tmp_path, objective):
         2,
     ]
     feeds = Feeds(open_dataset(small), TrainConfig(objective=objective), is_fixed_width=False)
-    again = score(Objective(model, is_causal=objective == "causal"), feeds.held_out("test"), CPU, None)
+    again = score(Objective(model, is_causal=objective == "causal"), feeds.held_out("test"), torch.device("cpu"), None)
     assert again.loss == pytest.approx(result.test.loss, rel=1e-6)
 
 
@@ -864,13 +873,14 @@ def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypa
         torch.empty(1 << 50, dtype=torch.float64)
         return hidden(self, *arguments)
 
-    monkeypatch.setattr(Objective, "_hidden", greedy)
+    monkeypatch.setattr("gristmill.lab.training.objectives.Objective._hidden", greedy)
     with pytest.raises(TrainingError, match=r"does not fit into memory\. Try --batch-size 8, or a smaller --model\."):
         train(small, tmp_path / "run", config)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_said(small, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match=r"there is no GPU: .* Leave out --device cuda"):
         train(small, tmp_path / "run", TrainConfig(device="cuda"))
 
@@ -1033,7 +1043,9 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
     dataset = open_dataset(tmp_path / "dataset")
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
     model = make_model("tiny", "causal", Needs(32, dataset.tokenizer.definition))
-    found = score(Objective(model, is_causal=True), feeds.held_out("validation"), CPU, feeds.bytes_by_id)
+    found = score(
+        Objective(model, is_causal=True), feeds.held_out("validation"), torch.device("cpu"), feeds.bytes_by_id
+    )
     facts = dataset.manifest.splits["validation"]
     assert found.tokens.sum() == facts.tokens - facts.files
     with pytest.raises(ConfigError, match="has no mask token"):

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Reference
-from transformers import AutoTokenizer
 
 import gristmill
 from gristmill import Config, ConfigError, DatasetError, InputError, OutputError, SplitConfig, WindowConfig
@@ -29,9 +28,11 @@ from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.sentinels import fim_ids, mask_id
 from gristmill.windows.cut import WindowShape, cut
+from support.late_imports import late
 from support.source_trees import write_tree
 from support.tokenizers_made_here import word_piece
 
+(AutoTokenizer,) = late("transformers", "AutoTokenizer")
 SECRET = "AKIA" + "QYLPMN5HHHFPZAM2"
 SIZE = 3000
 

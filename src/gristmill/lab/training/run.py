@@ -4,6 +4,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
@@ -148,6 +149,7 @@ class Run:
         if device.type == "cuda" and config.compiles_loss:
             self._objective.compile_loss()
         self._saved_at = time.perf_counter()
+        self._closing = ExitStack()
 
     def learn(self, checkpoint: Path | None, tell: Tell, stop: Stop) -> None:
         """Up to the last step, or as far as it gets."""
@@ -160,6 +162,7 @@ class Run:
         if first is not None:
             tell(f"going on after step {first:,}")
         self._watch = Watch(self._place.path, self._metrics, self._budget, facts, tell, is_writer=is_writer)
+        self._closing.callback(self._watch.close)
         rate = self._config.learning_rate or learning_rate_of(self._config.model)
         trainer = WindowTrainer(
             self._objective,
@@ -206,11 +209,14 @@ class Run:
             frozen=self._frozen_scores,
         )
         self._watch.draw(is_running=False)
-        self._watch.close()
         if self._together.is_first:
             write_result(result, self._place.path)
             self._place.drop_checkpoints()
         return result
+
+    def close(self) -> None:
+        """End TensorBoard's writer and its thread, also after a failure."""
+        self._closing.close()
 
     def _scoring_text(self) -> str:
         """What each evaluation has to do: of a short run, it is most of the work."""

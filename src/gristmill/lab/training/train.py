@@ -49,6 +49,7 @@ def train(
             run.learn(checkpoint, tell, stop)
             result = None if stop.is_wanted else run.finish()
         finally:
+            run.close()
             place.release()
         if result is None or stop.is_wanted:
             raise KeyboardInterrupt("stopped; the same command with --resume goes on from here.")
