@@ -102,6 +102,8 @@ def main() -> None:
     parser.add_argument("--tenth", metavar="OTHER", type=Path, help="must not exist; on the same file system as DIR")
     parser.add_argument("--pack", metavar="FILE", type=Path, help="write a sample as FILE, a .tar.xz")
     options = parser.parse_args()
+    if not hasattr(tarfile, "data_filter"):
+        parser.error("unpacking other people's archives safely needs Python 3.11.4 or later.")
     if options.tenth is not None and options.tenth.exists():
         parser.error(f"--tenth {options.tenth} exists. Remove it, or name another.")
     try:

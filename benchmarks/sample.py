@@ -16,12 +16,14 @@ from msgspec.structs import fields
 
 from gristmill.config.config import Config
 from gristmill.config.settings import RunConfig
+from gristmill.core.layout import FILES
 from gristmill.core.progress import Progress
 from gristmill.core.records import SourceFile, Split, TokenizedDocument
 from gristmill.dedup.signatures import NUM_BANDS, end_to_end
 from gristmill.pipeline.build import load
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
+from gristmill.pipeline.finish import FilesTable
 from gristmill.pipeline.intake import Intake, read_license_files, take_in
 from gristmill.pipeline.parts import SUFFIX, FileKeys, Part, PartReader, ids_bytes, write_part
 from gristmill.pipeline.pieces import piece_tasks, pieces_of
@@ -60,6 +62,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     phase_seconds: dict[str, float]
     spread: dict[str, list[float]]
     """How long single tasks took, as multiples of the mean."""
+    scan_seconds: float
+    table_seconds: float
+    """Of listing the files, and of files.jsonl: a build does both beside its tasks, so no phase has them."""
     scan_bytes_per_file: float
     decide_bytes_per_document: float
     """In the driver."""
@@ -96,7 +101,9 @@ def measure(folder: str) -> Sample:
         config = Config(sources=[folder], out=str(work.target))
         progress = Progress(quiet=True)
         _, context = load(config, work.folder)
+        started = time.perf_counter()
         intake = take_in(config, [], work.fetched, leave_out=())
+        scan_seconds = time.perf_counter() - started
         found_files, found_bytes = len(intake.found.files), intake.found.num_bytes
         tasks = list(batches(intake.found.files, config.run))
         with TimedRunner() as runner:
@@ -105,6 +112,9 @@ def measure(folder: str) -> Sample:
             scratch_bytes = size_of(context.scratch)
             pieces = pieces_of(context, judged.decision)
             shape_all(context, judged.decision, work, runner, progress)
+        started = time.perf_counter()
+        FilesTable(context.dataset / FILES, context, judged).finish()
+        table_seconds = time.perf_counter() - started
         kept = judged.decision.kept
         readers = [PartReader(context.prepared, part) for part in parts]
         return Sample(
@@ -125,6 +135,8 @@ def measure(folder: str) -> Sample:
             num_tasks={name: len(took) for name, took in runner.seconds.items()},
             phase_seconds={name: round(took, 3) for name, took in progress.seconds.items()},
             spread={name: spread_of(took) for name, took in runner.seconds.items()},
+            scan_seconds=round(scan_seconds, 3),
+            table_seconds=round(table_seconds, 3),
             scan_bytes_per_file=per_document(scan_peak),
             decide_bytes_per_document=per_document(decide_peak),
         )

@@ -107,7 +107,7 @@ COMPARE_TASKS = (*RUN_TASKS, "join")
 def rates_of(scale: Scale, sample: Sample) -> Rates:
     """Core-seconds; a phase's seconds are those alone plus those of its tasks over the cores."""
     took, times = scale.seconds, scale.corpus.num_bytes / sample.num_bytes
-    found_files, found_bytes = sample.found_files * times, sample.found_bytes * times
+    found_bytes = sample.found_bytes * times
     num_documents, num_tokens = sample.num_documents * times, sample.num_tokens * times
 
     def parted(phase: str, functions: Iterable[str]) -> tuple[float, float]:
@@ -119,7 +119,7 @@ def rates_of(scale: Scale, sample: Sample) -> Rates:
     alone, tasks = parted("compare", COMPARE_TASKS)
     join = sample.task_seconds["join"] / sum(sample.task_seconds.get(name, 0.0) for name in COMPARE_TASKS)
     return Rates(
-        scan=took["scan"] / found_files,
+        scan=sample.scan_seconds / sample.found_files,
         prepare=took["prepare"] * scale.cores / found_bytes,
         decide=decide / num_documents,
         pairs=pairs / num_documents,
@@ -127,7 +127,7 @@ def rates_of(scale: Scale, sample: Sample) -> Rates:
         compare_alone=alone / num_documents,
         span=tasks * join / (sample.num_spans * times),
         shape=took["shape"] * scale.cores / (sample.row_bytes * times),
-        finish=took["finish"] / found_files,
+        finish=sample.table_seconds / sample.found_files,
     )
 
 
@@ -206,7 +206,7 @@ class Build:
     def phases(self) -> list[Phase]:
         corpus, amounts, rates = self.corpus, self.amounts, self.rates
         return [
-            self._alone("scan", corpus.num_files * rates.scan * (2 if self.in_steps else 1)),
+            self._alone("scan", corpus.num_files * rates.scan * 2 if self.in_steps else 0.0),
             self.prepare(),
             self._alone("decide", amounts.num_documents * rates.decide),
             self._pairs(),
@@ -214,12 +214,14 @@ class Build:
             self._compare(),
             self._join(),
             self._shape(),
-            self._alone("finish", corpus.num_files * rates.finish + (self._digest_seconds() if self.in_steps else 0.0)),
+            self._alone("finish", corpus.num_files * rates.finish + self._digest_seconds() if self.in_steps else 0.0),
         ]
 
     def prepare(self) -> Phase:
+        """With one driver, it lists the files of each batch before it hands it out."""
         seconds = self.corpus.num_bytes * self.rates.prepare / self.num_batches
-        tasks = Tasks(self.num_batches, seconds, self.sample.spread["prepare"], self.driver / self.share)
+        scan = 0.0 if self.in_steps else self.corpus.num_files * self.rates.scan / self.num_batches
+        tasks = Tasks(self.num_batches, seconds, self.sample.spread["prepare"], self.driver / self.share + scan)
         return self._over_tasks("prepare", tasks, self.pool, self.corpus.num_bytes + self.amounts.part_bytes)
 
     def _pairs(self) -> Phase:
@@ -256,9 +258,10 @@ class Build:
         return phase._replace(limit="memory") if is_short else phase
 
     def _shape(self) -> Phase:
-        """With one driver, it reads each piece back for the digest of its file."""
+        """With one driver, it reads each piece back for the digest of its file, and writes files.jsonl beside it."""
         number = self.amounts.row_bytes / PIECE_MEAN_BYTES
-        digest = 0.0 if self.in_steps else self._digest_seconds() / number
+        table = self.corpus.num_files * self.rates.finish
+        digest = 0.0 if self.in_steps else (self._digest_seconds() + table) / number
         seconds = PIECE_MEAN_BYTES * self.rates.shape
         tasks = Tasks(number, seconds, self.sample.spread["shape"], self.driver / self.share + digest)
         return self._over_tasks("shape", tasks, self.pool, self.amounts.part_bytes + 2 * self.amounts.row_bytes)

@@ -30,10 +30,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,9 +41,12 @@ from typing import Any, NamedTuple
 
 import made_corpus
 
+from gristmill.core.output_formats import FORMATS
+
 ROOT = Path(__file__).parents[1]
 COMMAND_SECONDS = 300
-ALL_FORMATS = "jsonl,parquet,arrow,npy,bin,megatron,mds,litdata"
+ALL_FORMATS = ",".join(FORMATS)
+"""Rows with a format that one of the revisions does not have fail in it."""
 OTHER_FORMATS = ALL_FORMATS.removeprefix("jsonl,")
 FACTS = frozenset({"manifest.json", "README.md", "croissant.json", "check.json", "vocabulary.json", "report.html"})
 """Files that describe a build: times, machine and versions in them may differ."""
@@ -382,12 +385,12 @@ def extract(revision: str | None, folder: Path) -> Path:
     if revision is None:
         shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
         return folder / "src"
-    command = ["git", "archive", "--format=tar", revision, "src"]
+    command = ["git", "archive", "--format=zip", revision, "src"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode:
         raise UsageError(f"cannot read revision {revision!r}: {done.stderr.decode().strip()}")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    with zipfile.ZipFile(io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder)
     return folder / "src"
 
 

@@ -27,6 +27,7 @@ NAMES_LISTED = 10
 LONGEST_LINE_DIGITS = 12
 WINDOWS_LISTED = 12
 MINIMA = {rule.name for rule in RULES if rule.is_minimum}
+RULE_WIDTH = 2 + max(len(rule.name) for rule in RULES)
 
 
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,7 +276,7 @@ def _rule(result: RuleResult, detail: str | None) -> str:
     bound = "at least" if result.rule in MINIMA else "at most"
     limit = "" if result.limit is None else "by name" if result.limit == math.inf else f"{bound} {result.limit:g}"
     verdict = f"FAILED: {detail}" if result.is_defect else "off" if result.is_off else "ok"
-    return f"{result.rule:<14} {value:>12}  {limit:<14} {verdict}"
+    return f"{result.rule:<{RULE_WIDTH}} {value:>12}  {limit:<14} {verdict}"
 
 
 def _redaction(one: Redaction) -> str:

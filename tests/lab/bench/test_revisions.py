@@ -77,9 +77,7 @@ def test_a_packed_corpus_is_a_sample_with_the_same_bytes_everywhere(script, tmp_
         assert gather.pack(tmp_path / "all", ["one-1", "two-1"], archive).files == 5
     assert archives[0].read_bytes() == archives[1].read_bytes()
     with tarfile.open(archives[0]) as tar:
-        tar.extractall(tmp_path / "unpacked", filter="data")
-    packed = {path.relative_to(tmp_path / "unpacked") for path in (tmp_path / "unpacked").rglob("*.c")}
+        packed = {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
     assert len(packed) == 5
-    for path in packed:
-        original = str(path).replace("/code/", "/vendor/")
-        assert (tmp_path / "unpacked" / path).read_text() == files[original]
+    for name, content in packed.items():
+        assert content.decode() == files[name.replace("/code/", "/vendor/")]
