@@ -81,7 +81,7 @@ def test_a_format_is_the_same_from_a_build_and_from_an_export(made, tmp_path, ou
 @pytest.mark.parametrize("sections", [{}, {"window": WindowConfig(pack="best-fit")}])
 def test_many_tasks_write_what_one_does(source, tmp_path, monkeypatch, sections):
     names = [name for name in FORMATS if name != "jsonl"]
-    joined = {name for name in names if formats.format_named(name).join is not None}
+    joined = {name for name in names if formats.format_named(name).is_all_ours}
 
     def made(out, workers, formats):
         output, run = OutputConfig(formats=formats), RunConfig(workers=workers)
