@@ -64,7 +64,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """How long single tasks took, as multiples of the mean."""
     scan_seconds: float
     table_seconds: float
-    """Of listing the files, and of files.jsonl: a build does both beside its tasks, so no phase has them."""
+    """To list the files, and to write files.jsonl. A build does both beside its tasks, so no phase includes them."""
     scan_bytes_per_file: float
     decide_bytes_per_document: float
     """In the driver."""

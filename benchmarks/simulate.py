@@ -5,7 +5,8 @@
 
 1. Seconds by phase come from benchmarks/scale.md.
 2. What that table does not say is measured by --measure (sample.py) on a real build of a small folder: how much of
-   decide and compare runs as tasks, how task times spread, bytes on disk, what the driver keeps of a document.
+   decide and compare runs as tasks, how task times spread, listing files and writing files.jsonl, bytes on disk, what
+   the driver keeps of a document.
 3. Phases over tasks are simulated, task by task (shop.py). The same two files give the same tables.
 """
 

@@ -115,9 +115,9 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 
 def _place_in_order(item: pytest.Function) -> int:
-    """First what one process should do alone: Ray starts a cluster in each that it runs in, and PyTorch slows forks down.
+    """Put Ray and PyTorch first, so that one process runs them: each starts its own cluster, and PyTorch slows forks down.
 
-    A process that is done takes tests over from the end of another's stretch, so these stay with the first.
+    An idle process takes tests from the end of another's queue, so the first tests stay with the first process.
     """
     return 0 if "cluster" in item.fixturenames else 1 if _below_tests(item.path) in NEED_TORCH else 2
 

@@ -256,6 +256,7 @@ def test_a_run_that_was_stopped_at_its_end_only_ends(small, tmp_path, early_stop
         patched.setattr("gristmill.lab.training.run.Run._test", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train(small, tmp_path / "run", config, frozen=windows)
+    assert "_AsyncWriterThread" not in {type(thread).__name__ for thread in threading.enumerate()}, "TensorBoard's"
     result = train(small, tmp_path / "run", config, resume=True, frozen=windows)
     assert plain(tmp_path / "run") == plain(tmp_path / "whole")
     assert (result.steps, result.stop_reason) == (whole.steps, "no_improvement" if early_stop else "budget")
