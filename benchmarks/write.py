@@ -86,7 +86,7 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for overlap in (0, 256):
         rows = rows_of(overlap)
-        num_ids = int(num_emitted(rows.windows, SCHEMA).sum())
+        num_ids = int(num_emitted(rows, SCHEMA).sum())
         for name, format_rows in ways.items():
             seconds = []
             for _ in range(3):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gristmill.config.config import Config
     from gristmill.config.settings import (
         DuplicatesConfig,
+        FimConfig,
         LicensesConfig,
         OutputConfig,
         RewriteConfig,
@@ -293,6 +294,7 @@ __all__ = [
     "DatasetError",
     "DeviceError",
     "DuplicatesConfig",
+    "FimConfig",
     "GristmillError",
     "InputError",
     "LicensesConfig",

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import gristmill
-from gristmill import RulesConfig, TablesConfig
+from gristmill import FimConfig, RulesConfig, TablesConfig
 from gristmill.cli import main
 from gristmill.cli.parsers import Parser, whole
 from gristmill.config.options import all_options
@@ -55,7 +55,7 @@ def test_every_option_of_the_command_is_in_its_help(monkeypatch):
     for option in (*options, "--config", "--quiet", "--json"):
         assert option in shown
     assert "(default: 512)" in shown
-    assert "(default: half of --window; 0 with --pack)" in shown
+    assert "(default: half of --window with --preset mlm; 0 with --pack and other presets)" in shown
 
 
 def test_a_build_ends_with_a_table(repo, tmp_path):
@@ -133,7 +133,16 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["settings"] == {
-        "window": {"length": 64, "overlap": 16, "tail": "shift", "min_fresh": 32, "pack": "none"},
+        "preset": "mlm",
+        "window": {
+            "length": 64,
+            "overlap": 16,
+            "tail": "shift",
+            "min_fresh": 32,
+            "pack": "none",
+            "special_tokens": "template",
+            "end_token": None,
+        },
         "output": {"pad": True, "with_text": True, "compress": "zstd", "shard_bytes": 512 << 20},
         "split": {"shares": "80/10/10", "seed": 5, "by": "directory", "decontaminate": "drop"},
         "scan": {
@@ -158,6 +167,7 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
             "weights_only": False,
             "seed": 4,
         },
+        "fim": msgspec.to_builtins(FimConfig(rate=0.0)),
         "variants": {
             "rates": {"rename": 0.25, "noise": 0.5},
             "seed": 6,

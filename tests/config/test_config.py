@@ -4,6 +4,7 @@ import pytest
 
 from gristmill import Config, ConfigError, RunConfig, ScanConfig, SplitConfig, TokenizerConfig, WindowConfig
 from gristmill.config.config import fingerprint, load_config, setting_names
+from gristmill.config.presets import with_preset
 from gristmill.core.records import Split
 
 MINIMAL = {"sources": ["src"], "out": "dataset"}
@@ -16,7 +17,7 @@ def toml(tmp_path: Path, text: str) -> Path:
 
 
 def test_defaults_are_what_people_asked_for():
-    config = Config(sources=["src"], out="dataset")
+    config = with_preset(Config(sources=["src"], out="dataset"), has_mask=True)
     assert (config.window.length, config.window.overlap) == (512, 256)
     assert config.split.fractions() == {Split.TRAIN: 0.85, Split.VALIDATION: 0.1, Split.TEST: 0.05}
     assert config.tokenizer.name == "codebert"
@@ -34,13 +35,10 @@ def test_defaults_are_what_people_asked_for():
     ],
 )
 def test_windows_overlap_by_half_unless_it_is_said_or_rows_are_packed(tmp_path, window, overlap):
-    assert WindowConfig(**window).overlap == overlap
-    assert (
-        load_config({**MINIMAL, **{f"window.{name}": value for name, value in window.items()}}).window.overlap
-        == overlap
-    )
+    given = load_config({**MINIMAL, **{f"window.{name}": value for name, value in window.items()}})
     lines = "".join(f"{name} = {value!r}\n" for name, value in window.items())
-    assert load_config(MINIMAL, toml(tmp_path, f"[window]\n{lines}")).window.overlap == overlap
+    for config in (given, load_config(MINIMAL, toml(tmp_path, f"[window]\n{lines}"))):
+        assert with_preset(config, has_mask=True).window.overlap == overlap
 
 
 def test_command_line_outranks_the_file(tmp_path):

@@ -158,8 +158,8 @@ def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
     parsed = [json.loads(line) for line in lines]
     assert parsed == list(expected_rows(schema, documents))
     assert all(tuple(row) == schema.columns for row in parsed)
-    assert num_emitted(rows.windows, schema).tolist() == [len(row["input_ids"]) for row in parsed]
-    assert rows.per_document(num_emitted(rows.windows, schema)).tolist() == [
+    assert num_emitted(rows, schema).tolist() == [len(row["input_ids"]) for row in parsed]
+    assert rows.per_document(num_emitted(rows, schema)).tolist() == [
         sum(len(row["input_ids"]) for row in expected_rows(schema, [one])) for one in documents
     ]
 

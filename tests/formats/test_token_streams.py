@@ -310,8 +310,8 @@ def read_all(form, folder):
         ("count", -1),
         ("count", 2**31 - 1),
         ("count", 10),
-        ("is_framed", 2),
-        ("is_framed", 255),
+        ("frame", 3),
+        ("frame", 255),
     ],
 )
 def test_places_outside_of_the_stream_are_no_rows(form, tmp_path, column, value):

@@ -330,7 +330,7 @@ def test_other_tokenizers_from_end_to_end(corpus, tmp_path, text, workers):
     source = corpus / "json"
     manifest = make(
         source, tmp_path / "out", tokenizer=tokenizer, output=OutputConfig(with_text=True),
-        window=WindowConfig(overlap=0), run=RunConfig(workers=workers, batch_files=2), **UNCUT,
+        window=WindowConfig(overlap=0), run=RunConfig(workers=workers, batch_files=2), preset="mlm", **UNCUT,
     )  # fmt: skip
     reference = Tokenizer.from_str(text)
     texts = {}
@@ -391,7 +391,8 @@ def test_auto_tokenizer_reads_the_folder_of_another_tokenizer(corpus, tmp_path, 
     from transformers import AutoTokenizer
 
     (tmp_path / "tokenizer.json").write_text(text)
-    make(corpus / "json", tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    window = WindowConfig(pack="none")
+    make(corpus / "json", tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)), window=window)
     row = open_dataset(tmp_path / "out")["train"][0]
     source = (corpus / "json" / row["path"]).read_text()
     ids = AutoTokenizer.from_pretrained(str(tmp_path / "out"))(source)["input_ids"]
@@ -608,7 +609,10 @@ def test_the_manifest_is_a_public_record(built):
         "tail": "keep",
         "min_fresh": 32,
         "pack": "none",
+        "special_tokens": "template",
+        "end_token": None,
     }
+    assert manifest["settings"]["preset"] == "mlm"
     assert len(manifest["fingerprint"]) == 64
     assert msgspec.json.encode(built[1])
 
@@ -618,7 +622,7 @@ def test_two_tokenizers_one_after_the_other_into_one_folder(corpus, tmp_path):
 
     make(corpus / "json", tmp_path / "out")
     (tmp_path / "tokenizer.json").write_text(made.byte_level())
-    make(corpus / "json", tmp_path / "out", tokenizer=TokenizerConfig(name=str(tmp_path)))
+    make(corpus / "json", tmp_path / "out", preset="mlm", tokenizer=TokenizerConfig(name=str(tmp_path)))
     dataset = open_dataset(tmp_path / "out")
     row = dataset["train"][0]
     text = (corpus / "json" / row["path"]).read_text()

@@ -330,13 +330,7 @@ def test_what_does_not_go_together_is_said(sources, tmp_path):
     with pytest.raises(ConfigError, match="has no tokens that mark repositories"):
         build(config(sources, tmp_path / "out", "repo"))
     with pytest.raises(ConfigError, match="plan counts windows of one file each"):
-        plan(config(sources, tmp_path / "out"))
-
-
-def test_overlap_is_nothing_unless_it_is_asked_for():
-    assert WindowConfig().overlap == 256
-    assert WindowConfig(pack="best-fit").overlap == 0
-    assert WindowConfig(pack="best-fit", overlap=128).overlap == 128
+        plan(config(sources, tmp_path / "out", "repo"))
 
 
 def test_a_row_and_a_file_explain_themselves(sources, tmp_path):

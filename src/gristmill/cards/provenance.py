@@ -3,16 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from gristmill.cleaning.secrets import redact
 from gristmill.config.config import Config
-from gristmill.config.settings import SecretsConfig
+from gristmill.config.presets import with_preset
+from gristmill.config.settings import PresetName, SecretsConfig
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import in_code, literal, more, table
 from gristmill.core.records import VARIANTS
 
 SOURCES_LISTED = 50
 ALWAYS_TOLD = (
-    *("window.length", "window.overlap", "window.tail", "split.shares", "split.seed", "split.by"),
+    *("preset", "window.length", "window.overlap", "window.tail", "split.shares", "split.seed", "split.by"),
     *("split.decontaminate", "duplicates.near", "secrets.action"),
 )
 """Settings that are worth a line even as they are by default."""
@@ -51,8 +54,7 @@ def _special_ids(manifest: Manifest) -> str:
     if setting(manifest, "window", "pack") == "repo":
         return f"the tokenizer's markers before repositories and files, {in_code([facts.end_id])} after each repository"
     told = f"{in_code(list(facts.prefix))} before each window, {in_code(list(facts.suffix))} after it"
-    has_end = manifest.packing is not None and not facts.suffix and facts.end_id is not None
-    return f"{told}, {in_code([facts.end_id])} after the last of a file" if has_end else told
+    return f"{told}, {in_code(list(facts.closing))} after the last of a file" if facts.closing else told
 
 
 def how_to_repeat_it(manifest: Manifest) -> Iterator[str]:
@@ -81,7 +83,9 @@ def setting(manifest: Manifest, section: str, name: str) -> Any:
 
 def told_settings(manifest: Manifest) -> dict[str, str]:
     """Those that matter always, and those that are not as they are by default."""
-    defaults = dotted(Config(sources=["."], out=".").settings())
+    preset = msgspec.convert(manifest.settings.get("preset"), PresetName | None)
+    plain = Config(sources=["."], out=".", preset=preset)
+    defaults = dotted(with_preset(plain, has_mask=manifest.tokenizer.mask_id is not None).settings())
     return {
         name: without_secret(literal(value))
         for name, value in dotted(manifest.settings).items()

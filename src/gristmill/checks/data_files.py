@@ -248,10 +248,12 @@ def _packed(lines: list[bytes], rules: PartRules, pack: PackRules, faults: Fault
 
 
 def _digested(rows: Iterable[Row], split: Split, rules: RowRules, digests: list[bytes]) -> Iterator[Row]:
-    prefix, suffix = (np.array(ids, "<u4").tobytes() for ids in (rules.prefix, rules.suffix))
+    around = (rules.prefix, rules.suffix, (*rules.suffix, *rules.closing))
+    prefix, suffix, closed = (np.array(ids, "<u4").tobytes() for ids in around)
     for row in rows:
         place = place_of(row.fields["repo"], row.fields["path"], row.fields["start"])
-        digests.append(row_digest(split, place, b"".join((prefix, row.ids.astype("<u4").tobytes(), suffix))))
+        behind = closed if row.is_ended else suffix
+        digests.append(row_digest(split, place, b"".join((prefix, row.ids.astype("<u4").tobytes(), behind))))
         yield row
 
 

@@ -101,7 +101,7 @@ def _read(folder: Path, name: str, split: Split, kind: np.dtype[Any]) -> _Stream
     if not len(ends) or ends[-1] != len(ids):
         raise ValueError(f"{len(ids)} ids, and its index ends elsewhere")
     sidecar = folder / f"{split}.rows.jsonl"
-    return _Stream(ids, ends, starts, starts + counts, (windows["is_framed"] == 1).tolist(), sidecar)
+    return _Stream(ids, ends, starts, starts + counts, (windows["frame"] > 0).tolist(), sidecar)
 
 
 def _megatron_ends(content: bytes) -> tuple[np.dtype[Any], Numbers]:

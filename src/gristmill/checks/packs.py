@@ -75,8 +75,8 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
         for one, window in zip(segments, _windows(ids, segments, rules), strict=True):
             natural.append(window)
             numbers.append(number)
-            after = ids[one["at"] + one["length"] :][:1]
-            are_ended.append(pack.end_id is not None and after == [pack.end_id])
+            after = ids[one["at"] + one["length"] :]
+            are_ended.append(_is_ended(after, pack, rules))
     own = Faults()
     windows = [
         row._replace(number=numbers[row.number], is_ended=are_ended[row.number])
@@ -85,6 +85,14 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
     own.renumber(numbers)
     faults.merge(own)
     return PackedRows(rows, windows)
+
+
+def _is_ended(after: list[int], pack: PackRules, rules: RowRules) -> bool:
+    """An end token follows the segment: that of its document or, between markers, that of its repository."""
+    if pack.markers is not None:
+        return pack.end_id is not None and after[:1] == [pack.end_id]
+    num_suffix, closing = len(rules.suffix), list(rules.closing)
+    return bool(closing) and after[num_suffix : num_suffix + len(closing)] == closing
 
 
 class _WrongError(ValueError):
@@ -157,7 +165,7 @@ def _require_between(between: list[int], pack: PackRules, rules: RowRules, *, is
     if pack.markers is not None:
         _require_markers(between, pack.markers, rules)
         return
-    ends = [[]] if is_first else [suffix] if suffix or pack.end_id is None else [[], [pack.end_id]]
+    ends = [[]] if is_first else [suffix, [*suffix, *rules.closing]]
     if between not in [[*end, *prefix] for end in ends]:
         raise _WrongError("special_tokens", f"{between[:8]} between two segments")
 
@@ -165,7 +173,7 @@ def _require_between(between: list[int], pack: PackRules, rules: RowRules, *, is
 def _require_after(after: list[int], pack: PackRules, rules: RowRules) -> None:
     if pack.markers is not None:
         _require_markers(after, pack.markers, rules)
-    elif after != list(rules.suffix) and (rules.suffix or after != [pack.end_id]):
+    elif after not in (list(rules.suffix), [*rules.suffix, *rules.closing]):
         raise _WrongError("special_tokens", f"{after[:8]} behind the last segment")
 
 

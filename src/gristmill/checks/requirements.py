@@ -13,6 +13,7 @@ from gristmill.checks.spelling import Spelling
 from gristmill.checks.tokens import RowRules
 from gristmill.checks.windows import Shape
 from gristmill.config.settings import (
+    NO_END_TOKEN,
     OutputConfig,
     SamplingConfig,
     ScanConfig,
@@ -25,7 +26,7 @@ from gristmill.config.settings import (
 from gristmill.core.columns import COLUMNS, MASK, When, row_columns, window_columns
 from gristmill.core.errors import ConfigError, DatasetError, MissingExtraError, TokenizerError
 from gristmill.core.layout import MANIFEST
-from gristmill.core.manifest import Manifest, TokenizerFacts
+from gristmill.core.manifest import Manifest
 from gristmill.core.records import VARIANTS
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids, variant_ids
@@ -72,7 +73,7 @@ class Settings(NamedTuple):
         except (msgspec.ValidationError, ConfigError, TypeError, ValueError) as error:
             raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
         facts = manifest.tokenizer
-        definition, tokenizer, why = _tokenizer(folder, manifest, faults)
+        definition, tokenizer, why = _tokenizer(folder, manifest, sections.window, faults)
         rules = RowRules(
             file="",
             columns=tuple(manifest.columns),
@@ -80,6 +81,7 @@ class Settings(NamedTuple):
             vocab_size=facts.vocab_size,
             prefix=facts.prefix,
             suffix=facts.suffix,
+            closing=facts.closing,
             control_ids=tuple(definition.control_ids) if definition is not None else (),
             pad_id=facts.pad_id if sections.output.pad else None,
         )
@@ -87,7 +89,7 @@ class Settings(NamedTuple):
             rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
         met = conditions_met(sections.window, sections.output, sampling, sections.variants)
         pack = None
-        if sections.window.pack != "none":
+        if sections.window.is_packed:
             pack = _pack_rules(rules, sections, facts.end_id, definition, faults)
             rules = rules._replace(columns=window_columns(met - {When.PAD}), pad_id=None)
         _check_columns(manifest.columns, row_columns(met), faults)
@@ -99,7 +101,7 @@ class Settings(NamedTuple):
             secrets=sections.secrets,
             sampling=sampling,
             variants=sections.variants,
-            shape=Shape.of(sections.window, _num_special(facts, is_packed=pack is not None)),
+            shape=Shape.of(sections.window, len(facts.prefix) + len(facts.suffix) + len(facts.closing)),
             rules=rules if MASK in rules.columns else rules._replace(pad_id=None),
             pack=pack,
             is_by_repo=sections.window.pack == "repo",
@@ -109,7 +111,7 @@ class Settings(NamedTuple):
 
 
 def _tokenizer(
-    folder: Path, manifest: Manifest, faults: Faults
+    folder: Path, manifest: Manifest, window: WindowConfig, faults: Faults
 ) -> tuple[Definition | None, Tokenizer | None, str | None]:
     try:
         definition = Definition.read(folder)
@@ -118,7 +120,8 @@ def _tokenizer(
         return None, None, "the tokenizer cannot be read"
     check_fingerprint(manifest, definition.key, faults)
     said = manifest.tokenizer
-    if (said.prefix, said.suffix, said.pad_id) != (*definition.template, definition.pad_id):
+    named = (said.prefix, said.suffix, said.closing, said.end_id, said.pad_id, said.mask_id)
+    if named != (*_frame(window, definition), definition.pad_id, definition.mask_id):
         faults.add("special_tokens", "other special tokens than the tokenizer's", file=MANIFEST)
     try:
         tokenizer = tokenizer_for(definition)
@@ -131,6 +134,15 @@ def _tokenizer(
     return definition, tokenizer, None
 
 
+def _frame(window: WindowConfig, definition: Definition) -> tuple[Any, ...]:
+    """Special ids before and behind each window, behind the last one of a document, and between documents."""
+    end_id = definition.end_id if window.end_token is None else definition.id_of(window.end_token)
+    end_id = None if window.end_token == NO_END_TOKEN else end_id
+    if window.special_tokens == "documents":
+        return definition.begin_ids, (), () if end_id is None else (end_id,), end_id
+    return (*definition.template, (), end_id)
+
+
 def _own_ids(
     definition: Definition, variants: VariantsConfig, faults: Faults
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -140,12 +152,6 @@ def _own_ids(
     except ConfigError as error:
         faults.add("special_tokens", str(error), file=MANIFEST)
     return tuple(own)
-
-
-def _num_special(facts: TokenizerFacts, *, is_packed: bool) -> int:
-    """Where nothing ends a text by itself, the end of a document in a row with others needs a place."""
-    has_end = is_packed and not facts.suffix and facts.end_id is not None
-    return len(facts.prefix) + len(facts.suffix) + has_end
 
 
 def _pack_rules(

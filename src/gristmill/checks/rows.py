@@ -39,7 +39,7 @@ class Row(NamedTuple):
     label_key: int = 0
     """Of the labels' content, as of the ids'; 0 where there are none."""
     is_ended: bool = False
-    """In a row with others: an end token follows."""
+    """An end token follows."""
 
 
 class _Line(NamedTuple):
@@ -69,7 +69,7 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
         elif isinstance(part, _Line) and not part.ids:
             faults.add("windows", "it has no ids", file=rules.file, row=number, path=path)
         fields.append(part.fields if isinstance(part, _Line) and part.ids and what is None else None)
-    block = Block(rules, first, fields, ids, offsets)
+    contents, are_closed = Block(rules, first, fields, ids, offsets).contents(faults)
     return [
         Row(
             first + index,
@@ -77,8 +77,9 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
             content,
             int(offsets[index + 1] - offsets[index]),
             _label_key(named, content, rules, first + index, faults) if "labels" in named else 0,
+            are_closed[index],
         )
-        for index, (named, content) in enumerate(zip(fields, block.contents(faults), strict=True))
+        for index, (named, content) in enumerate(zip(fields, contents, strict=True))
         if named is not None
     ]
 
@@ -88,6 +89,9 @@ def _label_key(fields: Fields, ids: Ids, rules: RowRules, number: int, faults: F
     num_padded = rules.length - len(labels) if rules.pad_id is not None else 0
     if fields["labels"] != labels + [IGNORED] * num_padded:
         faults.add("schema", "labels padded otherwise", file=rules.file, row=number, path=path_of(fields))
+    num_closing = len(rules.closing)
+    if num_closing and tuple(labels[-num_closing:]) == rules.closing:
+        del labels[-num_closing:]
     end = len(labels) - len(rules.suffix)
     if (*labels[:num_prefix], *labels[max(end, 0) :]) != (*rules.prefix, *rules.suffix):
         faults.add("special_tokens", "labels without them", file=rules.file, row=number, path=path_of(fields))

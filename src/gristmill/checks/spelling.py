@@ -84,5 +84,6 @@ def _ids_of_text(row: Row, rules: RowRules) -> Ids:
     """The ids of its text: of noise the clean ones."""
     if row.fields.get("variant") in WITH_LABELS:
         clean = clean_labels(row.fields)
-        return np.array(clean[len(rules.prefix) : len(clean) - len(rules.suffix)], row.ids.dtype)
+        num_behind = len(rules.suffix) + (len(rules.closing) if row.is_ended else 0)
+        return np.array(clean[len(rules.prefix) : len(clean) - num_behind], row.ids.dtype)
     return row.ids

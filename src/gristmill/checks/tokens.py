@@ -30,6 +30,8 @@ class RowRules(NamedTuple):
     control_ids: tuple[int, ...]
     pad_id: int | None
     """None: rows are not padded."""
+    closing: tuple[int, ...] = ()
+    """Special ids behind the last window of a document."""
     own_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """By kind of variant, control ids that belong inside it."""
 
@@ -42,16 +44,27 @@ class Block:
         self._rules, self._first, self._fields, self._ids = rules, first, fields, ids
         self._starts, self._ends = offsets[:-1], offsets[1:].copy()
 
-    def contents(self, faults: Faults) -> list[Ids]:
-        """Each row's ids without special tokens, as small as they fit; one out of range is 0."""
+    def contents(self, faults: Faults) -> tuple[list[Ids], list[bool]]:
+        """Each row's ids without special tokens, as small as they fit (one out of range is 0); and which are closed."""
         if self._rules.pad_id is not None:
             self._take_off_padding(self._rules.pad_id, faults)
+        are_closed = self._take_off_closing()
         num_prefix = self._num_around("begin", self._rules.prefix, faults)
         num_suffix = self._num_around("end", self._rules.suffix, faults)
         starts, ends = self._starts + num_prefix, self._ends - num_suffix
         self._find_control_ids(starts, ends, faults)
         ids = self._in_range(faults)
-        return [ids[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        contents = [ids[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return contents, are_closed.tolist()
+
+    def _take_off_closing(self) -> npt.NDArray[np.bool_]:
+        """Which rows end with the special ids that end a document."""
+        closing = self._rules.closing
+        is_closed = (self._ends - self._starts >= len(closing)) & bool(closing)
+        for place, index in enumerate(reversed(closing), 1):
+            is_closed &= self._ids.take(self._ends - place, mode="clip") == index if len(self._ids) else False
+        self._ends -= is_closed * len(closing)
+        return is_closed
 
     def _take_off_padding(self, pad_id: int, faults: Faults) -> None:
         """Padding is what the attention_mask marks with 0."""

@@ -169,12 +169,9 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
 
 
 def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    """In rows of several files' windows, an end token stands where a file ends and nowhere else.
-
-    With --pack repo, where the last file of a repository does.
-    """
+    """An end token stands where a document ends and nowhere else; with --pack repo, where a repository ends."""
     end_id = settings.manifest.tokenizer.end_id
-    if rows.packed is None or end_id is None or (settings.rules.suffix and not settings.is_by_repo):
+    if end_id is None or not (settings.is_by_repo or settings.rules.closing):
         return
     last_of_repo = {(file.split, file.repo): file.key for file in sorted(table.kept.values(), key=lambda one: one.key)}
     for placed in (one for runs in (*rows.by_file.values(), *rows.variants.values()) for one in runs):
@@ -182,8 +179,7 @@ def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
         num_tokens = _num_tokens(placed.run.key, file)
         if file is None or num_tokens is None:
             continue
-        # A variant made window by window (fill in the middle, say) ends with each of them.
-        is_end = (windows[:, END] == num_tokens) | placed.run.key.is_by_windows
+        is_end = (windows[:, END] == num_tokens) & (not placed.run.key.is_by_windows)
         if settings.is_by_repo:  # the last end token may be in a row by itself
             is_end = windows[:, END] == windows[:, END].max()
             is_end &= last_of_repo[file.split, file.repo] == file.key
@@ -194,7 +190,7 @@ def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
             where = "behind" if windows[index, IS_ENDED] else "missing behind"
             what = f"the end token {end_id} is {where} token {windows[index, END]} of {num_tokens}"
             _add("special_tokens", index, what, placed, faults)
-    for split, packed in rows.packed.items():
+    for split, packed in (rows.packed or {}).items():
         num_repos = sum(one is split for one, _ in last_of_repo)
         if settings.is_by_repo and packed.num_ends != num_repos:
             ends, repos = counted(packed.num_ends, "end token"), counted(num_repos, "repository", "repositories")

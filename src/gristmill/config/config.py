@@ -14,8 +14,10 @@ import msgspec
 
 from gristmill.config.settings import (
     DuplicatesConfig,
+    FimConfig,
     LicensesConfig,
     OutputConfig,
+    PresetName,
     RewriteConfig,
     RulesConfig,
     RunConfig,
@@ -45,6 +47,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Folders, git work trees, files, tables (.parquet, .jsonl); git URLs; s3://, hf:// and https:// addresses."""
     out: str
     """The dataset folder: new, empty, or an earlier dataset, which is replaced once the new one is complete."""
+    preset: PresetName | None = None
+    """What the rows are for: `mlm` for masked models, `causal`, or `fim` for causal models that fill in the middle.
+    Sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `mlm` if the tokenizer has a mask
+    token, else `causal`."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
     window: WindowConfig = msgspec.field(default_factory=WindowConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
@@ -56,6 +62,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     licenses: LicensesConfig = msgspec.field(default_factory=LicensesConfig)
     duplicates: DuplicatesConfig = msgspec.field(default_factory=DuplicatesConfig)
     sampling: SamplingConfig = msgspec.field(default_factory=SamplingConfig)
+    fim: FimConfig = msgspec.field(default_factory=FimConfig)
     variants: VariantsConfig = msgspec.field(default_factory=VariantsConfig)
     rewrite: RewriteConfig = msgspec.field(default_factory=RewriteConfig)
     run: RunConfig = msgspec.field(default_factory=RunConfig)
@@ -79,7 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_packing(self) -> None:
         pack, refused = self.window.pack, []
-        if pack != "none":
+        if self.window.is_packed:
             refused = ["--weights-only"] if self.sampling.weights_only else []
             refused += [f"--variants {kind}" for kind in self.variants.rates if kind in WITH_LABELS]
         if pack == "repo":
@@ -112,7 +119,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """The settings that change the output, without any path of this machine."""
         sections = [field.name for field in fields_of(Config) if is_section(field.type)]
         names = [name for name in sections if name not in {"tokenizer", "run"}]
-        settings: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+        settings: dict[str, Any] = {"preset": self.preset}
+        settings |= {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         settings["split"] = {name: settings["split"][name] for name in ("shares", "seed", "by", "decontaminate")}
         settings["scan"] |= {name: list(settings["scan"][name]) for name in ("include", "exclude", "languages")}
         settings["licenses"] = {"allow": list(settings["licenses"]["allow"])}

@@ -52,6 +52,14 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "where tokenizers from the Hub are kept",
             default="the Hugging Face cache",
         ),
+        Option(
+            "--preset",
+            "preset",
+            "mlm|causal|fim",
+            "what the rows are for: masked models, causal models, or causal models that fill in the middle; decides "
+            "--overlap, --pack, --special-tokens and --fim where they are not given",
+            default="mlm if the tokenizer has a mask token, else causal",
+        ),
     ),
     "windows and rows": (
         Option("--window", "window.length", "N", "ids per window, special tokens included", int),
@@ -61,7 +69,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "N",
             "content tokens that neighbouring windows share",
             int,
-            default="half of --window; 0 with --pack",
+            default="half of --window with --preset mlm; 0 with --pack and other presets",
         ),
         Option(
             "--tail",
@@ -76,6 +84,22 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "none|best-fit|repo",
             "for causal training: fill each row with windows of several files (best-fit), or lay a repository's files "
             "one after the other, with the tokenizer's own markers (repo)",
+            default="none with --preset mlm, else best-fit",
+        ),
+        Option(
+            "--special-tokens",
+            "window.special_tokens",
+            "template|documents",
+            "the tokenizer's own around every window (template), or its begin token before every window and an end "
+            "token behind each document (documents)",
+            default="template with --preset mlm, else documents",
+        ),
+        Option(
+            "--end-token",
+            "window.end_token",
+            "NAME|none",
+            "the token behind each document, in rows with --special-tokens documents and in token streams",
+            default="by the model's family, like <|endoftext|>",
         ),
         Option(
             "--format",

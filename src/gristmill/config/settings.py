@@ -19,6 +19,8 @@ MOST_WEIGHT = 1_000_000
 MOST_TOKENS = 1 << 30
 """Of a language model's answer, or context."""
 SURROGATES = re.compile("[\ud800-\udfff]")
+PresetName = Literal["mlm", "causal", "fim"]
+NO_END_TOKEN = "none"
 
 
 class TokenizerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,31 +37,41 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 512
     """Ids in a window, special tokens included."""
     overlap: int | None = None
-    """Content tokens that two neighbouring windows of a file share; default: half of `length`; 0 with `pack`."""
+    """Content tokens that two neighbouring windows of a file share; default: by preset, 0 with `pack`."""
     tail: Literal["keep", "shift", "drop"] = "keep"
     """A file's last window: keep it short, shift it back to full length, or drop it if it brings too little."""
     min_fresh: int = 32
     """With tail `drop`: a last window with fewer fresh tokens than this is dropped, unless it is the only one."""
-    pack: Literal["none", "best-fit", "repo"] = "none"
+    pack: Literal["none", "best-fit", "repo"] | None = None
     """`best-fit` fills each row with windows of several files of one split, `repo` lays the files of a repository one
-    after the other between the tokenizer's markers; for causal training."""
+    after the other between the tokenizer's markers; default: by preset."""
+    special_tokens: Literal["template", "documents"] | None = None
+    """`template`: the tokenizer's own special tokens around every window, as masked models take them. `documents`: its
+    begin token before every window, and an end token behind the last window of each document. Default: by preset."""
+    end_token: str | None = None
+    """Token behind each document, in rows with `special_tokens = "documents"` and in token streams; `none`: no token.
+    Default: the one that the model's family uses between texts."""
 
     def __post_init__(self) -> None:
         check_types(self, "window.")
         at_least(1, "window.length", self.length, most=LONGEST_WINDOW)
-        if self.overlap is None:
-            msgspec.structs.force_setattr(self, "overlap", self.length // 2 if self.pack == "none" else 0)
-        at_least(0, "window.overlap", self.num_shared)
+        if self.overlap is not None:
+            at_least(0, "window.overlap", self.overlap)
         at_least(1, "window.min_fresh", self.min_fresh)
-        if self.pack != "none" and self.tail != "keep":
+        if self.is_packed and self.tail != "keep":
             raise ConfigError(f"--pack {self.pack} has a place for every tail: it does not go with --tail {self.tail}.")
         if self.pack == "repo" and self.overlap:
             raise ConfigError(f"--pack repo shows every token once: it does not go with --overlap {self.overlap}.")
 
     @property
+    def is_packed(self) -> bool:
+        """A row holds windows of several files."""
+        return self.pack not in {None, "none"}
+
+    @property
     def num_shared(self) -> int:
-        """The overlap, which is known once it is made."""
-        assert self.overlap is not None
+        """The overlap, once a preset has decided it."""
+        assert self.overlap is not None, "config.presets.with_preset decides it"
         return self.overlap
 
 
@@ -314,6 +326,61 @@ class SamplingConfig(msgspec.Struct, frozen=True, kw_only=True):
         return (self.is_weighted or self.target_windows is not None) and not self.weights_only
 
 
+MIDDLES = {"syntax": 0.5, "lines": 0.25, "characters": 0.25}
+"""Sorts of middles for fill in the middle, with their shares by default."""
+
+
+class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Fill in the middle: some documents of train are rewritten as prefix, suffix and middle, window by window.
+
+    [fim.middles]
+    syntax = 0.5
+    lines = 0.25
+    characters = 0.25
+    """
+
+    rate: float | None = None
+    """Share of train's documents that are rewritten. Held-out files stay plain. Default: by preset, 0.5 with `fim`."""
+    spm: float | None = None
+    """Share of rewritten windows with the suffix first (SPM); in the others the prefix is first (PSM). Default: as the
+    model's family was trained."""
+    middles: dict[str, float] = {}
+    """Shares of the sorts of middles: a syntax node (statement, block, body or arguments, by tree-sitter), whole lines,
+    or any characters. A file without a grammar has lines in place of syntax. Default: half of them syntax."""
+    max_middle: int | None = None
+    """Most tokens of a middle; default: half of the window."""
+    seed: int = 0
+    """Decides which documents are rewritten, and where they are cut."""
+
+    def __post_init__(self) -> None:
+        check_types(self, "fim.")
+        for name in ("rate", "spm"):
+            if getattr(self, name) is not None:
+                between(0, 1, f"fim.{name}", getattr(self, name))
+        if self.max_middle is not None:
+            at_least(1, "fim.max_middle", self.max_middle)
+        at_least(-SEEDS, "fim.seed", self.seed, most=SEEDS - 1)
+        for sort, share in self.middles.items():
+            if sort not in MIDDLES:
+                raise ConfigError(f"fim.middles: there is no sort {sort!r}. Known: {', '.join(MIDDLES)}.")
+            if not 0 <= share < float("inf"):
+                raise ConfigError(f"fim.middles.{sort} must be 0 or more, got {share}.")
+        if not self.middles:
+            msgspec.structs.force_setattr(self, "middles", MIDDLES)
+        if not any(self.middles.values()):
+            raise ConfigError("fim.middles must give a share to one sort at least. Try --fim-middles characters.")
+        ordered = {sort: float(self.middles.get(sort, 0)) for sort in MIDDLES}
+        msgspec.structs.force_setattr(self, "middles", ordered)
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.rate)
+
+    @property
+    def needs_grammar(self) -> bool:
+        return self.is_on and self.middles["syntax"] > 0
+
+
 class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Real variations of train files, beside them: none, unless one has a rate.
 
@@ -369,7 +436,7 @@ def conditions_met(
         When.NOISE: variants.have_labels,
         When.WEIGHTS: sampling.weights_only,
         When.VARIANTS: bool(variants.rates),
-        When.PACK: window.pack != "none",
+        When.PACK: window.is_packed,
     }
     return frozenset(when for when, is_met in met.items() if is_met)
 

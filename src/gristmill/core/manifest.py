@@ -46,10 +46,14 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What did the encoding; every engine gives the same ids."""
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
-    """The special ids around each window."""
+    """Special ids around each window."""
     pad_id: int | None
     end_id: int | None
-    """What ends a document in a stream of tokens."""
+    """End of a document in a stream of tokens."""
+    closing: tuple[int, ...] = ()
+    """Special ids behind the last window of a document."""
+    mask_id: int | None = None
+    """The tokenizer's mask token; None if it has none."""
 
 
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -522,7 +526,8 @@ def _whole_numbers(tree: Any) -> Iterator[int]:
 def _require_sane(record: RowsRecord, path: Path) -> None:
     """Numbers that no dataset has: what goes by them would fail in the middle. And files are in the folder."""
     facts = record.tokenizer
-    ids = [*facts.prefix, *facts.suffix, *(one for one in (facts.pad_id, facts.end_id) if one is not None)]
+    named = (facts.pad_id, facts.end_id, facts.mask_id)
+    ids = [*facts.prefix, *facts.suffix, *facts.closing, *(one for one in named if one is not None)]
     if not 0 < facts.vocab_size <= LARGEST_VOCABULARY or any(not 0 <= one < LARGEST_VOCABULARY for one in ids):
         raise DatasetError(f"{str(path)!r} is damaged: no tokenizer has its ids.")
     if any(not 0 <= one.windows < MOST_ROWS for one in record.splits.values()):

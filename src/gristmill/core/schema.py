@@ -21,11 +21,13 @@ class Schema(NamedTuple):
     vocab_size: int
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
-    """The special ids around each window."""
+    """Special ids around each window."""
     pad_id: int | None
     """With which rows are padded to the full length; None: they are not."""
     end_id: int | None
     """What ends a document in a stream of tokens; None: the tokenizer has no such token."""
+    closing: tuple[int, ...] = ()
+    """Special ids behind the last window of a document."""
     segment_columns: tuple[str, ...] = ()
     """What `segments` tell of each, where there are any."""
 
@@ -42,6 +44,7 @@ class Schema(NamedTuple):
             vocab_size=facts.vocab_size,
             prefix=facts.prefix,
             suffix=facts.suffix,
+            closing=facts.closing,
             pad_id=facts.pad_id if MASK in manifest.columns else None,
             end_id=facts.end_id,
             segment_columns=tuple(manifest.segment_columns),
@@ -55,6 +58,11 @@ class Schema(NamedTuple):
     def others(self) -> tuple[str, ...]:
         """All columns but the ids."""
         return self.columns[1:]
+
+    @property
+    def num_special(self) -> int:
+        """Most special ids that a window can have."""
+        return len(self.prefix) + len(self.suffix) + len(self.closing)
 
     def num_rows_at_once(self, most: int) -> int:
         """In memory: so many, or of long windows fewer."""

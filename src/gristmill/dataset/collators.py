@@ -28,6 +28,8 @@ PACKED = (IDS, POSITION_IDS, LABELS)
 class Padded(NamedTuple):
     """Windows side by side."""
 
+    windows: Sequence[Numbers]
+    """Without padding."""
     ids: Numbers
     lengths: Numbers
     is_there: Flags
@@ -52,7 +54,7 @@ class Padding(NamedTuple):
         is_there: Flags = np.arange(width) < lengths[:, None]
         ids = np.full((len(windows), width), self.frame.pad_id, np.int64)
         ids[is_there] = np.concatenate(windows)
-        return Padded(ids, lengths, is_there)
+        return Padded(windows, ids, lengths, is_there)
 
     def _width(self, longest: int) -> int:
         if self.pad == "length":
@@ -61,7 +63,9 @@ class Padding(NamedTuple):
 
 
 class CausalCollator:
-    """Predict each token of the text from those before it. Special tokens frame the window and are not asked for.
+    """Predict each token of the text from those before it, and the token that ends a document.
+
+    Other special tokens frame the window and are not asked for.
 
     Of packed rows the batch has `position_ids` and no mask: models of transformers keep the files of a row apart by
     them, with use_cache=False. Special tokens are asked for there, as one ends a file, but not what comes first.
@@ -75,7 +79,9 @@ class CausalCollator:
         padded = self._padding.padded(items)
         if any(POSITION_IDS in item for item in items):
             return self._packed(items, padded)
-        is_asked = _is_asked(items, padded, self._padding.frame, fresh_only=self.fresh_only)
+        frame, width = self._padding.frame, padded.ids.shape[1]
+        is_asked = _is_asked(items, padded, frame, fresh_only=self.fresh_only)
+        is_asked |= frame.is_closing(padded.windows, width)
         return padded.batch(padded.ids, np.where(is_asked, padded.ids, IGNORED_LABEL))
 
     def _packed(self, items: Sequence[Item], padded: Padded) -> Batch:
@@ -127,7 +133,7 @@ class MaskedCollator:
             raise ConfigError("rows that were packed (--pack) are for causal training: use causal_collator.")
         padded = self._padding.padded(items)
         frame, width = self._padding.frame, padded.ids.shape[1]
-        is_maskable = frame.is_content(padded.lengths, width) & ~self._is_control.take(padded.ids)
+        is_maskable = frame.is_content(padded.windows, width) & ~self._is_control.take(padded.ids)
         epochs, positions = _numbers(items, "epoch"), _numbers(items, "position")
         hidden = self._masking.hide(padded.ids, is_maskable, epochs, positions)
         is_asked = hidden.is_hidden & _is_asked(items, padded, frame, fresh_only=self.fresh_only)
@@ -144,8 +150,8 @@ def _padding(frame: Frame, pad: Pad, multiple_of: int) -> Padding:
 def _is_asked(items: Sequence[Item], padded: Padded, frame: Frame, *, fresh_only: bool) -> Flags:
     width = padded.ids.shape[1]
     if not fresh_only:
-        return frame.is_content(padded.lengths, width)
-    return frame.is_fresh(padded.lengths, _numbers(items, "fresh"), width)
+        return frame.is_content(padded.windows, width)
+    return frame.is_fresh(padded.windows, _numbers(items, "fresh"), width)
 
 
 def _without_padding(item: Item) -> Numbers:

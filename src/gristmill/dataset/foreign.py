@@ -269,4 +269,5 @@ def _tokenizer_facts(definition: Definition, made_by: str) -> TokenizerFacts:
         suffix=definition.template.suffix,
         pad_id=definition.pad_id,
         end_id=definition.end_id,
+        mask_id=definition.mask_id,
     )

@@ -1,6 +1,7 @@
-"""How a window lies: special tokens, content, special tokens, padding.
+"""Special tokens, content and padding of a window.
 
 <s> x = 1 </s> <pad> <pad>      num_prefix 1, num_suffix 1
+x = 1 <|endoftext|>             num_suffix 0, closing (50256,): the last window of its document
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +26,15 @@ class Frame(NamedTuple):
     num_suffix: int
     pad_id: int
     vocab_size: int
+    closing: tuple[int, ...] = ()
+    """Special ids behind the last window of a document."""
 
     @classmethod
     def of(cls, record: RowsRecord) -> "Frame":
         facts = record.tokenizer
         # Where a tokenizer has no padding token any id will do: the attention mask is 0 there, and no label asks.
         pad_id = 0 if facts.pad_id is None else facts.pad_id
-        return cls(record.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size)
+        return cls(record.window_length, len(facts.prefix), len(facts.suffix), pad_id, facts.vocab_size, facts.closing)
 
     def require_sound(self, windows: Sequence[Numbers], items: Sequence[Mapping[str, Any]]) -> None:
         """An id that no token has would crash a GPU, or wrap around and be another."""
@@ -43,20 +46,35 @@ class Frame(NamedTuple):
                     f"{window.min()} to {window.max()} of {self.vocab_size:,}. Build the dataset again."
                 )
 
-    def num_content(self, num_ids: int) -> int:
-        """Tokens between the special ones, of a window of so many ids without padding."""
-        return max(0, num_ids - self.num_prefix - self.num_suffix)
+    def num_behind(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
+        """Special ids behind the content of a window without padding."""
+        num_closing = len(self.closing)
+        is_closed = bool(num_closing) and tuple(ids[-num_closing:]) == self.closing
+        return self.num_suffix + (num_closing if is_closed else 0)
 
-    def is_content(self, lengths: Numbers, width: int) -> Flags:
-        """In a batch of windows of these lengths, padded to `width`."""
+    def num_content(self, ids: Sequence[int] | npt.NDArray[Any]) -> int:
+        """Tokens between the special ones, in a window without padding."""
+        return max(0, len(ids) - self.num_prefix - self.num_behind(ids))
+
+    def is_content(self, windows: Sequence[Numbers], width: int) -> Flags:
+        """In a batch of these windows, padded to `width`."""
+        ends = np.array([len(window) - self.num_behind(window) for window in windows], np.int64)
         place = np.arange(width)
-        flags: Flags = (place >= self.num_prefix) & (place < (lengths - self.num_suffix)[:, None])
+        flags: Flags = (place >= self.num_prefix) & (place < ends[:, None])
         return flags
 
-    def is_fresh(self, lengths: Numbers, fresh: Numbers, width: int) -> Flags:
+    def is_fresh(self, windows: Sequence[Numbers], fresh: Numbers, width: int) -> Flags:
         """The last `fresh` content tokens of each window: those that no earlier window of its file has shown."""
-        first = lengths - self.num_suffix - fresh
-        return self.is_content(lengths, width) & (np.arange(width) >= first[:, None])
+        ends = np.array([len(window) - self.num_behind(window) for window in windows], np.int64)
+        return self.is_content(windows, width) & (np.arange(width) >= (ends - fresh)[:, None])
+
+    def is_closing(self, windows: Sequence[Numbers], width: int) -> Flags:
+        """The special ids that end a document."""
+        ends = np.array([len(window) for window in windows], np.int64)
+        starts = ends - [self.num_behind(window) - self.num_suffix for window in windows]
+        place = np.arange(width)
+        flags: Flags = (place >= starts[:, None]) & (place < ends[:, None])
+        return flags
 
 
 def check_pad(pad: Any) -> None:

@@ -25,6 +25,7 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
 from gristmill.core.records import LARGEST_VOCABULARY, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
+from gristmill.dataset.frame import Frame
 from gristmill.dataset.stretches import Ids, Stretch
 
 HEAD = b'{"input_ids":['
@@ -183,15 +184,15 @@ class _Decoder:
         kind: type[_Row] = _BuiltRow if isinstance(record, Manifest) else _ForeignRow
         self._json: msgspec.json.Decoder[_Row] = msgspec.json.Decoder(_PackedRow if record.packing else kind)
         self._length, self._vocab_size = record.window_length, record.tokenizer.vocab_size
-        self._num_before, self._num_behind = len(record.tokenizer.prefix), len(record.tokenizer.suffix)
+        self._frame = Frame.of(record)
 
     def windows(self, line: bytes, number: int) -> RowWindows:
         rest = _without_ids(line)
         try:
             row = self._json.decode(rest or line)
-            num_ids = _num_ids(line[len(HEAD) : line.index(b"]")]) if rest else len(row.input_ids)
-            num_ids = _num_unpadded(row, num_ids)
-            return RowWindows(num_ids, self._windows(row, num_ids))
+            digits = line[len(HEAD) : line.index(b"]")] if rest else b",".join(b"%d" % one for one in row.input_ids)
+            num_ids = _num_unpadded(row, _num_ids(digits))
+            return RowWindows(num_ids, self._windows(row, num_ids, self._num_behind(digits, num_ids)))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # not UTF-8 is a ValueError
             raise self._damage(number, error) from None
 
@@ -213,21 +214,31 @@ class _Decoder:
         ids = stored[: _num_unpadded(row, len(stored))]
         if len(ids) and int(ids.max()) >= self._vocab_size:
             raise ValueError(f"it has the id {ids.max()}, and the tokenizer has {self._vocab_size:,}")
-        windows = self._windows(row, len(ids))
+        windows = self._windows(row, len(ids), self._frame.num_behind(ids))
         return ReadRow(ids, windows, self._clean(row.labels, windows))
+
+    def _num_behind(self, digits: bytes, num_ids: int) -> int:
+        """Special ids behind the content of a row whose ids are written so, padding included."""
+        num_closing = len(self._frame.closing)
+        if not num_closing:
+            return self._frame.num_suffix
+        is_padded = _num_ids(digits) > num_ids
+        ids = digits.split(b",", num_ids)[:num_ids] if is_padded else digits.rsplit(b",", num_closing)
+        last = ids[-num_closing:]
+        return self._frame.num_behind([int(one) for one in last])
 
     def _clean(self, labels: list[_Label] | None, windows: Sequence[Window]) -> Ids | None:
         if labels is None or not any(window.variant == VariantKind.NOISE for window in windows):
             return None
         own = [label for label in labels if label != IGNORED_LABEL]
-        return np.array(own[self._num_before : len(own) - self._num_behind], np.uint32)
+        return np.array(own[self._frame.num_prefix : len(own) - self._frame.num_behind(own)], np.uint32)
 
-    def _windows(self, row: _Row, num_ids: int) -> list[Window]:
+    def _windows(self, row: _Row, num_ids: int, num_behind: int) -> list[Window]:
         if not isinstance(row, _PackedRow):
-            length = num_ids - self._num_before - self._num_behind
+            length = num_ids - self._frame.num_prefix - num_behind
             if length < 0:
                 raise ValueError(f"it has {counted(num_ids, 'id')}, fewer than are special in a row")
-            return [_window(row, self._num_before, length)]
+            return [_window(row, self._frame.num_prefix, length)]
         end = 0
         for one in row.segments:
             if one.at < end or one.at + one.length > num_ids:

@@ -18,6 +18,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch
 from gristmill.formats.content_digest import digests_of, place_in
 from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.window_frame import window_frame
 from gristmill.windows.cut import Indices, Windows
 
 ROWS_AT_ONCE = 1000
@@ -89,6 +90,8 @@ class Rows(NamedTuple):
     """Where each row is from in the file's tokens, if that is not where it is in the ids."""
     repeats: Indices | None = None
     """How often each window has been shown before; None: never."""
+    closes: npt.NDArray[np.bool_] | None = None
+    """Which rows end their document; None: those whose window ends with the document's ids."""
     num_tail_tokens_dropped: Indices = np.zeros(0, np.int64)
     """Of each document."""
 
@@ -100,6 +103,14 @@ class Rows(NamedTuple):
     def told_windows(self) -> Windows:
         """Whose start and lines the rows tell."""
         return self.windows if self.places is None else self.places
+
+    @property
+    def are_last(self) -> npt.NDArray[np.bool_]:
+        """Which rows end their document."""
+        if self.closes is not None:
+            return self.closes
+        last: npt.NDArray[np.bool_] = self.windows.ends == np.diff(self.tokens.edges)[self.of]
+        return last
 
     def filled(self, values: Sequence[Any]) -> PerDocument:
         return PerDocument(values, self.of)
@@ -115,6 +126,7 @@ class Rows(NamedTuple):
             windows=self.windows.picked(numbers),
             places=None if self.places is None else self.places.picked(numbers),
             repeats=None if self.repeats is None else self.repeats[numbers],
+            closes=None if self.closes is None else self.closes[numbers],
         )
 
 
@@ -124,14 +136,16 @@ def window_schema(config: Config, definition: Definition, vocab_size: int) -> Sc
         raise ConfigError(
             f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
         )
+    frame = window_frame(config.window, definition)
     return Schema(
         columns=config.window_columns,
         length=config.window.length,
         vocab_size=vocab_size,
-        prefix=definition.template.prefix,
-        suffix=definition.template.suffix,
+        prefix=frame.prefix,
+        suffix=frame.suffix,
+        closing=frame.closing,
         pad_id=definition.pad_id if config.output.pad else None,
-        end_id=definition.end_id,
+        end_id=frame.end_id,
     )
 
 
@@ -144,6 +158,13 @@ class IdRanges(NamedTuple):
     ids: npt.NDArray[Any]
     starts: Indices
     ends: Indices
+    are_last: npt.NDArray[np.bool_]
+    """Rows that end their document."""
+
+    def num_ids(self, schema: Schema) -> Indices:
+        """Per row, with special ids, without padding."""
+        num_around = len(schema.prefix) + len(schema.suffix)
+        return self.ends - self.starts + num_around + self.are_last * len(schema.closing)
 
 
 class TextRanges(NamedTuple):
@@ -171,7 +192,7 @@ Filled = PerDocument | IdRanges | TextRanges | Pairs | Indices
 
 def _ids(rows: Rows) -> IdRanges:
     first = rows.tokens.edges[rows.of]
-    return IdRanges(rows.tokens.ids, first + rows.windows.starts, first + rows.windows.ends)
+    return IdRanges(rows.tokens.ids, first + rows.windows.starts, first + rows.windows.ends, rows.are_last)
 
 
 def _lines(rows: Rows) -> Pairs:
@@ -193,7 +214,7 @@ def _labels(rows: Rows) -> IdRanges:
     told, is_clean = rows.told_windows, has_clean[rows.of]
     starts = np.where(is_clean, told.starts, rows.windows.starts)
     ends = np.where(is_clean, told.ends, rows.windows.ends)
-    return IdRanges(np.concatenate(clean), first + starts, first + ends)
+    return IdRanges(np.concatenate(clean), first + starts, first + ends, rows.are_last)
 
 
 def _text(rows: Rows) -> TextRanges:
@@ -252,25 +273,35 @@ FILLERS: dict[str, Callable[[Rows], Filled]] = {
 """For each column of a window."""
 
 
-def num_ids(windows: Windows, schema: Schema) -> Indices:
-    """Per window, without padding."""
-    return windows.ends - windows.starts + (len(schema.prefix) + len(schema.suffix))
+def num_ids(rows: Rows, schema: Schema) -> Indices:
+    """Per row, without padding."""
+    return _ids(rows).num_ids(schema)
 
 
-def num_emitted(windows: Windows, schema: Schema) -> Indices:
-    """Per window, padding included."""
-    return np.full(len(windows), schema.length) if schema.pad_id is not None else num_ids(windows, schema)
+def num_emitted(rows: Rows, schema: Schema) -> Indices:
+    """Per row, padding included."""
+    return np.full(rows.num_rows, schema.length) if schema.pad_id is not None else num_ids(rows, schema)
 
 
 def row_digests_of(rows: Rows, schema: Schema, split: Split) -> bytes:
     """What each row is known by, in whichever format (see content_digest)."""
-    ids, starts, ends = _ids(rows)
+    ids, starts, ends, are_last = _ids(rows)
     content = memoryview(ids.astype("<u4").tobytes())
-    prefix, suffix = (np.array(around, "<u4").tobytes() for around in (schema.prefix, schema.suffix))
+    prefix, suffix, closed = _around(schema, "<u4")
+    behind = [(closed if is_last else suffix).tobytes() for is_last in (False, True)]
     names = [place_in(split, one.repo, one.path) for one in rows.documents]
     places = rows.told_windows.starts.tolist()
-    ranges = zip(rows.of.tolist(), places, (4 * starts).tolist(), (4 * ends).tolist(), strict=True)
-    return digests_of([(names[of], b"%d\0" % place, prefix, content[at:to], suffix) for of, place, at, to in ranges])
+    ranges = zip(rows.of.tolist(), places, (4 * starts).tolist(), (4 * ends).tolist(), are_last.tolist(), strict=True)
+    before = prefix.tobytes()
+    return digests_of(
+        [(names[of], b"%d\0" % place, before, content[at:to], behind[is_last]) for of, place, at, to, is_last in ranges]
+    )
+
+
+def _around(schema: Schema, kind: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Special ids before a window, behind one, and behind the last of a document."""
+    behind = (*schema.suffix, *schema.closing)
+    return np.array(schema.prefix, kind), np.array(schema.suffix, kind), np.array(behind, kind)
 
 
 def batch_of_rows(rows: Rows, schema: Schema) -> WindowBatch:
@@ -297,10 +328,10 @@ def _column(name: str, filled: Filled, schema: Schema) -> Values:
 
 def _joined_ids(ranges: IdRanges, schema: Schema, kind: npt.DTypeLike) -> Ragged:
     """Ranges of ids, with the special tokens around each."""
-    prefix, suffix = np.array(schema.prefix, kind), np.array(schema.suffix, kind)
+    prefix, suffix, closed = _around(schema, kind)
     ids = ranges.ids.astype(kind, copy=False)
     parts = [np.zeros(0, kind)]
-    for start, end in zip(ranges.starts.tolist(), ranges.ends.tolist(), strict=True):
-        parts += [prefix, ids[start:end], suffix]
-    sizes = ranges.ends - ranges.starts + (len(prefix) + len(suffix))
-    return Ragged(np.concatenate(parts), np.concatenate(([0], np.cumsum(sizes))))
+    edges = zip(ranges.starts.tolist(), ranges.ends.tolist(), ranges.are_last.tolist(), strict=True)
+    for start, end, is_last in edges:
+        parts += [prefix, ids[start:end], closed if is_last else suffix]
+    return Ragged(np.concatenate(parts), np.concatenate(([0], np.cumsum(ranges.num_ids(schema)))))

@@ -114,6 +114,19 @@ class _Repeated(NamedTuple):
         return len(self.content) * self.counts
 
 
+class _BehindLast(NamedTuple):
+    """The same in some rows, nothing in others."""
+
+    content: bytes
+    are_last: npt.NDArray[np.bool_]
+
+    def encoded(self) -> list[bytes]:
+        return [self.content if is_last else b"" for is_last in self.are_last.tolist()]
+
+    def sizes(self) -> Indices:
+        return len(self.content) * self.are_last.astype(np.int64)
+
+
 class _Mask(NamedTuple):
     """`1,1,1,0,0`, for so many ids in rows of one length."""
 
@@ -205,7 +218,7 @@ def _row_pieces(rows: Rows, schema: Schema) -> Iterator[Piece]:
     for number, name in enumerate(schema.columns):
         yield _key(name, is_first=not number)
         if name == MASK:
-            yield from (b"[", _Mask(num_ids(rows.windows, schema), schema.length), b"]")
+            yield from (b"[", _Mask(num_ids(rows, schema), schema.length), b"]")
         else:
             yield from _pieces(name, FILLERS[name](rows), schema)
     yield b"}\n"
@@ -227,13 +240,14 @@ def _pieces(name: str, filled: Filled, schema: Schema) -> Iterator[Piece]:
 def _id_pieces(name: str, filled: IdRanges, schema: Schema) -> Iterator[Piece]:
     """`[0,` 12,345 `,2` ,1,1 `]`: the special ids around each range, and padding."""
     yield b"[" + b"".join(b"%d," % index for index in schema.prefix)
-    yield _Ranges(*filled)
+    yield _Ranges(filled.ids, filled.starts, filled.ends)
     yield b"".join(b",%d" % index for index in schema.suffix)
+    if schema.closing:
+        yield _BehindLast(b"".join(b",%d" % index for index in schema.closing), filled.are_last)
     if schema.pad_id is not None:
         padding = COLUMNS[name].padding
         pad = schema.pad_id if padding is None else padding
-        num_special = len(schema.prefix) + len(schema.suffix)
-        yield _Repeated(b",%d" % pad, schema.length - num_special - (filled.ends - filled.starts))
+        yield _Repeated(b",%d" % pad, schema.length - filled.num_ids(schema))
     yield b"]"
 
 

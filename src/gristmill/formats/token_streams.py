@@ -98,8 +98,10 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 # Windows -> one stream of tokens: what windows of a document share stands in it once, and behind each its end
 # token.
 
-WINDOW = np.dtype([("offset", "<i8"), ("count", "<i4"), ("is_framed", "u1")])
-"""Of each row: where in the stream its ids are, how many, and whether the special ids go around them."""
+WINDOW = np.dtype([("offset", "<i8"), ("count", "<i4"), ("frame", "u1")])
+"""For each row: where its ids are in the stream, how many, and which special ids are around them."""
+BARE, FRAMED, CLOSED = range(3)
+"""Values of `frame`: no special ids; those around a window; those around the last window of a document."""
 
 
 class Laid(NamedTuple):
@@ -144,7 +146,7 @@ class StreamLaying:
         windows = np.zeros(len(batch), WINDOW)
         windows["offset"] = stops - (ends - starts)
         windows["count"] = ends - starts
-        windows["is_framed"] = contents.is_framed
+        windows["frame"] = contents.frames
         parts = contents.between(starts + num_shared, ends)
         for row in np.flatnonzero(is_ending).tolist():
             parts[row] = self._end + parts[row]
@@ -168,8 +170,8 @@ class _Contents(NamedTuple):
     starts: Indices
     """Of each row, in ids."""
     ends: Indices
-    is_framed: npt.NDArray[np.bool_]
-    """It has such around it."""
+    frames: npt.NDArray[np.uint8]
+    """Which special ids each row has around it."""
     width: int
     """Bytes of an id."""
 
@@ -189,10 +191,11 @@ def _contents(rows: WindowBatch, schema: Schema, kind: np.dtype[Any]) -> _Conten
     first, last = int(ids.offsets[0]), int(ids.offsets[-1])
     values = ids.values[first:last]
     require_fitting(values, kind)
-    is_framed = _are_framed(rows, schema)
-    starts = ids.offsets[:-1] - first + is_framed * len(schema.prefix)
-    ends = ids.offsets[1:] - first - is_framed * len(schema.suffix)
-    return _Contents(values.astype(kind, copy=False).tobytes(), starts, ends, is_framed, kind.itemsize)
+    frames = _frames(rows, schema)
+    before, behind = _nums_around(schema)
+    starts = ids.offsets[:-1] - first + before[frames]
+    ends = ids.offsets[1:] - first - behind[frames]
+    return _Contents(values.astype(kind, copy=False).tobytes(), starts, ends, frames, kind.itemsize)
 
 
 def _num_shared(rows: WindowBatch, contents: _Contents) -> Indices:
@@ -206,7 +209,7 @@ def _num_shared(rows: WindowBatch, contents: _Contents) -> Indices:
     starts, ends = contents.starts, contents.ends
     before = np.diff(rows.columns["start"])
     wanted = (ends - starts)[:-1] - before
-    is_next = _are_of_one_document(rows, contents.is_framed)
+    is_next = _are_of_one_document(rows, contents.frames != BARE)
     is_next &= (before >= 0) & (wanted >= 0) & (wanted <= (ends - starts)[1:])
     numbers = np.flatnonzero(is_next)
     wanted = wanted[numbers]
@@ -233,22 +236,36 @@ def bytes_of(ids: Sequence[int], kind: npt.DTypeLike) -> bytes:
     return values.astype(kind).tobytes()
 
 
-def _num_around(schema: Schema) -> int:
-    return len(schema.prefix) + len(schema.suffix)
+def _behind(schema: Schema) -> tuple[tuple[int, ...], ...]:
+    """Special ids behind a row, by its frame."""
+    return (), schema.suffix, (*schema.suffix, *schema.closing)
 
 
-def _are_framed(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.bool_]:
-    """Which rows are one window between the special ids. A row of several files' windows is more than that."""
+def _nums_around(schema: Schema) -> tuple[Indices, Indices]:
+    """Numbers of special ids before and behind a row, by its frame."""
+    num_before = len(schema.prefix)
+    return np.array([0, num_before, num_before]), np.array(list(map(len, _behind(schema))))
+
+
+def _frames(batch: WindowBatch, schema: Schema) -> npt.NDArray[np.uint8]:
+    """Which special ids each row has around it. A row with windows of several files counts as bare."""
+    frames = np.zeros(len(batch), np.uint8)
     if SEGMENTS in batch.columns:
-        return np.zeros(len(batch), np.bool_)
-    values, offsets, sizes = batch.ids.values, batch.ids.offsets, batch.ids.sizes
-    is_framed: npt.NDArray[np.bool_] = sizes >= _num_around(schema)
-    rows = np.flatnonzero(is_framed)
-    for number, one in enumerate(schema.prefix):
-        is_framed[rows] &= values[offsets[rows] + number] == one
-    for number, one in enumerate(reversed(schema.suffix), 1):
-        is_framed[rows] &= values[offsets[rows + 1] - number] == one
-    return is_framed
+        return frames
+    for frame in (FRAMED, CLOSED) if schema.closing else (FRAMED,):
+        frames[_have_around(batch, schema.prefix, _behind(schema)[frame])] = frame
+    return frames
+
+
+def _have_around(batch: WindowBatch, prefix: Sequence[int], behind: Sequence[int]) -> npt.NDArray[np.bool_]:
+    values, offsets = batch.ids.values, batch.ids.offsets
+    have: npt.NDArray[np.bool_] = batch.ids.sizes >= len(prefix) + len(behind)
+    rows = np.flatnonzero(have)
+    for number, one in enumerate(prefix):
+        have[rows] &= values[offsets[rows] + number] == one
+    for number, one in enumerate(reversed(behind), 1):
+        have[rows] &= values[offsets[rows + 1] - number] == one
+    return have
 
 
 ENDS = ".ends.npy"
@@ -348,6 +365,7 @@ def _facts(schema: Schema, kind: np.dtype[Any], counts: dict[str, int]) -> bytes
         "end_id": schema.end_id,
         "prefix": schema.prefix,
         "suffix": schema.suffix,
+        "closing": schema.closing,
         **counts,
     }
     return orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
@@ -371,7 +389,8 @@ class StreamSplit:
                 raise damaged(stream, f"{counted(len(self._stream), 'id')}, and {index.name!r} tells of more or less")
         self._sidecar = Sidecar(rows, len(self._windows), schema)
         try:
-            self._prefix, self._suffix = (bytes_of(ids, self._kind) for ids in (schema.prefix, schema.suffix))
+            self._prefix = bytes_of(schema.prefix, self._kind)
+            self._behind = [bytes_of(ids, self._kind) for ids in _behind(schema)]
         except OutputError:
             raise damaged(stream, f"its ids are {self._kind.name}, and not all special ids can be") from None
 
@@ -387,13 +406,14 @@ class StreamSplit:
 
     def _sizes(self, windows: npt.NDArray[Any]) -> Indices:
         """Ids of each row, those around its content too."""
-        num_around = len(self._schema.prefix) + len(self._schema.suffix)
-        sizes: Indices = windows["count"] + windows["is_framed"].astype(np.int64) * num_around
+        before, behind = _nums_around(self._schema)
+        frames = np.minimum(windows["frame"], CLOSED)
+        sizes: Indices = windows["count"] + before[frames] + behind[frames]
         return sizes
 
     def _require_possible(self, windows: npt.NDArray[Any]) -> None:
         counts, offsets = windows["count"].astype(np.int64), windows["offset"]
-        is_wrong = (counts < 0) | (windows["is_framed"] > 1) | (self._sizes(windows) > self._schema.length)
+        is_wrong = (counts < 0) | (windows["frame"] > CLOSED) | (self._sizes(windows) > self._schema.length)
         is_wrong |= (offsets < 0) | (offsets > len(self._stream) - counts)
         if is_wrong.any():
             raise damaged(
@@ -406,9 +426,9 @@ class StreamSplit:
         starts = windows["offset"] * width
         ends = starts + windows["count"].astype(np.int64) * width
         parts: list[bytes | memoryview] = []
-        edges = (windows["is_framed"].tolist(), starts.tolist(), ends.tolist())
-        for is_framed, start, end in zip(*edges, strict=True):
-            parts += (self._prefix, content[start:end], self._suffix) if is_framed else (content[start:end],)
+        edges = (windows["frame"].tolist(), starts.tolist(), ends.tolist())
+        for frame, start, end in zip(*edges, strict=True):
+            parts += (self._prefix, content[start:end], self._behind[frame]) if frame else (content[start:end],)
         ids = np.frombuffer(bytearray().join(parts), self._kind)
         if self._kind.kind == "i" and ids.min(initial=0) < 0:
             raise damaged(self._stream_path, "an id is negative")

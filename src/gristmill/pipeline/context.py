@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gristmill.config.config import Config
+from gristmill.config.presets import with_preset
 from gristmill.core.schema import Schema
 from gristmill.formats.document_columns import window_schema
 from gristmill.formats.format import format_named
@@ -40,7 +41,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, config: Config, definition: Definition, folder: Path) -> "Context":
-        """Puts the tokenizer into its place; a setting that it rules out is refused here."""
+        """Decide what the preset decides, and put the tokenizer in its place. Refuse settings that it rules out."""
+        config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
         keeps_text = config.needs_text or (bool(config.variants.rates) and not tokenizer.gives_text_back)
         context = cls(
@@ -102,13 +104,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_packed(self) -> bool:
-        return self.config.window.pack != "none"
-
-    @property
-    def end_of_documents(self) -> int | None:
-        """Behind each document in a row with others, where the tokenizer puts nothing there by itself."""
-        definition = self.tokenizer.definition
-        return definition.end_id if self.is_packed and not definition.template.suffix else None
+        return self.config.window.is_packed
 
     @property
     def schema(self) -> Schema:
@@ -142,5 +138,4 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window_shape(self) -> WindowShape:
-        num_special = self.tokenizer.definition.template.num_special + (self.end_of_documents is not None)
-        return WindowShape.of(self.config.window, num_special)
+        return WindowShape.of(self.config.window, self.window_schema.num_special)

@@ -143,7 +143,7 @@ def sizes_of(rows: Rows, schema: Schema) -> list[Sizes]:
     windows = rows.windows
     columns = (
         np.bincount(rows.of, minlength=len(rows.documents)),
-        rows.per_document(num_emitted(windows, schema)),
+        rows.per_document(num_emitted(rows, schema)),
         rows.per_document(windows.ends - windows.starts),
         rows.num_tail_tokens_dropped,
         rows.per_document(row_sizes(rows, schema)),

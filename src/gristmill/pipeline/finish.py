@@ -220,7 +220,7 @@ class Outcome(NamedTuple):
 def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     located, scan, judged, tally, made = outcome
     decision, decontamination = judged.decision, judged.decontamination
-    definition = context.tokenizer.definition
+    definition, schema = context.tokenizer.definition, context.window_schema
     splits = split_facts(decision)
     if made.packing is not None:
         splits = {split: _packed(facts, made.packing[split], context) for split, facts in splits.items()}
@@ -238,10 +238,12 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             revision=located.revision,
             vocab_size=context.tokenizer.vocab_size,
             engine=context.tokenizer.engine,
-            prefix=definition.template.prefix,
-            suffix=definition.template.suffix,
+            prefix=schema.prefix,
+            suffix=schema.suffix,
             pad_id=definition.pad_id,
-            end_id=definition.end_id,
+            end_id=schema.end_id,
+            closing=schema.closing,
+            mask_id=definition.mask_id,
         ),
         sources=[_source_facts(context, scan, tally, repo) for repo in sorted(scan.commits)],
         previous_splits=decision.previous,

@@ -114,15 +114,15 @@ def _first_place(row: Row) -> tuple[int, int, int]:
 
 
 def _window_rows(context: Context, documents: Sequence[PlacedDocument]) -> list[Row]:
-    template, end_id = context.tokenizer.definition.template, context.end_of_documents
+    schema = context.window_schema
     loose: list[Row] = []
     for number, document in enumerate(documents):
         windows, places, _ = shown_windows(document, context.window_shape)
         ranges = zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
         for window, (start, end) in enumerate(ranges):
-            is_end = end_id is not None and (places is not None or end == document.num_tokens)
-            after = (end_id,) if end_id is not None and is_end else template.suffix
-            loose.append([Place(1, number, start, end, window, template.prefix, after)])
+            is_end = places is not None or end == document.num_tokens
+            after = (*schema.suffix, *schema.closing) if is_end else schema.suffix
+            loose.append([Place(1, number, start, end, window, schema.prefix, after)])
     return loose
 
 
@@ -130,7 +130,7 @@ def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[l
     """Those that are full, and what is left of each repository."""
     full: list[Row] = []
     loose: list[Row] = []
-    length, end_id = context.config.window.length, context.tokenizer.definition.end_id
+    length, end_id = context.config.window.length, context.window_schema.end_id
     markers = _Markers(context)
     for _, members in groupby(enumerate(documents), key=lambda one: one[1].repo):
         rows = _Filling(length)
@@ -257,7 +257,7 @@ def write_packed(context: Context, task: PackedTask) -> WrittenFiles:
 
 
 def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
-    schema = context.window_schema._replace(prefix=(), suffix=())
+    schema = context.window_schema._replace(prefix=(), suffix=(), closing=())
     step = schema.num_rows_at_once(ROWS_AT_ONCE)
     for first in range(0, len(packs.rows), step):
         rows = packs.rows[first : first + step]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gristmill.config.presets import preset_text
 from gristmill.config.settings import asked_shares
 from gristmill.core.manifest import (
     Decontamination,
@@ -30,6 +31,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
     summary = {
         "out": path_text(out),
         "fingerprint": manifest.fingerprint,
+        "preset": manifest.settings["preset"],
         "counts": manifest.counts,
         "splits": manifest.splits,
         "asked_shares": asked_shares(manifest.settings),
@@ -59,6 +61,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
         _splits_table(manifest),
         *sampling_lines(manifest.sampling, manifest.settings["sampling"]),
         *variant_lines(manifest.variants),
+        _preset_line(manifest),
         f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {reason.meaning}" for reason, count in counts.dropped_by_reason.items()),
         f"tokens   {tokens:,} kept; {counted(emitted, 'id')} in the rows, special tokens and padding included",
@@ -90,6 +93,10 @@ def _splits_table(manifest: Manifest) -> str:
         for split, facts in manifest.splits.items()
     ]
     return table_text(("split", "files", "windows", "tokens", "asked", "got"), rows)
+
+
+def _preset_line(manifest: Manifest) -> str:
+    return f"preset   {preset_text(manifest.settings['preset'], has_mask=manifest.tokenizer.mask_id is not None)}"
 
 
 def _without_rows(manifest: Manifest) -> str:

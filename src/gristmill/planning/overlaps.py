@@ -148,7 +148,7 @@ def _counts(schema: Schema, rows: Rows) -> Counts:
         np.ones(rows.num_rows, np.int64),
         windows.ends - windows.starts,
         windows.fresh,
-        num_emitted(windows, schema),
+        num_emitted(rows, schema),
         row_sizes(rows, schema),
     )
     return np.stack([*map(rows.per_document, per_row), rows.num_tail_tokens_dropped], axis=1)

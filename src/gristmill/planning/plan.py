@@ -59,7 +59,9 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
         with temporary_folder("gristmill-plan-") as folder, ExitStack() as running:
             with progress.phase("load"):
                 definition, context = load(config, folder)
-                overlaps = _overlaps(context)
+                is_packed = context.is_packed
+                context = _unpacked(context)
+                overlaps = [context.window_shape.overlap] if is_packed else _overlaps(context)
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
                 intake = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
@@ -72,7 +74,17 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                 judged = _settled(context, drawn_intake, runner, progress, server=server, is_sample=is_sample)
                 dropped = [*judged.renamed, *part_drops(context, judged.parts)]
                 previous = judged.decision.previous
-                gathered = Gathered(config, drawn, found, dropped, previous, progress.seconds, runner.workers)
+                gathered = Gathered(
+                    context.config,
+                    drawn,
+                    found,
+                    dropped,
+                    previous,
+                    progress.seconds,
+                    runner.workers,
+                    is_packed,
+                    definition.mask_id is not None,
+                )
                 counted = _counted(context, gathered, judged, overlaps, benchmarks, runner=runner, progress=progress)
     except OSError as error:
         raise _as_ours(error) from error
@@ -81,10 +93,10 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
 
 def _refuse(config: Config) -> None:
     """Options that change what a build gives, in a way that only the build can say."""
-    if config.window.pack != "none":
+    if config.window.pack == "repo":
         raise ConfigError(
-            f"plan counts windows of one file each, and --pack {config.window.pack} fills rows with several. Leave it "
-            "out: a packed dataset has about as many rows as the ids at overlap 0 fill."
+            "plan counts windows of one file each, and --pack repo cuts repositories anywhere. Leave it out: such a "
+            "dataset has about as many rows as the ids at overlap 0 fill."
         )
     if config.variants.ask_model:
         raise ConfigError(
@@ -110,6 +122,12 @@ def _settled(
         if not is_sample:
             raise
         raise InputError(f"nothing is left of the sample: {error} Try a larger --sample.") from None
+
+
+def _unpacked(context: Context) -> Context:
+    """The same windows, each in a row of its own: packing changes how many rows they fill, and nothing else."""
+    window = msgspec.structs.replace(context.config.window, pack="none")
+    return _context_with(context, msgspec.structs.replace(context.config, window=window))
 
 
 def _overlaps(context: Context) -> list[int]:
@@ -164,7 +182,10 @@ def _shown_of(some: list[list[PlacedDocument]], decision: Decision) -> list[list
 
 def _context_at(context: Context, overlap: int, sampling: SamplingConfig) -> Context:
     window = msgspec.structs.replace(context.config.window, overlap=overlap)
-    config = msgspec.structs.replace(context.config, window=window, sampling=sampling)
+    return _context_with(context, msgspec.structs.replace(context.config, window=window, sampling=sampling))
+
+
+def _context_with(context: Context, config: Config) -> Context:
     key = prepare_key(config, context.tokenizer_key, keeps_text=context.keeps_text)
     return msgspec.structs.replace(context, config=config, prepare_key=key)
 

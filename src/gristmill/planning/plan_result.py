@@ -104,6 +104,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """In spans that are in another split too, or in a benchmark."""
     one_window_files: int
     """Files that are one window at overlap 0."""
+    preset: str
+    """Its name, with the reason for it."""
+    is_packed: bool
+    """Windows are counted by the rows that they fill."""
     window_length: int
     batch_size: int
     budget: Budget | None

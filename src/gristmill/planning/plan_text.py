@@ -32,6 +32,7 @@ def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) 
             _portions("language", plan.languages),
             _portions("folder", plan.folders),
             *_file_lines(plan),
+            f"preset   {plan.preset}",
             *previous_lines(plan.previous_splits),
             "",
             *_training_lines(plan),
@@ -45,7 +46,8 @@ def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) 
 
 
 def _overlaps(plan: Plan) -> str:
-    headings = ("overlap", "windows", "ids", "times shown", "JSONL", "JSONL.zst", "Parquet", "build", "steps/epoch")
+    sizes = ("rows" if plan.is_packed else "windows", "ids", "times shown", "JSONL", "JSONL.zst", "Parquet")
+    headings = ("overlap", *sizes, "build", "steps/epoch")
     about = "" if plan.sample is None else "≈"
     rows = [
         (

@@ -6,21 +6,62 @@ that spells it stays text. Every other added token that is not marked, like Gemm
 """
 
 import re
+from typing import NamedTuple
 
-END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[SEP]")
+BEGIN_NAMES = ("<|begin_of_text|>", "<\uff5cbegin▁of▁sentence\uff5c>")
+"""Llama 3 and DeepSeek: models that saw one at the beginning of every text, even if tokenizer.json has no template."""
+END_NAMES = (
+    "<|endoftext|>",  # StarCoder, Qwen, Granite, GPT
+    "</s>",  # Llama 2, Code Llama, Mistral, T5
+    "<|end_of_text|>",  # Llama 3
+    "<eos>",  # Gemma
+    "<\uff5cend▁of▁sentence\uff5c>",  # DeepSeek
+    "<|eot_id|>",
+    "[SEP]",
+)
+"""End of a text, as base models saw it in training."""
+CHAT_END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|EOT|>", "<|eot|>", "<end_of_turn>", "<|end|>"})
+"""End of a turn in a chat: instruct models name one as their eos_token. No source file ends with it."""
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>")
 MASK_NAMES = ("<mask>", "[MASK]", "<|mask|>", "<extra_id_0>", "<mask_1>")
-FIM_NAMES = (
-    ("<fim_prefix>", "<fim_middle>", "<fim_suffix>"),  # StarCoder, Granite
-    ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"),  # Qwen coder, CodeGemma
-    ("<fim-prefix>", "<fim-middle>", "<fim-suffix>"),  # SantaCoder
-    ("▁<PRE>", "▁<MID>", "▁<SUF>"),  # Code Llama
-    ("<PRE>", "<MID>", "<SUF>"),
-    # DeepSeek coder, whose bars are wide ones: the hole stands where the suffix begins.
-    ("<\uff5cfim▁begin\uff5c>", "<\uff5cfim▁end\uff5c>", "<\uff5cfim▁hole\uff5c>"),
-    ("[PREFIX]", "[MIDDLE]", "[SUFFIX]"),  # Codestral
-    ("<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>"),
+
+
+class FimFamily(NamedTuple):
+    """Tokens with which models of a family saw fill in the middle.
+
+    PSM   prefix a suffix c middle b
+    SPM   prefix suffix c middle a b
+    """
+
+    models: str
+    prefix: str
+    middle: str
+    suffix: str
+    spm_share: float
+    """Of the rows that they saw in training."""
+    end: str | None = None
+    """Token behind the middle, if it is not the end of a text."""
+
+
+FIM_FAMILIES = (
+    FimFamily("StarCoder, StarCoder 2, Granite", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", 0.5),
+    FimFamily(
+        "CodeGemma", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0, end="<|file_separator|>"
+    ),  # its SPM begins with the suffix; prompts are PSM
+    FimFamily("Qwen coder", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", 0.0),
+    FimFamily("SantaCoder", "<fim-prefix>", "<fim-middle>", "<fim-suffix>", 0.5),
+    FimFamily("Code Llama", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5, end="▁<EOT>"),
+    FimFamily("Code Llama", "<PRE>", "<MID>", "<SUF>", 0.5, end="<EOT>"),
+    # Wide bars; the hole is where the suffix begins.
+    FimFamily("DeepSeek coder", "<\uff5cfim▁begin\uff5c>", "<\uff5cfim▁end\uff5c>", "<\uff5cfim▁hole\uff5c>", 0.0),
+    FimFamily("tokenizers with such names", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", 0.5),
+    FimFamily("tokenizers with such names", "<|code_prefix|>", "<|code_middle|>", "<|code_suffix|>", 0.5),
+    FimFamily("tokenizers with such names", "▁<PRE>", "▁<MID>", "▁<SUF>", 0.5),
+    FimFamily("tokenizers with such names", "<PRE>", "<MID>", "<SUF>", 0.5),
 )
+"""Sources: the papers of StarCoder (arXiv 2305.06161), Code Llama (2308.12950), DeepSeek-Coder (2401.14196), CodeGemma
+(2406.11409) and Qwen2.5-Coder (2409.12186). The first whose tokens a tokenizer has counts."""
+FIM_NAMES = tuple(dict.fromkeys((one.prefix, one.middle, one.suffix) for one in FIM_FAMILIES))
 REPO_NAMES = (
     ("<repo_name>", "<file_sep>"),  # StarCoder 2
     ("<|repo_name|>", "<|file_sep|>"),  # Qwen 2.5 coder

@@ -25,7 +25,15 @@ from gristmill.core.errors import TokenizerError
 from gristmill.core.layout import TOKENIZER, TOKENIZER_CONFIG, write_atomically
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import LARGEST_VOCABULARY
-from gristmill.tokenizers.control_tokens import END_NAMES, PAD_NAMES, ROLES, has_task
+from gristmill.tokenizers.control_tokens import (
+    BEGIN_NAMES,
+    CHAT_END_NAMES,
+    END_NAMES,
+    MASK_NAMES,
+    PAD_NAMES,
+    ROLES,
+    has_task,
+)
 
 # Sixteen code points that Unicode says are never characters, in front of a renamed control token.
 UNSPELLABLE = "".join(map(chr, range(0xFDD0, 0xFDE0)))
@@ -168,8 +176,30 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def end_id(self) -> int | None:
-        """What ends a document in a stream of tokens."""
+        """The token that ends a text; for an instruct model that of its base model, not the one that ends a turn."""
+        if self._configured("eos_token") in CHAT_END_NAMES:
+            added = {token.content: token.id for token in self.added_tokens}
+            texts = [name for name in self._marked_first(END_NAMES) if name in added and name not in CHAT_END_NAMES]
+            if texts:
+                return added[texts[0]]
         return self.named_id("eos_token", END_NAMES)
+
+    @cached_property
+    def begin_ids(self) -> tuple[int, ...]:
+        """Ids that the model expects at the beginning of a text."""
+        wants_begin = self._configured("add_bos_token")
+        if self.template.prefix or wants_begin is False:
+            return self.template.prefix
+        begin = self._configured("bos_token") if wants_begin else None
+        names = (begin,) if begin is not None else BEGIN_NAMES
+        added = {token.content: token.id for token in self.added_tokens}
+        return next(((added[name],) for name in names if name in added), ())
+
+    @cached_property
+    def mask_id(self) -> int | None:
+        """The mask token of a masked model. Gemma's `<mask>` is none: nothing stands behind a window of Gemma's."""
+        is_masked = self._configured("mask_token") is not None or bool(self.template.suffix)
+        return self.named_id("mask_token", MASK_NAMES) if is_masked else None
 
     @cached_property
     def ids_by_token(self) -> dict[str, int]:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import VARIANTS, VariantKind
-from gristmill.tokenizers.control_tokens import FIM_NAMES, MASK_NAMES, REPO_NAMES
+from gristmill.tokenizers.control_tokens import FIM_FAMILIES, MASK_NAMES, REPO_NAMES, FimFamily
 from gristmill.tokenizers.definition import Definition
 
 
@@ -70,11 +70,20 @@ def require_spelled_fim(definition: Definition) -> None:
         )
 
 
+def fim_family(definition: Definition) -> FimFamily | None:
+    """The family whose fill-in-the-middle tokens the tokenizer has; None if it has no such tokens."""
+    for family in FIM_FAMILIES:
+        named = (family.prefix, family.middle, family.suffix, *(() if family.end is None else (family.end,)))
+        if all(definition.id_of(name) is not None for name in named):
+            return family
+    return None
+
+
 def fim_ids(definition: Definition) -> FimIds:
-    for names in FIM_NAMES:
-        found = [index for index in map(definition.id_of, names) if index is not None]
-        if len(found) == len(names):
-            return FimIds(*found)
+    family = fim_family(definition)
+    if family is not None:
+        found = [definition.id_of(name) for name in (family.prefix, family.middle, family.suffix)]
+        return FimIds(*(index for index in found if index is not None))
     raise ConfigError(
         f"the tokenizer {definition.name!r} has no tokens for fill-in-the-middle (like <fim_prefix>), which --variants "
         "fim needs. Leave fim out, or use a tokenizer that has them, like bigcode/starcoder2-3b."

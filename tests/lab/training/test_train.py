@@ -1035,7 +1035,7 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
             sources=[str(code)],
             out=str(tmp_path / "dataset"),
             tokenizer=TokenizerConfig(name=str(tmp_path / "tokenizer.json")),
-            window=WindowConfig(length=32, overlap=8),
+            window=WindowConfig(length=32, overlap=8, pack="none"),
         )
     )
     result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))

@@ -30,6 +30,7 @@ from gristmill import (
 from gristmill.checks.check import check
 from gristmill.cli.parsers import parse_settings, parser_for
 from gristmill.config.config import load_config
+from gristmill.config.presets import with_preset
 from gristmill.core.files_table import FileRow, file_rows
 from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
@@ -309,6 +310,8 @@ SECTIONS = [
         "variants": VariantsConfig(rates={"noise": 0.25}, noise_span=4.5),
         "split": SplitConfig(shares="90/5/5", by="directory", seed=11),
     },
+    {"preset": "causal", "window": WindowConfig(end_token="none", pack="none")},
+    {"preset": "fim"},
 ]
 
 
@@ -316,7 +319,7 @@ SECTIONS = [
 def test_the_command_and_the_file_give_the_same_settings(dataset, tmp_path, sections):
     from gristmill.views.report.provenance import provenance_of
 
-    config = Config(sources=["first", "second"], out="DIR", **sections)
+    config = with_preset(Config(sources=["first", "second"], out="DIR", **sections), has_mask=True)
     manifest = msgspec.structs.replace(
         read_manifest(dataset),
         settings=json.loads(msgspec.json.encode(config.settings())),
@@ -327,13 +330,13 @@ def test_the_command_and_the_file_give_the_same_settings(dataset, tmp_path, sect
     toml.write_text(told.config)
     assert told.config.replace("\n", "").isprintable()
     assert told.command.isprintable()
-    by_file = load_config({"sources": ["first"], "out": "DIR"}, toml)
+    by_file = with_preset(load_config({"sources": ["first"], "out": "DIR"}, toml), has_mask=True)
     assert by_file.settings() == config.settings()
     assert by_file.output.formats == config.output.formats
     words = split_words(told.command)
     assert words[:4] == ["gristmill", "build", "first", "second"]
     given, values = parse_settings(parser_for("build", ""), words[2:], "it")
-    by_command = load_config(values, given.config and toml)
+    by_command = with_preset(load_config(values, given.config and toml), has_mask=True)
     assert by_command.settings() == config.settings()
     assert (by_command.out, by_command.output.formats) == ("DIR", config.output.formats)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import msgspec
 
 from gristmill.config.config import Config
+from gristmill.config.presets import with_preset
 from gristmill.config.settings import WindowConfig
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import path_text
@@ -32,7 +33,8 @@ def compare_tokenizers(
     trained_here = [name for name in names if splits_beside(name) is not None]
     split_name = next(iter(trained_here), None) if _leaves_splits_open(config) else None
     with _opened(config, split_name, trained_here, progress) as corpus:
-        counters = [_Counter(one, config.window) for one in definitions or [corpus.tokenizer]]
+        window = with_preset(config, has_mask=True).window  # one overlap for all
+        counters = [_Counter(one, window) for one in definitions or [corpus.tokenizer]]
         splits: Counter[Split] = Counter()
         languages: dict[str, Counter[str]] = {}
         with progress.phase("count", total=sum(corpus.num_files.values())) as step:
@@ -47,7 +49,7 @@ def compare_tokenizers(
         by_language = {name: TextFacts(**languages[name]) for name in _most_first(languages)}
         return TokenizerTable(
             window_length=config.window.length,
-            overlap=config.window.num_shared,
+            overlap=window.num_shared,
             splits={split: TextFacts(files=corpus.num_files[split], bytes=splits[split]) for split in Split},
             languages=by_language,
             tokenizers=[counter.told(splits.total(), by_language) for counter in counters],

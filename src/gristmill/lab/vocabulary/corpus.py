@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from gristmill.config.config import Config, default_of
-from gristmill.config.settings import RewriteConfig, SamplingConfig, VariantsConfig
+from gristmill.config.settings import FimConfig, RewriteConfig, SamplingConfig, VariantsConfig
 from gristmill.core.errors import ConfigError, DatasetError, OutputError
 from gristmill.core.files_table import file_rows
 from gristmill.core.layout import FILES, is_dataset_folder
@@ -144,8 +144,12 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
 
 def _natural(config: Config) -> Config:
     """Each text once, whatever is drawn of it and made of it afterwards: none of that changes its split."""
-    sampling, variants, rewrite = SamplingConfig(), VariantsConfig(), RewriteConfig()
-    return msgspec.structs.replace(config, sampling=sampling, variants=variants, rewrite=rewrite)
+    window = msgspec.structs.replace(config.window, pack="none")
+    sections = (SamplingConfig(), FimConfig(rate=0), VariantsConfig(), RewriteConfig())
+    sampling, fim, variants, rewrite = sections
+    return msgspec.structs.replace(
+        config, window=window, sampling=sampling, fim=fim, variants=variants, rewrite=rewrite
+    )
 
 
 def _context(config: Config, definition: Definition, folder: Path) -> Context:

@@ -11,6 +11,7 @@ from gristmill.cards.provenance import without_secret
 from gristmill.checks.findings import CheckResult, Report
 from gristmill.config.config import Config, default_of
 from gristmill.config.options import all_options, build_line
+from gristmill.config.presets import default_preset, with_preset
 from gristmill.config.settings import asked_shares
 from gristmill.core.layout import CHECK
 from gristmill.core.manifest import Manifest, TokenizerFacts
@@ -50,9 +51,14 @@ def provenance_of(manifest: Manifest) -> Provenance:
 def _changed_settings(manifest: Manifest) -> Settings:
     """Those that are not as they are by default; a secret in one does not come out."""
     config = config_of(manifest)
-    settings, defaults = config.settings(), Config(sources=["."], out=".").settings()
+    has_mask = manifest.tokenizer.mask_id is not None
+    plain = with_preset(Config(sources=["."], out=".", preset=config.preset), has_mask=has_mask)
+    settings, defaults = config.settings(), plain.settings()
     settings["sampling"]["weights"], defaults["sampling"]["weights"] = config.sampling.weights, {}
-    changed: Settings = {
+    preset = settings.pop("preset")
+    is_default = preset in {None, default_preset(has_mask=has_mask)}
+    changed: Settings = {} if is_default else {"preset": preset}
+    changed |= {
         f"{section}.{name}": value
         for section, values in settings.items()
         for name, value in values.items()
@@ -105,8 +111,11 @@ def _notes(manifest: Manifest) -> Iterator[str]:
 def _toml(settings: Settings) -> Iterator[str]:
     sections: dict[str, Settings] = {}
     for dotted, value in settings.items():
-        section, _, name = dotted.partition(".")
-        sections.setdefault(section, {})[name] = value
+        section, dot, name = dotted.partition(".")
+        if dot:
+            sections.setdefault(section, {})[name] = value
+        else:
+            yield f"{_key(section)} = {_value(value)}"
     for section, values in sections.items():
         yield from _table((section,), values)
 
@@ -147,6 +156,7 @@ def _told(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
     yield "encoded by", facts.engine
     yield "ids before each window", " ".join(map(str, facts.prefix)) or "none"
     yield "ids after each window", " ".join(map(str, facts.suffix)) or "none"
+    yield "ids after each document", " ".join(map(str, facts.closing)) or "none"
     for name, one in (("id of padding", facts.pad_id), ("id of the end of a text", facts.end_id)):
         if one is not None:
             yield name, str(one)

@@ -40,7 +40,8 @@ ELSEWHERE = "URL"
 def config_of(manifest: Manifest) -> Config:
     """Without what it does not tell: sources, where the dataset went, and how the work was done."""
     try:
-        tree: dict[str, Any] = {name: dict(section) for name, section in manifest.settings.items()}
+        named = manifest.settings.items()
+        tree: dict[str, Any] = {name: dict(one) if isinstance(one, Mapping) else one for name, one in named}
         tree["sampling"]["weights"] = dict(tree["sampling"]["weights"])  # pairs, since their order counts
         tree["rewrite"]["endpoint"] = ELSEWHERE
         return msgspec.convert({**tree, "sources": ["."], "out": "."}, Config)

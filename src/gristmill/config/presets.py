@@ -1,0 +1,66 @@
+"""PRESETS: what belongs together in rows for masked, causal and fill-in-the-middle training.
+
+A preset decides only what the configuration leaves open. The default preset depends on the tokenizer, so a build calls
+with_preset() once the tokenizer is loaded.
+"""
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gristmill.config.config import Config
+from gristmill.config.settings import PresetName
+from gristmill.core.errors import ConfigError
+
+
+class Preset(NamedTuple):
+    text: str
+    """What it is for, in the reference."""
+    overlap_share: float
+    """Of a window that is not packed."""
+    pack: Literal["none", "best-fit"]
+    special_tokens: Literal["template", "documents"]
+    fim_rate: float
+
+
+PRESETS: dict[PresetName, Preset] = {
+    "mlm": Preset("masked models: CodeBERT, UniXcoder, ModernBERT", 0.5, "none", "template", 0.0),
+    "causal": Preset("causal models: StarCoder 2, Qwen coder, Llama", 0.0, "best-fit", "documents", 0.0),
+    "fim": Preset("causal models that also fill in the middle, for editors", 0.0, "best-fit", "documents", 0.5),
+}
+
+
+def with_preset(config: Config, *, has_mask: bool) -> Config:
+    """Return the configuration with every setting decided that a preset decides.
+
+    `has_mask`: the tokenizer has a mask token.
+    """
+    name = config.preset or default_preset(has_mask=has_mask)
+    preset, window, fim = PRESETS[name], config.window, config.fim
+    pack = window.pack or preset.pack
+    overlap = window.overlap
+    if overlap is None:
+        overlap = 0 if pack != "none" else int(window.length * preset.overlap_share)
+    try:
+        window = msgspec.structs.replace(
+            window,
+            pack=pack,
+            overlap=overlap,
+            special_tokens=window.special_tokens or preset.special_tokens,
+        )
+        fim = msgspec.structs.replace(fim, rate=preset.fim_rate if fim.rate is None else fim.rate)
+        return msgspec.structs.replace(config, preset=name, window=window, fim=fim)
+    except ConfigError as error:
+        if config.window.pack is not None or pack == "none":
+            raise
+        raise ConfigError(f"the preset {name} packs rows (--pack {pack}): {error} Or add --pack none.") from None
+
+
+def default_preset(*, has_mask: bool) -> PresetName:
+    return "mlm" if has_mask else "causal"
+
+
+def preset_text(name: str, *, has_mask: bool) -> str:
+    """Name a preset, with the reason for it."""
+    why = f"the tokenizer has {'a' if has_mask else 'no'} mask token"
+    return f"{name} ({why if name == default_preset(has_mask=has_mask) else 'as asked for'})"

@@ -1,0 +1,47 @@
+"""Special ids around the windows of a dataset: by the tokenizer's template, or by where documents begin and end."""
+
+from typing import NamedTuple
+
+from gristmill.config.settings import NO_END_TOKEN, WindowConfig
+from gristmill.core.errors import ConfigError
+from gristmill.tokenizers.definition import Definition
+
+
+class WindowFrame(NamedTuple):
+    prefix: tuple[int, ...]
+    """Before each window."""
+    suffix: tuple[int, ...]
+    """Behind each window."""
+    closing: tuple[int, ...]
+    """Behind the last window of a document."""
+    end_id: int | None
+    """End of a document in a stream of tokens."""
+
+    @property
+    def num_special(self) -> int:
+        """Most special ids that a window can have."""
+        return len(self.prefix) + len(self.suffix) + len(self.closing)
+
+
+def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
+    """Return the special ids of windows. Raise ConfigError if the tokenizer does not have the named end token."""
+    end_id = _end_id(window.end_token, definition)
+    if window.special_tokens != "documents":
+        return WindowFrame(*definition.template, (), end_id)
+    return WindowFrame(definition.begin_ids, (), () if end_id is None else (end_id,), end_id)
+
+
+def _end_id(name: str | None, definition: Definition) -> int | None:
+    if name is None:
+        return definition.end_id
+    if name == NO_END_TOKEN:
+        return None
+    found = definition.id_of(name)
+    if found is None or found not in definition.control_ids:
+        what = "no such token" if found is None else "it as text, which a source may spell"
+        known = ", ".join(token.content for token in definition.special_tokens[:8])
+        raise ConfigError(
+            f"--end-token {name!r}: the tokenizer {definition.name!r} has {what}. Try --end-token none"
+            + (f", or one of its special tokens: {known}." if known else ".")
+        )
+    return found
