@@ -3,7 +3,8 @@
 1. digests   every file against the manifest
 2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,
              ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window
-3. files     runs against files.jsonl and the manifest: places, fresh tokens, counts, groups
+3. files     rows of fill in the middle put together again; runs against files.jsonl and the manifest: places, fresh
+             tokens, counts, groups
 4. texts     what the windows spell, over processes: secrets, and the source where it is given
 5. leakage   held-out tokens against train
 
@@ -20,6 +21,7 @@ from gristmill.checks.counts import check_counts, check_told
 from gristmill.checks.data_files import read_data_files
 from gristmill.checks.digests import check_cards, check_digests
 from gristmill.checks.file_rows import FilesTable, check_groups, read_files_table
+from gristmill.checks.fim import check_fim
 from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
 from gristmill.checks.formats import First, check_formats
 from gristmill.checks.requirements import Settings
@@ -57,7 +59,7 @@ CHECKS = (
         "duplicates",
         "files_table",
     ),
-    *("variants", "groups", "leakage", "secrets", "source"),
+    *("fim", "variants", "groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
 """About; `num_workers` counts by source."""
@@ -100,7 +102,9 @@ def _check(
         with progress.phase("formats", num_windows, "windows") as step:
             formats = check_formats(settings, First(content_sha256, lines_sha256), runner, faults, step.advance)
         table = read_files_table(path, faults)
-        verdicts = {"cards": cards, "formats": formats, **_check_files(rows, table, settings, faults)}
+        with progress.phase("fim", 0):
+            rows, fim = check_fim(rows, table, settings, runner, faults)
+        verdicts = {"cards": cards, "formats": formats, "fim": fim, **_check_files(rows, table, settings, faults)}
         texts = Texts(rows, table, settings, folders)
         with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)

@@ -65,7 +65,7 @@ def secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Faults) -> 
         return
     for row, after in zip_longest(rows, rows[1:]):
         fields = row.fields
-        if fields.get("variant") == VariantKind.FIM:  # the file's text in another order, which `variants` checks
+        if fields.get("fim"):  # the file's text in another order, which `fim` puts together
             continue
         is_last = after is not None and _whose(after) != _whose(row)
         text = fields["text"].encode()

@@ -17,7 +17,7 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.tokens import Block, Fields, Ids, RowRules, key_of_ids, path_of
 from gristmill.core.columns import COLUMNS, Kind, When
 from gristmill.core.digits import Numbers, numbers_in
-from gristmill.core.records import VARIANTS
+from gristmill.core.records import VARIANTS, FimForm, MiddleKind
 
 HEAD = b'{"input_ids":['
 TOO_LARGE = 99_999_999
@@ -195,10 +195,6 @@ def _is_fraction(value: Any) -> bool:
     return type(value) in {int, float} and 0 <= value < LARGEST
 
 
-def _is_kind(value: Any) -> bool:
-    return type(value) is str and (not value or value in VARIANTS)
-
-
 def _are_counts(value: Any) -> bool:
     return type(value) is list and all(map(_is_count, value))
 
@@ -213,8 +209,14 @@ BY_KIND: Mapping[Kind, Callable[[Any], bool]] = {
     Kind.FRACTION: _is_fraction,
     Kind.NUMBERS: _are_counts,
 }
+def _is_one_of(*words: str) -> Callable[[Any], bool]:
+    return lambda value: type(value) is str and (not value or value in words)
+
+
 BY_NAME: Mapping[str, Callable[[Any], bool]] = {
-    "variant": _is_kind,
+    "variant": _is_one_of(*VARIANTS),
+    "fim": _is_one_of(*FimForm),
+    "middle": _is_one_of(*MiddleKind),
     "labels": _are_labels,
     "lines": _is_line_range,
     "attention_mask": _is_mask,

@@ -1,7 +1,6 @@
 """`variants`: each is of a train file that is kept, as files.jsonl tells it, and shows what it must.
 
-Another text is cut into windows as any. Of fill in the middle, each window has its three sentinels in order (and its
-parts are the file's text: checks.infilled); of noise, each window's labels are the file's own window there.
+Another text is cut into windows like any file. With noise, the labels of each window are the file's own window there.
 """
 
 from collections.abc import Callable, Iterator
@@ -75,7 +74,7 @@ def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Sett
     if row.windows != len(run.windows):
         yield 0, f"{counted(len(run.windows), 'window')}, {FILES} has {row.windows}"
     if kind in CHECKS_BY_THEMSELVES:
-        yield from CHECKS_BY_THEMSELVES[VariantKind(kind)](placed, rows, settings)
+        yield from CHECKS_BY_THEMSELVES[VariantKind(kind)](placed, rows)
     else:
         yield from _wrong_windows(placed, row, settings)
         yield from _copies(placed, rows)
@@ -105,20 +104,7 @@ def _copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
             return
 
 
-def _wrong_sentinels(placed: PlacedRun, _rows: Rows, settings: Settings) -> Iterator[Fault]:
-    """`prefix … suffix … middle …`, whichever of the parts comes where."""
-    sentinels = dict(settings.rules.own_ids).get(VariantKind.FIM, ())
-    if not sentinels:
-        return
-    prefix, middle, suffix = sentinels
-    for index, stretch in enumerate(placed.run.stretches):
-        found = [one for one in stretch.ids.tolist() if one in sentinels]
-        if found != [prefix, suffix, middle] or stretch.ids[0] != prefix:
-            yield index, f"sentinels {found}, not {[prefix, suffix, middle]}"
-            return
-
-
-def _wrong_labels(placed: PlacedRun, rows: Rows, _settings: Settings) -> Iterator[Fault]:
+def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
     own = {
         start: ids
         for one in rows.by_file.get(placed.run.key.file, ())
@@ -133,8 +119,7 @@ def _wrong_labels(placed: PlacedRun, rows: Rows, _settings: Settings) -> Iterato
             return
 
 
-CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows, Settings], Iterator[Fault]]] = {
+CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows], Iterator[Fault]]] = {
     VariantKind.NOISE: _wrong_labels,
-    VariantKind.FIM: _wrong_sentinels,
 }
 """For each kind of variant whose windows are by themselves, what they must show."""

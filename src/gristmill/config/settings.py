@@ -425,7 +425,7 @@ class VariantsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conditions_met(
-    window: WindowConfig, output: OutputConfig, sampling: SamplingConfig, variants: VariantsConfig
+    window: WindowConfig, output: OutputConfig, sampling: SamplingConfig, fim: FimConfig, variants: VariantsConfig
 ) -> frozenset[When]:
     """What decides which columns rows have."""
     met = {
@@ -436,6 +436,7 @@ def conditions_met(
         When.NOISE: variants.have_labels,
         When.WEIGHTS: sampling.weights_only,
         When.VARIANTS: bool(variants.rates),
+        When.FIM: fim.is_on,
         When.PACK: window.is_packed,
     }
     return frozenset(when for when, is_met in met.items() if is_met)
@@ -449,10 +450,18 @@ REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {
 """Names by which `--variants` takes a `rewrite` of this way."""
 
 
+NO_FIM_VARIANT = (
+    "fill in the middle is no variant: it rewrites a share of train's documents and adds no copies. "
+    "Try --fim 0.5, or fim.rate = 0.5 in the configuration file."
+)
+
+
 def refuse_unknown_variants(rates: object) -> None:
     for kind in rates if isinstance(rates, dict) else ():
         if kind in list(VariantKind):
             continue
+        if kind == "fim":
+            raise ConfigError(NO_FIM_VARIANT)
         way = REWRITE_WAYS.get(kind) if isinstance(kind, str) else None
         hint = f"There are {', '.join(VariantKind)}." if way is None else f'It is rewrite, with rewrite.way = "{way}".'
         raise ConfigError(f"variants.rates: there is no variant {kind!r}. {hint}")

@@ -21,9 +21,12 @@ from gristmill.core.records import (
     LARGEST_VOCABULARY,
     LONGEST_WINDOW,
     DropReason,
+    FimForm,
+    MiddleKind,
     Split,
     VariantKind,
     WhyNoVariant,
+    WhyPlain,
 )
 
 Kind = TypeVar("Kind")
@@ -141,6 +144,23 @@ class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
     """That has rewritten them."""
 
 
+class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents of train that are rewritten for fill in the middle."""
+
+    rate: float
+    chosen: int
+    """Files of train."""
+    rewritten: int
+    forms: dict[FimForm, int]
+    """Windows of rewritten files, each counted once."""
+    middles: dict[MiddleKind, int]
+    """The same windows by kind of middle."""
+    plain: int
+    """Windows of rewritten files that have no middle, as they are too short or blank."""
+    missing: dict[WhyPlain, int]
+    """Chosen files that are not rewritten."""
+
+
 class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How often train goes over its files' tokens, on average."""
 
@@ -250,6 +270,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     decontamination: Decontamination
     sampling: SamplingFacts | None
     """None: every window once."""
+    fim: FimFacts | None
+    """None: no document is rewritten."""
     variants: dict[VariantKind, VariantFacts]
     epochs: EpochFacts
     columns: list[str]

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from gristmill.config.config import Config
-from gristmill.config.settings import VariantsConfig
 from gristmill.core.columns import COLUMNS, DECIDED_LATER
 from gristmill.core.version import __version__
 from gristmill.variants.grammars import GRAMMAR_PACKAGES
@@ -53,9 +52,10 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in VERSIONED}
 
 
-def grammar_versions(config: VariantsConfig) -> dict[str, str]:
-    """Of what makes such variants."""
-    return {name: version(name) for name in GRAMMAR_PACKAGES} if config.need_grammar else {}
+def grammar_versions(config: Config) -> dict[str, str]:
+    """Versions of the grammars; none if neither variants nor fill in the middle need them."""
+    needs_grammar = config.variants.need_grammar or config.fim.needs_grammar
+    return {name: version(name) for name in GRAMMAR_PACKAGES} if needs_grammar else {}
 
 
 @cache

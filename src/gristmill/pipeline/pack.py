@@ -15,9 +15,9 @@ import numpy as np
 
 from gristmill.core.manifest import PackingFacts
 from gristmill.core.progress import Progress
-from gristmill.core.records import FileKey, PlacedDocument, Split
+from gristmill.core.records import FileKey, Fim, FimWindow, PlacedDocument, Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import Rows, batch_of_rows
+from gristmill.formats.document_columns import FimColumns, Rows, Tokens, batch_of_rows
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
@@ -28,7 +28,7 @@ from gristmill.pipeline.other_formats import MadeFiles, clear_formats, write_all
 from gristmill.pipeline.parts import read_blocks, tokens_of
 from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
-from gristmill.windows.cut import Windows, stretches_of
+from gristmill.windows.cut import Indices, Windows, stretches_of
 from gristmill.windows.packing import best_fit
 
 BYTES_PER_ID = 6
@@ -117,11 +117,10 @@ def _window_rows(context: Context, documents: Sequence[PlacedDocument]) -> list[
     schema = context.window_schema
     loose: list[Row] = []
     for number, document in enumerate(documents):
-        windows, places, _ = shown_windows(document, context.window_shape)
-        ranges = zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
-        for window, (start, end) in enumerate(ranges):
-            is_end = places is not None or end == document.num_tokens
-            after = (*schema.suffix, *schema.closing) if is_end else schema.suffix
+        shown = shown_windows(document, context.window_shape)
+        ranges = (shown.windows.starts.tolist(), shown.windows.ends.tolist(), shown.closes(document).tolist())
+        for window, (start, end, closes) in enumerate(zip(*ranges, strict=True)):
+            after = (*schema.suffix, *schema.closing) if closes else schema.suffix
             loose.append([Place(1, number, start, end, window, schema.prefix, after)])
     return loose
 
@@ -131,19 +130,22 @@ def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[l
     full: list[Row] = []
     loose: list[Row] = []
     length, end_id = context.config.window.length, context.window_schema.end_id
-    markers = _Markers(context)
+    markers = RepoMarkers(context)
     for _, members in groupby(enumerate(documents), key=lambda one: one[1].repo):
         rows = _Filling(length)
         last = 0
         for is_first, (number, document) in zip(_first_only(), members, strict=False):
             last = number
             rows.add(number, markers.repo(document) if is_first else ())
+            if document.fim is not None:
+                rows.add_windows(number, document.fim, markers.file(document))
+                continue
             for start, end in stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts]):
                 rows.add(number, markers.file(document))
                 rows.add_tokens(number, start, end)
         rows.add(last, (end_id,) if end_id is not None else ())
         full += rows.full
-        loose += [rows.open] if rows.open else []
+        loose += [*rows.short, *([rows.open] if rows.open else [])]
     return full, loose
 
 
@@ -159,6 +161,8 @@ class _Filling:
     def __init__(self, length: int) -> None:
         self._length = self._room = length
         self.full: list[Row] = []
+        self.short: list[Row] = []
+        """Rows that ended early, as the next window did not fit."""
         self.open: Row = []
 
     def add(self, document: int, special: tuple[int, ...]) -> None:
@@ -172,6 +176,16 @@ class _Filling:
             self._take(Place(1, document, start, stop, None, (), ()))
             start = stop
 
+    def add_windows(self, document: int, fim: Fim, name: tuple[int, ...]) -> None:
+        """Add each window of a rewritten document whole, the file's name before it."""
+        start = 0
+        for number, window in enumerate(fim.windows):
+            if len(name) + window.num_ids > self._room:
+                self.short += [self.open] if self.open else []
+                self.open, self._room = [], self._length
+            self._take(Place(1, document, start, start + window.num_ids, number, name, ()))
+            start += window.num_ids
+
     def _take(self, place: Place) -> None:
         self.open.append(place)
         self._room -= place.size
@@ -180,7 +194,9 @@ class _Filling:
             self.open, self._room = [], self._length
 
 
-class _Markers:
+class RepoMarkers:
+    """Ids before a repository and before each of its files."""
+
     def __init__(self, context: Context) -> None:
         self._tokenizer = context.tokenizer
         self._ids: RepoIds = repo_ids(context.tokenizer.definition)
@@ -277,9 +293,27 @@ def _shown_rows(context: Context, documents: Sequence[PlacedDocument], places: S
     chosen = [documents[number] for number in wanted]
     tokens = tokens_of([block for _, block in read_blocks(context.prepared, chosen, context.tokenizer.vocab_size)])
     of = np.searchsorted(wanted, [place.document for place in places])
-    windows = [place.number for place in places if place.number is not None]
-    if len(windows) < len(places):
-        starts, ends = (np.array([getattr(place, name) for place in places]) for name in ("start", "end"))
-        return Rows(chosen, tokens, of, Windows(starts, ends, ends - starts, 0))
+    if context.config.window.pack == "repo":
+        return _ranges(chosen, tokens, of, places)
     rows = rows_of(chosen, tokens, context.window_shape)
-    return rows.picked(np.searchsorted(rows.of, of) + np.array(windows, np.int64))
+    return rows.picked(np.searchsorted(rows.of, of) + np.array([place.number for place in places], np.int64))
+
+
+def _ranges(documents: Sequence[PlacedDocument], tokens: Tokens, of: Indices, places: Sequence[Place]) -> Rows:
+    """Any ranges of documents, or whole windows of those that are rewritten for fill in the middle."""
+    starts, ends = (np.array([getattr(place, name) for place in places]) for name in ("start", "end"))
+    windows = Windows(starts, ends, ends - starts, 0)
+    rewritten = [_fim_window(documents[number], place) for number, place in zip(of.tolist(), places, strict=True)]
+    if not any(rewritten):
+        return Rows(documents, tokens, of, windows)
+    told = [
+        (place.start, place.end) if one is None else (one.start, one.end)
+        for one, place in zip(rewritten, places, strict=True)
+    ]
+    firsts, lasts = np.array(told, np.int64).T
+    in_file = Windows(firsts, lasts, lasts - firsts, 0)
+    return Rows(documents, tokens, of, windows, places=in_file, fim=FimColumns.of(rewritten))
+
+
+def _fim_window(document: PlacedDocument, place: Place) -> FimWindow | None:
+    return None if document.fim is None or place.number is None else document.fim.windows[place.number]
