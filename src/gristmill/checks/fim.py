@@ -7,7 +7,7 @@ read in the place of the rows.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -132,13 +132,17 @@ def _facts(rows: Rows, table: FilesTable, settings: Settings) -> Iterator[tuple[
     yield "missing", facts.missing, dict(Counter(one.missing for _, one in chosen if one.missing is not None))
     if any(file.draw is not None for file, _ in chosen):
         return  # not every window is shown once
-    runs = [rows.by_file[file.key][0].run.windows for file, one in chosen if not one.missing and file.key in rows.by_file]
+    runs = [
+        rows.by_file[file.key][0].run.windows for file, one in chosen if not one.missing and file.key in rows.by_file
+    ]
     windows = np.concatenate([np.zeros((0, MIDDLE_TOKENS + 1), np.int64), *runs])
     forms, middles = (np.bincount(windows[:, column], minlength=len(FORMS)).tolist() for column in (FORM, MIDDLE))
     yield "forms", facts.forms, {form: forms[FORMS.index(form)] for form in FimForm}
-    yield "middles", facts.middles, {
-        kind: count for kind, count in zip(MIDDLES, middles, strict=False) if kind and count
-    }
+    yield (
+        "middles",
+        facts.middles,
+        {kind: count for kind, count in zip(MIDDLES, middles, strict=False) if kind and count},
+    )
     yield "plain", facts.plain, forms[0]
 
 
@@ -208,7 +212,9 @@ def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rule
         text = b"".join(piece.text for piece in pieces[first:last])
         is_whole = kept is not None and (starts[first], ends[last - 1]) == (0, kept.tokens)
         if kept is not None and is_whole and hashlib.sha256(text).hexdigest() != kept.text_sha256:
-            raise _WrongError(int(run.windows[first, ROW]), f"put together, its rows have not the text_sha256 of {FILES}")
+            raise _WrongError(
+                int(run.windows[first, ROW]), f"put together, its rows have not the text_sha256 of {FILES}"
+            )
         engine = tokenizer_for(tokenizer.definition.continuing) if starts[first] else tokenizer
         encoded = engine.encode(text, with_starts=True)
         stretches.append(Stretch(starts[first], encoded.ids.astype(_id_type(run))))

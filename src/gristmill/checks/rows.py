@@ -209,6 +209,8 @@ BY_KIND: Mapping[Kind, Callable[[Any], bool]] = {
     Kind.FRACTION: _is_fraction,
     Kind.NUMBERS: _are_counts,
 }
+
+
 def _is_one_of(*words: str) -> Callable[[Any], bool]:
     return lambda value: type(value) is str and (not value or value in words)
 

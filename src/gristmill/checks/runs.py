@@ -3,7 +3,8 @@
 Each window after the first brings what it adds; what it shares with the one before must be the same ids (`windows`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ class Run(NamedTuple):
     windows: Table
     """One line per window, with the COLUMNS. A window of fill in the middle ends with the last token of its place."""
     stretches: list[Stretch]
-    infilled: dict[int, Ids] = {}
+    infilled: Mapping[int, Ids] = MappingProxyType({})
     """Ids of the windows of fill in the middle, by number. No stretch has them until checks.fim puts them together."""
 
     @property
@@ -143,7 +144,8 @@ class _GrowingRun:
 def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
     """Two runs of one file, the second right behind the first: a part of a data file ended between them."""
     windows = np.concatenate((left.windows, right.windows))
-    infilled = left.infilled | {number + len(left.windows): ids for number, ids in right.infilled.items()}
+    moved = {number + len(left.windows): ids for number, ids in right.infilled.items()}
+    infilled = {**left.infilled, **moved}
     stretches = [*left.stretches, *right.stretches]
     if left.windows[-1, FORM] or right.windows[0, FORM]:
         return Run(left.key, left.language, windows, stretches, infilled)

@@ -114,7 +114,7 @@ class Texts(NamedTuple):
         if secrets.action != "keep":
             self._check_names(secrets.emails, faults)
         num_at_cuts = num_compared = 0
-        if rules.spelling.is_close or self.folders or sentinels:
+        if rules.spelling.is_close or self.folders:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):

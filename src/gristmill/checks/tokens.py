@@ -112,7 +112,9 @@ class Block:
     def _are_own(self, rows: Numbers, places: Numbers) -> npt.NDArray[np.bool_]:
         by_kind, fim = dict(self._rules.own_ids), self._rules.fim
         own = [
-            fim.ids if fim is not None and (fields or {}).get("fim") else by_kind.get((fields or {}).get("variant"), ())
+            fim.ids
+            if fim is not None and (fields or {}).get("fim")
+            else by_kind.get((fields or {}).get("variant", ""), ())
             for fields in self._fields
         ]
         flags = [int(self._ids[place]) in own[row] for row, place in zip(rows, places, strict=True)]

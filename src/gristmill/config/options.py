@@ -182,9 +182,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             f"characters (default: {', '.join(f'{sort}={share:g}' for sort, share in MIDDLES.items())})",
             repeats=True,
         ),
-        Option(
-            "--fim-max-middle", "fim.max_middle", "N", "most tokens of a middle", int, default="half of the window"
-        ),
+        Option("--fim-max-middle", "fim.max_middle", "N", "most tokens of a middle", int, default="half of the window"),
         Option("--fim-seed", "fim.seed", "N", "decides which documents are rewritten, and where they are cut", int),
     ),
     f"real variations of train files, beside them (all but {WITHOUT_GRAMMAR} need gristmill[variants])": (

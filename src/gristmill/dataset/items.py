@@ -81,7 +81,7 @@ class ItemFormat(NamedTuple):
     def _num_fresh(self, row: Row, num_ids: int) -> int:
         """All of them where nothing is known, and where the window is by itself."""
         num_content = self.frame.num_content(row[IDS][:num_ids])
-        if row.get("variant") in BY_THEMSELVES:
+        if row.get("fim") or row.get("variant") in BY_THEMSELVES:
             return num_content
         return min(num_content, int(row.get("fresh", num_content)))
 

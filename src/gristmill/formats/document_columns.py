@@ -101,7 +101,9 @@ class FimColumns(NamedTuple):
     def of(cls, windows: Sequence[FimWindow | None]) -> "FimColumns":
         """`windows`: for each row; None for one of a document that is not rewritten."""
         numbers = [
-            (0, 0, 0) if one is None else (FORMS.index(one.form or ""), MIDDLES.index(one.middle or ""), one.num_middle_tokens)
+            (0, 0, 0)
+            if one is None
+            else (FORMS.index(one.form or ""), MIDDLES.index(one.middle or ""), one.num_middle_tokens)
             for one in windows
         ]
         return cls(*np.array(numbers, np.int64).reshape(-1, 3).T)

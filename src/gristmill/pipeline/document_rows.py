@@ -45,6 +45,9 @@ class ShownWindows(NamedTuple):
     fim: list[FimWindow] | None = None
     """None: the document is not rewritten for fill in the middle."""
 
+    def fim_windows(self) -> Sequence[FimWindow | None]:
+        return [None] * len(self.windows) if self.fim is None else self.fim
+
     def closes(self, document: PlacedDocument) -> npt.NDArray[np.bool_]:
         """Which windows end their document. Windows with noise do not."""
         if self.fim is None or document.fim is None:
@@ -94,9 +97,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
         closes=np.concatenate([one.closes(document) for one, document in zip(own, documents, strict=True)])
         if has_places
         else None,
-        fim=FimColumns.of([window for one in own for window in one.fim or [None] * len(one.windows)])
-        if has_fim
-        else None,
+        fim=FimColumns.of([window for one in own for window in one.fim_windows()]) if has_fim else None,
         num_tail_tokens_dropped=tails,
     )
 

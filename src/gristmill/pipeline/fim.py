@@ -23,6 +23,7 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import measured
 from gristmill.pipeline.keys import grammar_versions, key_of
+from gristmill.pipeline.over_documents import over_documents
 from gristmill.pipeline.pack import RepoMarkers
 from gristmill.pipeline.parts import (
     SUFFIX,
@@ -36,7 +37,6 @@ from gristmill.pipeline.parts import (
     to_bytes,
     write_part,
 )
-from gristmill.pipeline.over_documents import over_documents
 from gristmill.runners.runner import Runner
 from gristmill.splits.shared_spans import NO_ANCHORS
 from gristmill.tokenizers.definition import AddedToken, Definition
@@ -149,7 +149,7 @@ def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
             continue
         fim, own = result
         content = to_bytes(own)
-        document = msgspec.structs.replace(  # noqa: PLW2901 - the same document in its next state
+        rewritten = msgspec.structs.replace(
             document,
             fim=fim,
             num_tokens=len(own.ids),
@@ -158,8 +158,7 @@ def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
             part_offset=offset,
             part_bytes=len(content),
         )
-        (document,) = measured([document], [own], context.window_schema, context.window_shape)
-        made.append((document, content))
+        made.append((measured([rewritten], [own], context.window_schema, context.window_shape)[0], content))
         offset += len(content)
     return Part(
         blocks=[content for _, content in made],

@@ -16,7 +16,6 @@ from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import (
     VARIANTS,
     AnyStoredText,
-    FileKey,
     NoVariant,
     PlacedDocument,
     Split,

@@ -9,6 +9,7 @@ rewriting. Decoded, the parts are the piece, byte for byte.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,9 +112,7 @@ class Infiller(NamedTuple):
             if middle is None:
                 return None
             edges = (first, middle.start, middle.end, last)
-            before, between, behind = (
-                self._part(document.text[at:to]) for at, to in zip(edges[:-1], edges[1:], strict=True)
-            )
+            before, between, behind = (self._part(document.text[at:to]) for at, to in pairwise(edges))
             if len(between.ids) <= self.max_middle_tokens:
                 return self._ordered(before, between, behind, middle.kind, dice)
             max_bytes = (middle.end - middle.start) * self.max_middle_tokens // len(between.ids)
@@ -178,4 +177,3 @@ class _Cut(NamedTuple):
 
 def _spelled(sentinel: Sentinel) -> _Part:
     return _Part(np.array([sentinel.id], np.uint32), sentinel.spelled)
-

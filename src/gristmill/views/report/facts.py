@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gristmill.core.manifest import FimFacts
 from gristmill.core.records import Split
 
 PerSplit = dict[Split, int]
@@ -234,6 +235,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     secrets: dict[str, int]
     """Redacted, by kind."""
     secret_files: list[Example]
+    fim: FimFacts | None
     variants: list[Variation]
     seconds: dict[str, float]
     """By phase, without the total."""
