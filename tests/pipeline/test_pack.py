@@ -215,16 +215,6 @@ def test_a_document_ends_where_the_tokenizer_puts_nothing_by_itself(sources, tmp
             assert (row["input_ids"][end : end + 1] == [END]) == is_end
 
 
-def test_a_window_of_fill_in_the_middle_ends_like_a_document(sources, tmp_path, plain_tokenizer):
-    variants = VariantsConfig(rates={"fim": 0.5})
-    build(config(sources, tmp_path / "out", tokenizer=plain_tokenizer, variants=variants))
-    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
-    segments = [(row, one) for row in open_dataset(tmp_path / "out")["train"] for one in row["segments"]]
-    ends = [row["input_ids"][one["at"] + one["length"]] for row, one in segments if one["variant"] == "fim"]
-    assert ends
-    assert set(ends) == {END}
-
-
 STREAMS = ("npy", "bin", "megatron")
 
 

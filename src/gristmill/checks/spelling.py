@@ -53,9 +53,16 @@ class Spelling(NamedTuple):
         tokenizer = self.tokenizer
         key = tokenizer.definition.key
         if key not in known:
-            counts = (count(tokenizer.decode([index])) for index in range(tokenizer.vocab_size))
+            counts = (count(_spelled(tokenizer, index)) for index in range(tokenizer.vocab_size))
             known[key] = np.fromiter(counts, np.int64, tokenizer.vocab_size)
         return known[key]
+
+
+def _spelled(tokenizer: Tokenizer, index: int) -> bytes:
+    try:
+        return tokenizer.decode([index])
+    except LookupError:  # a vocabulary may leave out ids before those of its added tokens
+        return b""
 
 
 _NUM_BYTES: dict[str, npt.NDArray[np.int64]] = {}

@@ -3,12 +3,15 @@
 Another text is cut into windows like any file. With noise, the labels of each window are the file's own window there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
 
 from gristmill.checks.file_rows import FilesTable
 from gristmill.checks.findings import Faults
 from gristmill.checks.requirements import Settings
-from gristmill.checks.runs import KEY, LABEL_KEY, ROW, START
+from gristmill.checks.runs import FORM, KEY, LABEL_KEY, ROW, START
+from gristmill.checks.tokens import key_of_ids
 from gristmill.checks.windows import Drawn, expected_windows, first_difference, wrong_draw, wrong_fresh
 from gristmill.checks.windows_by_file import PlacedRun, Rows
 from gristmill.core.files_table import VariantRow
@@ -74,7 +77,7 @@ def _wrong(placed: PlacedRun, row: VariantRow | None, rows: Rows, settings: Sett
     if row.windows != len(run.windows):
         yield 0, f"{counted(len(run.windows), 'window')}, {FILES} has {row.windows}"
     if kind in CHECKS_BY_THEMSELVES:
-        yield from CHECKS_BY_THEMSELVES[VariantKind(kind)](placed, rows)
+        yield from CHECKS_BY_THEMSELVES[VariantKind(kind)](placed, rows, settings)
     else:
         yield from _wrong_windows(placed, row, settings)
         yield from _copies(placed, rows)
@@ -104,12 +107,8 @@ def _copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
             return
 
 
-def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
-    own = {
-        start: ids
-        for one in rows.by_file.get(placed.run.key.file, ())
-        for start, ids in one.run.windows[:, [START, KEY]].tolist()
-    }
+def _wrong_labels(placed: PlacedRun, rows: Rows, settings: Settings) -> Iterator[Fault]:
+    own = dict(_own_windows(rows.by_file.get(placed.run.key.file, ()), settings))
     for index, (start, ids, labels) in enumerate(placed.run.windows[:, [START, KEY, LABEL_KEY]].tolist()):
         if own.get(start, labels) != labels:
             yield index, f"its labels are not the file's window at {start}"
@@ -119,7 +118,20 @@ def _wrong_labels(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
             return
 
 
-CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows], Iterator[Fault]]] = {
+def _own_windows(runs: Iterable[PlacedRun], settings: Settings) -> Iterator[tuple[int, int]]:
+    """Start and key of each window of a file; of one that is rewritten for fill in the middle, as it was before."""
+    for placed in runs:
+        windows = placed.run.windows
+        if not windows[:, FORM].any():
+            yield from map(tuple, windows[:, [START, KEY]].tolist())
+            continue
+        for stretch in placed.run.stretches:
+            expected = expected_windows(len(stretch.ids), (), settings.shape, drops_touched=False)
+            for start, end in expected.windows(len(stretch.ids)):
+                yield stretch.start + start, key_of_ids(np.ascontiguousarray(stretch.ids[start:end]))
+
+
+CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows, Settings], Iterator[Fault]]] = {
     VariantKind.NOISE: _wrong_labels,
 }
 """For each kind of variant whose windows are by themselves, what they must show."""

@@ -92,9 +92,10 @@ def real_variants(
     """Of all that were made, those that count; and why the others do not."""
     made: list[PlacedDocument] = []
     missing: list[NoVariant] = []
+    files = {document.key: document for document in decision.kept}
     for part in parts:
         documents, failed = variants_in(context, part)
-        made += documents
+        made += (_beside(document, files[document.key]) for document in documents)
         missing += failed
     is_new = _are_new(made, decision)
     shares = _shares_span(context, made, decision, benchmarks, map_tasks)
@@ -108,6 +109,12 @@ def real_variants(
         else:
             kept.append(document)
     return kept, missing
+
+
+def _beside(variant: PlacedDocument, file: PlacedDocument) -> PlacedDocument:
+    """A variant with what this build knows of its file: an earlier build may have made its part."""
+    known = ("license", "license_from", "group", "split", "moved_from")
+    return msgspec.structs.replace(variant, **{name: getattr(file, name) for name in known})
 
 
 def _are_new(made: Sequence[PlacedDocument], decision: Decision) -> list[bool]:
