@@ -15,8 +15,20 @@ from gristmill.checks.tokens import Ids, key_of_ids
 from gristmill.core.records import BY_THEMSELVES
 
 BY_WINDOWS = BY_THEMSELVES
-COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended")
-ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED = range(len(COLUMNS))
+COLUMNS = (
+    "row",
+    "start",
+    "end",
+    "fresh",
+    "first_line",
+    "last_line",
+    "num_ids",
+    "key",
+    "label_key",
+    "is_ended",
+    "group",
+)
+ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED, GROUP = range(len(COLUMNS))
 
 Table = npt.NDArray[np.int64]
 
@@ -103,7 +115,7 @@ class _GrowingRun:
         start, ids = row.fields["start"], row.ids
         first, last = row.fields["lines"]
         numbers = (row.number, start, start + len(ids), row.fields["fresh"], first, last, row.num_ids)
-        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended))
+        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.group))
         before = self._last
         self._last = Stretch(start, ids)
         num_shared = before.end - start

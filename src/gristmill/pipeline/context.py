@@ -35,7 +35,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_key: str
     prepare_key: str
     keeps_text: bool
-    """Beside the ids: for a column of its own, or for variants or imports of a text that the tokenizer does not give back."""
+    """Beside the ids: for a column of its own, or for variants or imports if the tokenizer does not give it back."""
     server: "Address | None" = None
     """Of the process that owns the card, where one does."""
 

@@ -142,7 +142,7 @@ def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
     for files of their own cycle only, it is the one that waits for the fewest, then the first by number. So an import
     is broken only inside a cycle.
     """
-    cycle_of = _cycles(imported)
+    cycle_of = _Cycles(imported).of
     importers: list[list[int]] = [[] for _ in imported]
     num_outside, num_inside = [0] * len(imported), [0] * len(imported)
     """Imports that are still to come: of other cycles, and of the file's own."""
@@ -173,33 +173,39 @@ def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
     return ImportOrder(numbers, sum(map(len, imported)), num_broken)
 
 
-def _cycles(imported: Sequence[Sequence[int]]) -> list[int]:
+class _Cycles:
     """For each file a number that it shares with those it is in a cycle with: Tarjan's algorithm, without recursion."""
-    num_files = len(imported)
-    found_at, lowest, cycle_of = [-1] * num_files, [0] * num_files, [-1] * num_files
-    open_files: list[int] = []
-    num_found = num_cycles = 0
-    for root in range(num_files):
-        if found_at[root] >= 0:
-            continue
-        path = [(root, 0)]
+
+    def __init__(self, imported: Sequence[Sequence[int]]) -> None:
+        self._imported = imported
+        self._found_at: dict[int, int] = {}
+        self._earliest: dict[int, int] = {}
+        """When the first file was found that a file leads to and whose cycle is not closed yet."""
+        self._open: list[int] = []
+        self.of = [-1] * len(imported)
+        for number in range(len(imported)):
+            if number not in self._found_at:
+                self._search(number)
+
+    def _search(self, root: int) -> None:
+        path = [(root, self._entered(root))]
         while path:
-            number, at = path.pop()
-            if at == 0:
-                found_at[number] = lowest[number] = num_found
-                num_found += 1
-                open_files.append(number)
-            elif cycle_of[before := imported[number][at - 1]] < 0:
-                lowest[number] = min(lowest[number], lowest[before])
-            while at < len(imported[number]) and found_at[imported[number][at]] >= 0:
-                one = imported[number][at]
-                if cycle_of[one] < 0:
-                    lowest[number] = min(lowest[number], found_at[one])
-                at += 1
-            if at < len(imported[number]):
-                path += [(number, at + 1), (imported[number][at], 0)]
-            elif lowest[number] == found_at[number]:
-                while cycle_of[number] < 0:
-                    cycle_of[open_files.pop()] = num_cycles
-                num_cycles += 1
-    return cycle_of
+            number, rest = path[-1]
+            one = next((one for one in rest if one not in self._found_at), None)
+            if one is not None:
+                path.append((one, self._entered(one)))
+            else:
+                path.pop()
+                self._leave(number)
+
+    def _entered(self, number: int) -> Iterator[int]:
+        self._found_at[number] = self._earliest[number] = len(self._found_at)
+        self._open.append(number)
+        return iter(self._imported[number])
+
+    def _leave(self, number: int) -> None:
+        reached = (self._earliest[one] for one in self._imported[number] if self.of[one] < 0)
+        self._earliest[number] = min((self._found_at[number], *reached))
+        if self._earliest[number] == self._found_at[number]:
+            while self.of[number] < 0:
+                self.of[self._open.pop()] = number

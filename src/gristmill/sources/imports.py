@@ -57,14 +57,12 @@ def _pattern(pattern: bytes) -> Any:
 
 PYTHON = (
     rb"(?m)^[ \t]*(?:import[ \t]+([^\n#;(]*)"
-    rb"|from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]*(?:\(((?:[^)#]|#[^\n]*)*)|([^\n#;(]*)))"
+    rb"|from[ \t]+([\w.]+)[ \t]+import[ \t]*(?:\(((?:[^)#]|#[^\n]*)*)|([^\n#;(]*)))"
 )
 GO = rb'(?m)^[ \t]*import[ \t]*(?:\(((?:[^)/]|//[^\n]*|/)*)|((?:[ \t][\w.]+)?[ \t]*"[^"\n]*"))'
 GO_LINE = rb'(?m)^[ \t]*(?:[\w.]+[ \t]+)?"([^"\n]+)"'
 GO_MODULE = rb'(?m)^[ \t]*module[ \t]+"?([^\s"]+)'
-RUST = (
-    rb"(?m)^[ \t]*(?:pub(?:\([^)\n]*\))?[ \t]+)?(?:mod[ \t]+(\w+)[ \t]*;|use[ \t]+((?:[^;/]|//[^\n]*|/)*))"
-)
+RUST = rb"(?m)^[ \t]*(?:pub(?:\([^)\n]*\))?[ \t]+)?(?:mod[ \t]+(\w+)[ \t]*;|use[ \t]+((?:[^;/]|//[^\n]*|/)*))"
 SCRIPT = rb"""\b(?:from|import|require)[ \t]*\(?[ \t]*["'](\.[^"'\n]*)["']"""
 JAVA = rb"(?m)^[ \t]*import[ \t]+(?:static[ \t]+)?([\w.]*\w(?:\.\*)?)[ \t]*;"
 INCLUDE = rb'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"'
@@ -323,7 +321,8 @@ class RepoFiles:
         stem = _normal(_joined(_split(path)[0], one.module))
         if stem is None:
             return []
-        written = (f"{stem.removesuffix(end)}{real}" for end, ends in COMPILED_ENDINGS.items() if stem.endswith(end) for real in ends)
+        ends = ((end, real) for end, own in COMPILED_ENDINGS.items() if stem.endswith(end) for real in own)
+        written = (f"{stem.removesuffix(end)}{real}" for end, real in ends)
         beside = (f"{stem}{ending}" for ending in SCRIPT_ENDINGS)
         index = (_joined(stem, f"index{ending}") for ending in SCRIPT_ENDINGS)
         return self._first([stem, *beside, *index, *written])
@@ -334,7 +333,9 @@ class RepoFiles:
             return []
         names = names if last == "*" else [*names, last]
         above = list(islice(_folders_above(_split(path)[0]), MOST_FOLDERS))
-        for size in range(len(names), max(0, len(names) - 3), -1):  # a member of a class may be named, or one in a class
+        for size in range(
+            len(names), max(0, len(names) - 3), -1
+        ):  # a member of a class may be named, or one in a class
             suffix = f"{'/'.join(names[:size])}.java"
             found = self._first(_joined(root, suffix) for root in above) or self._with_suffix(suffix)
             if found:
