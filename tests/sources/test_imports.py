@@ -155,7 +155,16 @@ def test_no_more_than_so_many_imports_are_read():
     assert len(imported_in(tree)["main.go"]) == MOST_IMPORTS
 
 
-HOSTILE = (b"from a import (", b"import (", b"use crate::{", b"use a::{{", b"import", b" \t", b'#include "', b"require(")
+HOSTILE = (
+    b"from a import (",
+    b"import (",
+    b"use crate::{",
+    b"use a::{{",
+    b"import",
+    b" \t",
+    b'#include "',
+    b"require(",
+)
 
 
 @pytest.mark.parametrize("language", sorted(IMPORT_LANGUAGES))

@@ -138,14 +138,14 @@ def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[l
     markers = _Markers(context)
     for _, members in groupby(enumerate(documents), key=lambda one: one[1].repo):
         rows = _Filling(length)
-        last = 0
+        last, last_end = 0, 0
         for is_first, (number, document) in zip(_first_only(), members, strict=False):
-            last = number
-            rows.add(number, markers.repo(document) if is_first else ())
+            last, last_end = number, document.num_tokens
+            rows.add(number, 0, markers.repo(document) if is_first else ())
             for start, end in stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts]):
-                rows.add(number, markers.file(document))
+                rows.add(number, start, markers.file(document))
                 rows.add_tokens(number, start, end)
-        rows.add(last, (end_id,) if end_id is not None else ())
+        rows.add(last, last_end, (end_id,) if end_id is not None else ())
         full += rows.full
         loose += [rows.open] if rows.open else []
     return full, loose
@@ -165,10 +165,11 @@ class _Filling:
         self.full: list[Row] = []
         self.open: Row = []
 
-    def add(self, document: int, special: tuple[int, ...]) -> None:
+    def add(self, document: int, at: int, special: tuple[int, ...]) -> None:
+        """Special ids before the token at this place, by which rows that begin with them are sorted."""
         while special:
             now, special = special[: self._room], special[self._room :]
-            self._take(Place(1, document, 0, 0, None, now, ()))
+            self._take(Place(1, document, at, at, None, now, ()))
 
     def add_tokens(self, document: int, start: int, end: int) -> None:
         while start < end:
