@@ -133,7 +133,8 @@ PLANNED = {
     "--secrets drop --redact-emails --decontaminate-against {benchmark}",
     "splits": "--splits {earlier} --batch-bytes 50000 --cache-bytes 0 --skip-failed --task-seconds 99",
     "fresh": "--fresh-splits --tokenizer codebert --cache-dir {folder} --runner local --device cpu --out {folder}/other",
-    "causal": "--preset causal --pack none --special-tokens documents --end-token </s>",
+    "causal": "--preset causal --pack none --special-tokens documents --end-token </s> --repo-order path "
+    "--repo-order-seed 0",
     "table": "--text-column code --path-column name --repo-column project --license-column terms --max-expansion 50",
     "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m "
     "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1 --rewrite-max-tokens 99 --rewrite-context 4096",

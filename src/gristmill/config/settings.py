@@ -48,9 +48,8 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     repo_order: Literal["path", "imports", "shuffle"] = "path"
     """With pack `repo`, the order of a repository's files in each split: by `path`, each behind the files that it
     `imports` (Python, Go, Rust, TypeScript, JavaScript, Java, C and C++, read line by line; cycles are broken), or
-    `shuffle`d by a seed. Which order is best for training is disputed: DeepSeek-Coder (arXiv 2401.14196) goes by
-    imports, StarCoder 2 (arXiv 2402.19173) shuffles, and neither reports a comparison. So this is an option, and the
-    default is the path."""
+    `shuffle`d by a seed. Whether an order by imports helps is disputed, and the evidence is mixed: DeepSeek-Coder
+    (arXiv 2401.14196) goes by imports, StarCoder 2 (arXiv 2402.19173) by chance. So it is no default."""
     repo_order_seed: int = 0
     """With repo_order `shuffle`: another seed, another order. A trainer that wants another order in each epoch takes
     one dataset per epoch: a build that differs only in this seed reads and tokenizes nothing again."""
