@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure import GRISTMILL, STDLIB, cold_build, machine, medians
+from measure import GRISTMILL, STDLIB, cold_build, machine, peak_mb_of, seconds_of
 
 from gristmill.core.manifest import Manifest, read_manifest
 
@@ -33,9 +33,7 @@ def main() -> None:
     packages = sorted(str(path) for path in options.corpus.iterdir() if path.is_dir())
     print("# The order of files in a repository\n")
     print(f"`python benchmarks/repo_order.py CORPUS --runs {options.runs}`. {machine('gristmill', 'google-re2')}.\n")
-    print(
-        f"Builds with `--pack repo` into a new folder, taking turns, medians of {options.runs}. The corpus is the first"
-    )
+    print(f"Builds with `--pack repo` into a new folder, taking turns, best of {options.runs}. The corpus is the first")
     print(f"{len(packages)} packages of benchmarks/corpus.txt, each a repository: {', '.join(map(_name, packages))}.")
     print(
         "An import counts if it names a file of the same repository and split. Broken is one whose file stands behind"
@@ -58,13 +56,19 @@ def _name(package: str) -> str:
 def measure(folder: str, tokenizer: str, name: str, sources: Sequence[str], runs: int) -> None:
     build = [*sources, "--tokenizer", tokenizer, "--pack", "repo"]
     commands = {order: cold_build(f"{folder}/{order}", *build, *more) for order, more in ORDERS.items()}
-    measured = medians(commands, runs)
-    for order, one in measured.items():
+    seconds: dict[str, list[float]] = {order: [] for order in ORDERS}
+    packing: dict[str, list[float]] = {order: [] for order in ORDERS}
+    for _ in range(runs):
+        for order, command in commands.items():
+            seconds[order].append(seconds_of(command))
+            packing[order].append(read_manifest(Path(folder, order)).run.seconds["pack"])
+    for order, command in commands.items():
         manifest = read_manifest(Path(folder, order))
+        best = min(seconds[order])
         cells = [
             *(name, f"{manifest.counts.kept:,}", f"{manifest.run.source_bytes / 1e6:.1f}", f"`{order}`"),
-            *(f"{one.seconds:.2f}", f"{one.seconds / measured['path'].seconds:.2f}"),
-            *(f"{manifest.run.seconds['pack']:.2f}", f"{one.peak_mb:.0f}", *counts(manifest)),
+            *(f"{best:.2f}", f"{best / min(seconds['path']):.2f}", f"{min(packing[order]):.2f}"),
+            *(f"{peak_mb_of(command):.0f}", *counts(manifest)),
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
 
