@@ -174,6 +174,8 @@ def test_a_middle_is_what_its_kind_says(rewritten, tokenizer):
 WAYS = {
     "best-fit": {"pack": "best-fit"},
     "repo": {"pack": "repo"},
+    "repo by imports": {"pack": "repo", "window": {"repo_order": "imports"}},
+    "repo shuffled": {"pack": "repo", "window": {"repo_order": "shuffle"}},
     "padded, with text": {"output": OutputConfig(pad=True, with_text=True)},
     "template": {"window": {"special_tokens": "template"}},
     "no end": {"window": {"end_token": "none"}, "pack": "best-fit"},

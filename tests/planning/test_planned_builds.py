@@ -134,7 +134,8 @@ PLANNED = {
     "--secrets drop --redact-emails --decontaminate-against {benchmark}",
     "splits": "--splits {earlier} --batch-bytes 50000 --cache-bytes 0 --skip-failed --task-seconds 99",
     "fresh": "--fresh-splits --tokenizer codebert --cache-dir {folder} --runner local --device cpu --out {folder}/other",
-    "causal": "--preset causal --pack none --special-tokens documents --end-token </s>",
+    "causal": "--preset causal --pack none --special-tokens documents --end-token </s> --repo-order path "
+    "--repo-order-seed 0",
     "fim": "--tokenizer {folder}/fim --fim 0.6 --fim-spm 0.2 --fim-middles lines,characters --fim-max-middle 60 "
     "--fim-seed 3 --pack none --overlap 0",
     "table": "--text-column code --path-column name --repo-column project --license-column terms --max-expansion 50",

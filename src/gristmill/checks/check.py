@@ -24,6 +24,7 @@ from gristmill.checks.file_rows import FilesTable, check_groups, read_files_tabl
 from gristmill.checks.fim import check_fim
 from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
 from gristmill.checks.formats import First, check_formats
+from gristmill.checks.repo_order import RepoOrders, check_repo_order
 from gristmill.checks.requirements import Settings
 from gristmill.checks.source_texts import folders_by_repo
 from gristmill.checks.spans import check_leakage
@@ -104,7 +105,9 @@ def _check(
         table = read_files_table(path, faults)
         with progress.phase("fim", 0):
             rows, fim = check_fim(rows, table, settings, runner, faults)
-        verdicts = {"cards": cards, "formats": formats, "fim": fim, **_check_files(rows, table, settings, faults)}
+        orders = check_repo_order(rows, table, settings, runner, faults)
+        checked = _check_files(rows, table, settings, orders, faults)
+        verdicts = {"cards": cards, "formats": formats, "fim": fim, **checked}
         texts = Texts(rows, table, settings, folders)
         with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)
@@ -121,14 +124,14 @@ def _check(
     )
 
 
-def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:
+def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: RepoOrders, faults: Faults) -> Verdicts:
     manifest = settings.manifest
     check_rows_against_table(rows, table, faults)
     check_order(rows, faults)
     check_counts(table, manifest, faults)
     check_groups(table, faults)
     num_tail_tokens = check_windows(rows, table, settings, faults)
-    check_ends(rows, table, settings, faults)
+    check_ends(rows, table, settings, orders.by_repo, faults)
     check_repeats(rows, table, settings.sampling.max_epochs, faults)
     check_told(rows, table, settings, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)
@@ -145,7 +148,10 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
         "schema": Verdict(f"{num_rows} of {counted(len(manifest.columns), 'column')}"),
         "ids": Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
         "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
-        "windows": Verdict(f"{num_rows} of {counted(len(rows.by_file), 'file')}"),
+        "windows": Verdict(
+            f"{num_rows} of {counted(len(rows.by_file), 'file')}{_order_text(settings, orders)}",
+            "ok" if orders.why_unchecked is None else "reported",
+        ),
         "fresh": Verdict(f"{counted(num_tokens, 'token')} of {counted(len(table.kept), 'file')}"),
         "duplicates": Verdict(
             f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
@@ -156,6 +162,13 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
         else Verdict("none were asked for", "skipped"),
         "groups": Verdict(counted(len({file.group for file in table.kept.values()}), "group")),
     }
+
+
+def _order_text(settings: Settings, orders: RepoOrders) -> str:
+    if not settings.is_by_repo:
+        return ""
+    unchecked = "" if orders.why_unchecked is None else f", which is not checked: {orders.why_unchecked}"
+    return f"; repositories in the order by {settings.repo_order}{unchecked}"
 
 
 def _write(folder: Path, report: Report) -> bool:

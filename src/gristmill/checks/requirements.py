@@ -68,6 +68,8 @@ class Settings(NamedTuple):
     """Of rows that hold windows of several files."""
     is_by_repo: bool
     """Files are cut anywhere, one after the other."""
+    repo_order: str
+    repo_order_seed: int
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
@@ -112,6 +114,8 @@ class Settings(NamedTuple):
             rules=rules if MASK in rules.columns else rules._replace(pad_id=None),
             pack=pack,
             is_by_repo=sections.window.pack == "repo",
+            repo_order=sections.window.repo_order,
+            repo_order_seed=sections.window.repo_order_seed,
             spelling=Spelling.of(folder, tokenizer),
             no_tokenizer=why,
         )

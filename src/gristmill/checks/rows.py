@@ -40,6 +40,8 @@ class Row(NamedTuple):
     """Of the labels' content, as of the ids'; 0 where there are none."""
     is_ended: bool = False
     """An end token follows."""
+    group: int = 1
+    """Which of the row's segment_ids it has, if the row is packed."""
 
 
 class _Line(NamedTuple):

@@ -17,12 +17,11 @@ from gristmill.core.records import BY_THEMSELVES, FimForm, MiddleKind
 
 BY_WINDOWS = BY_THEMSELVES
 COLUMNS = (
-    *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended"),
+    *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended", "group"),
     *("form", "middle", "middle_tokens"),
 )
-ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED, FORM, MIDDLE, MIDDLE_TOKENS = range(
-    len(COLUMNS)
-)
+ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED, GROUP = range(11)
+FORM, MIDDLE, MIDDLE_TOKENS = range(11, len(COLUMNS))
 FORMS = ("", *FimForm)
 MIDDLES = ("", *MiddleKind)
 
@@ -119,7 +118,7 @@ class _GrowingRun:
         end = start + (fresh if form else len(ids))
         middle = (form, MIDDLES.index(fields.get("middle", "")), fields.get("middle_tokens", 0))
         numbers = (row.number, start, end, fresh, first, last, row.num_ids)
-        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, *middle))
+        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.group, *middle))
         if form:
             self._infilled[len(self._windows) - 1] = ids
             self._is_open = False

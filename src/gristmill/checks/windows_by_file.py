@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,22 @@ class PlacedRun(NamedTuple):
     split: Split
 
 
+RepoKey = tuple[Split, str]
+"""A repository's files in one split."""
+
+
+class Segment(NamedTuple):
+    """A place in a packed row."""
+
+    path: str
+    start: int
+    file: str
+    """The data file, and the row in it."""
+    row: int
+    group: int
+    """Which of the stretches that share the row."""
+
+
 class Packed(NamedTuple):
     """Rows of several files' windows."""
 
@@ -63,6 +79,8 @@ class Rows(NamedTuple):
     num_ids: int
     packed: dict[Split, Packed] | None = None
     """None: each row is a window."""
+    layouts: dict[RepoKey, list[Segment]] = {}  # noqa: RUF012 - never changed
+    """With --pack repo: the segments of each repository, in the order in which they are read."""
 
     @classmethod
     def of(cls, runs: Iterable[PlacedRun], num_rows: int) -> "Rows":
@@ -201,12 +219,17 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
                     _add("windows", index, "not the window that it repeats", placed, faults)
 
 
-def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    """An end token stands where a document ends and nowhere else; with --pack repo, where a repository ends."""
+def check_ends(
+    rows: Rows, table: FilesTable, settings: Settings, orders: Mapping[RepoKey, Sequence[str]], faults: Faults
+) -> None:
+    """An end token stands where a document ends and nowhere else; with --pack repo, where a repository ends.
+
+    `orders`: the files of each repository, as they must stand.
+    """
     end_id = settings.manifest.tokenizer.end_id
     if end_id is None or not (settings.is_by_repo or settings.rules.closing):
         return
-    last_of_repo = {(file.split, file.repo): file.key for file in sorted(table.kept.values(), key=lambda one: one.key)}
+    last_of_repo = {key: (key[1], paths[-1]) for key, paths in orders.items() if paths}
     for placed in (one for runs in (*rows.by_file.values(), *rows.variants.values()) for one in runs):
         windows, file = placed.run.windows, table.kept.get(placed.run.key.file)
         num_tokens = _num_tokens(placed.run.key, file)
@@ -217,7 +240,7 @@ def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults
         is_end = np.where(windows[:, FORM] > 0, closes, is_end)
         if settings.is_by_repo:  # the last end token may be in a row by itself
             is_end = windows[:, END] == windows[:, END].max()
-            is_end &= last_of_repo[file.split, file.repo] == file.key
+            is_end &= last_of_repo.get((file.split, file.repo)) == file.key
             is_wrong = (windows[:, IS_ENDED] == 1) & ~is_end
         else:
             is_wrong = (windows[:, IS_ENDED] == 1) != is_end

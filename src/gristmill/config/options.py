@@ -87,6 +87,19 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             default="none with --preset mlm, else best-fit",
         ),
         Option(
+            "--repo-order",
+            "window.repo_order",
+            "path|imports|shuffle",
+            "with --pack repo, a repository's files by path, each behind the files that it imports, or shuffled",
+        ),
+        Option(
+            "--repo-order-seed",
+            "window.repo_order_seed",
+            "N",
+            "with --repo-order shuffle: another seed, another order, for instance one per epoch",
+            int,
+        ),
+        Option(
             "--special-tokens",
             "window.special_tokens",
             "template|documents",

@@ -203,6 +203,17 @@ class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of all content tokens, as it came out; the settings have the one that was asked for."""
 
 
+class OrderFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """With `--repo-order imports`: imports between files of one repository and split."""
+
+    repos: int
+    """Repositories that have any."""
+    imports: int
+    """Pairs of files, of which one imports the other."""
+    broken: int
+    """Those in a cycle whose imported file stands behind the one that imports it."""
+
+
 class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of a split whose rows hold windows of several files."""
 
@@ -213,6 +224,8 @@ class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Without padding."""
     empty_share: float
     """Of all rows' room, what no id fills."""
+    order: OrderFacts | None = None
+    """None: the order of files does not go by imports."""
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ BUILDING_PACKAGES = (
     "windows",
 )
 """The code that makes parts and rows."""
+DECIDED_IN_STEP_3 = frozenset({"repo_order", "repo_order_seed"})
+"""Settings of windows that parts do not depend on."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
 """Rules, queries and words are code too."""
 
@@ -34,11 +36,12 @@ def key_of(*parts: Any) -> str:
 def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
     """All that step 1 goes by, but for the files: also the code that does it."""
     settings = config.settings()
+    window = {name: value for name, value in settings["window"].items() if name not in DECIDED_IN_STEP_3}
     return key_of(
         tokenizer_key,
         code_digest(),
         versions(),
-        [settings[section] for section in ("window", "rules", "secrets")],
+        [window, settings["rules"], settings["secrets"]],
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
         [name for name in config.window_columns if COLUMNS[name].when not in DECIDED_LATER],

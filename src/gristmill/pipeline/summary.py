@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gristmill.cards.provenance import repo_order_text
 from gristmill.config.presets import preset_text
 from gristmill.config.settings import asked_shares
 from gristmill.core.manifest import (
@@ -262,7 +263,8 @@ def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
 def _packing_line(manifest: Manifest) -> list[str]:
     if manifest.packing is None:
         return []
-    how = manifest.settings["window"]["pack"]
+    order = repo_order_text(manifest)
+    how = manifest.settings["window"]["pack"] if order is None else f"repo, files {order}"
     rows, segments = (sum(getattr(one, name) for one in manifest.packing.values()) for name in ("rows", "segments"))
     room = rows * manifest.window_length
     empty = 1 - sum(one.ids for one in manifest.packing.values()) / room

@@ -144,7 +144,7 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
 
 def _natural(config: Config) -> Config:
     """Each text once, whatever is drawn of it and made of it afterwards: none of that changes its split."""
-    window = msgspec.structs.replace(config.window, pack="none")
+    window = msgspec.structs.replace(config.window, pack="none", repo_order="path", repo_order_seed=0)
     sections = (SamplingConfig(), FimConfig(rate=0), VariantsConfig(), RewriteConfig())
     sampling, fim, variants, rewrite = sections
     return msgspec.structs.replace(

@@ -218,6 +218,7 @@ def _digests_table(made: Provenance) -> Table:
         ["content, of every row", made.content_sha256],
     ]
     rows += [[f"tokenizer: {name}", value] for name, value in made.tokenizer]
+    rows += [] if made.repo_order is None else [["files of a repository", made.repo_order]]
     return Table("What it is known by", ["what", "value"], rows)
 
 

@@ -172,6 +172,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     gristmill: str
     versions: dict[str, str]
     tokenizer: list[tuple[str, str]]
+    repo_order: str | None
+    """In which order the files of a repository stand; None without --pack repo."""
     fingerprint: str
     content_sha256: str
     files: list[tuple[str, int, str]]
