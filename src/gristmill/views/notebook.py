@@ -32,7 +32,9 @@ def shown_row(row: Row) -> str:
 def _drawn(row: Row) -> str | None:
     """None: the row that lies there now is another one, or this one was changed."""
     look = look_at(open_dataset(Path(row.source.folder)), row.source.split, row.number)
-    if [index for index, _ in look.tokens] != row["input_ids"][: look.num_ids]:
+    ids = [index for index, _ in look.tokens]
+    text = "".join(stroke.text for stroke in look.strokes)
+    if ids != row["input_ids"][: look.num_ids] if "input_ids" in row else text != row["text"]:
         return None
     return f"<style>{ROW_STYLE}</style>\n{row_html(look)}"
 
