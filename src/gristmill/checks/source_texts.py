@@ -1,5 +1,4 @@
-"""`source`: the files are read again, and what the windows spell is what stands there, but for recorded redactions
-and respellings."""
+"""`source`: the files are read again, and what the windows spell is what stands there, but for what is recorded."""
 
 import hashlib
 import json

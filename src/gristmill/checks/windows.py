@@ -188,8 +188,6 @@ def wrong_stretches(run: Run, num_tokens: int, cuts: Sequence[Cut]) -> tuple[int
     return 0, f"tokens {found[:3]} are shown, each once, and {wanted[:3]} should be"
 
 
-
-
 def wrong_lines(windows: Table, num_lines: int) -> tuple[int, str] | None:
     first, last = windows[:, FIRST_LINE], windows[:, LAST_LINE]
     is_wrong = (first < 1) | (first > last) | (last > num_lines)

@@ -1,5 +1,7 @@
-"""A document as it was read -> what of it may be learned from: cells of a notebook, rules, secrets and spellings of
-control tokens out; or a Drop."""
+"""A document as it was read -> what of it may be learned from, or a Drop.
+
+Cells of a notebook, rules, secrets out, spellings of control tokens out.
+"""
 
 from collections.abc import Sequence
 
@@ -117,9 +119,7 @@ def _without_its_spellings(document: Document, spellings: Spellings, config: Con
     if config.secrets.action != "keep" and with_secrets([respelled.text], emails=config.secrets.emails):
         detail = "respelled, it holds what looks like a secret"  # a blank may end what was too long to be one
         return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
-    return msgspec.structs.replace(
-        document, text=respelled.text, is_as_read=False, respellings=respelled.respellings
-    )
+    return msgspec.structs.replace(document, text=respelled.text, is_as_read=False, respellings=respelled.respellings)
 
 
 def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:

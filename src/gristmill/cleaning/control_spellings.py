@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gristmill.cleaning.pages import Texts
@@ -70,7 +71,7 @@ def respell(text: bytes, spellings: Spellings) -> Respelled | None:
 def with_blanks(text: bytes, places: Sequence[int]) -> bytes:
     """The text with a blank at each of these places, which are in order."""
     edges = (0, *places, len(text))
-    return BLANK.join(text[at:to] for at, to in zip(edges, edges[1:], strict=False))
+    return BLANK.join(text[at:to] for at, to in pairwise(edges))
 
 
 def restored(text: bytes, respellings: Sequence[Respelling]) -> bytes:

@@ -113,7 +113,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             **{f"--variants {kind}": VARIANTS[kind].makes == "windows" for kind in self.variants.rates},
         }
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
-            raise ConfigError(f"--rows documents has no windows of ids: it does not go with {wrong}. Leave out one of the two.")
+            raise ConfigError(
+                f"--rows documents has no windows: it does not go with {wrong}. Leave out one of the two."
+            )
         if wrong := next((name for name in self.output.formats if name not in DOCUMENT_FORMATS), None):
             raise ConfigError(
                 f"--rows documents has no ids, which --format {wrong} holds. Try --format {' or '.join(DOCUMENT_FORMATS)}, "

@@ -77,8 +77,8 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     rows: Literal["windows", "documents"] = "windows"
-    """`windows`: rows of ids, ready to train on. `documents`: a row for each file with its final text, for trainers that
-    tokenize themselves; a file that was cut has a row for each piece between its cuts."""
+    """`windows`: rows of ids, ready to train on. `documents`: a row for each file with its final text, for trainers
+    that tokenize themselves; a file that was cut has a row for each piece between its cuts."""
     control_spellings: Literal["respell", "drop", "keep"] = "respell"
     """With rows `documents`: what becomes of a text that spells a control token like `<|endoftext|>`, which a trainer's
     tokenizer would take for the token. `respell` puts a blank into the spelling and records where, `drop` drops the
@@ -105,8 +105,8 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.rows == "windows" and self.control_spellings != "respell":
             raise ConfigError(
-                f"--control-spellings {self.control_spellings} needs --rows documents: in windows of ids, no text becomes "
-                "a control token."
+                f"--control-spellings {self.control_spellings} needs --rows documents: in windows of ids, no text "
+                "becomes a control token."
             )
         ordered = [name for name in FORMATS if name in self.formats]
         msgspec.structs.force_setattr(self, "formats", ordered)

@@ -167,8 +167,8 @@ _COLUMNS = (
         Kind.TEXT,
         When.TEXT,
         "the row's text",
-        "first of all with `--rows documents`; of `fim` with its sentinels; a character that two windows would share is "
-        "whole in the first",
+        "first of all with `--rows documents`; of `fim` with its sentinels; a character that two windows would share "
+        "is whole in the first",
         needs_text=True,
     ),
     Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),

@@ -287,6 +287,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return IDS not in self.columns
 
     @property
+    def row_unit(self) -> str:
+        """The word for a row, in messages and tables."""
+        return "document" if self.has_documents else "window"
+
+    @property
     def window_length(self) -> int:
         """Ids in a window, special tokens included; NO_LIMIT if a row is a document."""
         if self.has_documents:
@@ -368,8 +373,8 @@ def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
     """Rows that are windows of ids."""
     if record.has_documents:
         raise ConfigError(
-            f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, which {what} needs. Build "
-            "it with --rows windows for this."
+            f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, which {what} needs. "
+            "Build it with --rows windows for this."
         )
 
 

@@ -290,9 +290,7 @@ class _Decoder:
         return DatasetError(f"{place}: {error}. `gristmill check` tells more.")
 
 
-def _window(
-    row: _BuiltRow | _ForeignRow | _DocumentRow, at: int, length: int, *, fresh: int | None = None
-) -> Window:
+def _window(row: _BuiltRow | _ForeignRow | _DocumentRow, at: int, length: int, *, fresh: int | None = None) -> Window:
     return Window(
         repo=row.repo,
         path=row.path,

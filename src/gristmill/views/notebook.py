@@ -105,7 +105,11 @@ def _headlines(manifest: Manifest) -> list[Headline]:
         Headline("files found", f"{counts.found:,}", ""),
         Headline("files kept", f"{counts.kept:,}", share_text(counts.kept, counts.found)),
         row_headline(sum(facts.windows for facts in splits), _num_packed(manifest), manifest.window_length),
-        Headline("tokens", short_number(tokens), f"{short_number(emitted)} ids in the rows"),
+        Headline(
+            "tokens",
+            short_number(tokens),
+            f"{short_number(emitted)} {'tokens' if manifest.has_documents else 'ids'} in the rows",
+        ),
         Headline("size", size_text(num_bytes), listed(manifest.formats)),
     ]
 
