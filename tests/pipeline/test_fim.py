@@ -182,6 +182,12 @@ WAYS = {
     "drawn": {"sampling": SamplingConfig(weights={"a*.py": 3.0, "c*.py": 0.5}, target_windows=260)},
     "a sample": {"sampling": SamplingConfig(max_windows=60)},
     "beside variants": {"variants": VariantsConfig(rates={"rename": 1.0, "noise": 0.5})},
+    "documents": {"output": OutputConfig(rows="documents", formats=["jsonl", "parquet"]), "pack": None},
+    "drawn documents": {
+        "output": OutputConfig(rows="documents", compress="zstd"),
+        "pack": None,
+        "sampling": SamplingConfig(weights={"a*.py": 3.0, "c*.py": 0.5}, target_windows=200),
+    },
     "streams": {"output": OutputConfig(formats=["bin", "megatron", "parquet"])},
     "cut out of train": {"split": SplitConfig(decontaminate="train", shares="60/20/20")},
 }
@@ -233,6 +239,24 @@ def test_other_files_do_not_change_which_are_rewritten_and_where(source, tokeniz
     )
     assert before
     assert before.items() <= after.items()
+
+
+def test_documents_spell_the_sentinels_and_leave_the_end_to_the_trainer(source, tokenizer, tmp_path):
+    output = OutputConfig(rows="documents")
+    make(source, tmp_path / "out", **settings(tokenizer, rate=1.0, pack=None, output=output))
+    rows = [row for row in rows_of(tmp_path / "out") if row["fim"]]
+    assert len(rows) > 50
+    place = {}
+    for row in rows:
+        _, prefix, rest = row["text"].partition("<fim_prefix>")
+        before, suffix, rest = rest.partition("<fim_suffix>")
+        behind, middle, tail = rest.partition("<fim_middle>")
+        assert all((prefix, suffix, middle))
+        assert "<|endoftext|>" not in row["text"]
+        text = (source / row["path"]).read_text()
+        assert before + tail + behind == text[place.get(row["path"], 0) :][: len(before + tail + behind)]
+        place[row["path"]] = place.get(row["path"], 0) + len(before + tail + behind)
+    assert failed(tmp_path / "out", source) == {}
 
 
 def test_repository_rows_hold_no_half_of_a_rewriting(source, tokenizer, tmp_path):

@@ -36,7 +36,7 @@ from gristmill.core.layout import FILES, MANIFEST
 from gristmill.core.names import counted
 from gristmill.core.records import FimForm, MiddleKind, Split
 from gristmill.runners.local import LocalRunner
-from gristmill.tokenizers.tokenizer import tokenizer_for
+from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
 from gristmill.tokenizers.window_frame import FimFrame
 
 CHECK = "fim"
@@ -48,6 +48,7 @@ class FimRules(NamedTuple):
     frame: FimFrame
     spelling: Spelling
     max_middle_tokens: int
+    has_documents: bool
 
 
 class FimTask(NamedTuple):
@@ -71,7 +72,7 @@ def check_fim(
     if frame is None or settings.spelling.tokenizer_key is None:
         return rows, Verdict("the tokenizer cannot be read", "skipped")
     most = settings.fim.max_middle or settings.rules.length
-    rules = FimRules(frame, settings.spelling, most)
+    rules = FimRules(frame, settings.spelling, most, settings.rules.has_documents)
     by_file = {key: list(runs) for key, runs in rows.by_file.items()}
     places = [
         (key, number)
@@ -180,8 +181,12 @@ def _piece(run: Run, number: int, rules: FimRules) -> _Piece:
     row, start, end = (int(window[column]) for column in (ROW, START, END))
     tokenizer = rules.spelling.tokenizer
     goes_on = tokenizer_for(tokenizer.definition.continuing)
+    if isinstance(ids, bytes):
+        ids = _encoded(ids, rules.frame, goes_on, row)
     if ids is None:
         own = next(one for one in run.stretches if one.start <= start and end <= one.end)
+        if own.text is not None:
+            return _Piece(own.text, 0, 0)
         return _Piece((goes_on if start else tokenizer).decode(own.ids[start - own.start : end - own.start]), 0, 0)
     frame, num_middle = rules.frame, int(window[MIDDLE_TOKENS])
     wanted = [frame.prefix, frame.suffix, frame.middle, *([] if frame.end is None else [frame.end])]
@@ -202,6 +207,19 @@ def _piece(run: Run, number: int, rules: FimRules) -> _Piece:
     return _Piece(b"".join(parts), len(parts[0]), len(parts[1]))
 
 
+def _encoded(text: bytes, frame: FimFrame, goes_on: Tokenizer, row: int) -> Ids:
+    """The ids of a text with sentinels in it, each part by itself."""
+    spelled = {token.id: token.content.encode() for token in goes_on.definition.added_tokens}
+    parts: list[Ids] = []
+    sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
+    for sentinel in sentinels:
+        before, found, text = text.partition(spelled[sentinel])
+        if not found:
+            raise _WrongError(row, f"its text does not spell {spelled[sentinel].decode()} where it should")
+        parts += [goes_on.encode(before).ids, np.array([sentinel], np.uint32)]
+    return np.concatenate([*parts, goes_on.encode(text).ids])
+
+
 def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: FimRules) -> Run:
     """Encode what follows without a gap, and compare a whole file with its digest."""
     tokenizer = rules.spelling.tokenizer
@@ -217,15 +235,19 @@ def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rule
             )
         engine = tokenizer_for(tokenizer.definition.continuing) if starts[first] else tokenizer
         encoded = engine.encode(text, with_starts=True)
-        stretches.append(Stretch(starts[first], encoded.ids.astype(_id_type(run))))
+        num_tokens = ends[last - 1] - starts[first]
+        if rules.has_documents:
+            stretches.append(Stretch(starts[first], encoded.ids, text, num_tokens))
+        else:
+            stretches.append(Stretch(starts[first], encoded.ids.astype(_id_type(rules))))
         if is_whole:
             assert encoded.starts is not None, "they were asked for"
             _require_places(run, pieces, text, encoded.starts)
     return run._replace(stretches=stretches, infilled={})
 
 
-def _id_type(run: Run) -> Any:
-    return next(iter(run.infilled.values())).dtype
+def _id_type(rules: FimRules) -> type[np.uint16] | type[np.uint32]:
+    return np.uint16 if rules.spelling.tokenizer.vocab_size <= 1 << 16 else np.uint32
 
 
 def _require_places(run: Run, pieces: list[_Piece], text: bytes, token_bytes: Ids) -> None:

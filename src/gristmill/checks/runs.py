@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row
-from gristmill.checks.tokens import Ids, key_of_ids
+from gristmill.checks.tokens import Ids, key_of_bytes, key_of_ids
 from gristmill.core.records import BY_THEMSELVES, FimForm, MiddleKind
 
 BY_WINDOWS = BY_THEMSELVES
@@ -56,10 +56,14 @@ class Stretch(NamedTuple):
     start: int
     """Its first token's place in the file."""
     ids: Ids
+    text: bytes | None = None
+    """Of a document, or of a piece of one."""
+    num_tokens: int | None = None
+    """Of a document in its file; a piece may have others by itself."""
 
     @property
     def end(self) -> int:
-        return self.start + len(self.ids)
+        return self.start + (len(self.ids) if self.num_tokens is None else self.num_tokens)
 
 
 class Run(NamedTuple):
@@ -68,8 +72,9 @@ class Run(NamedTuple):
     windows: Table
     """One line per window, with the COLUMNS. A window of fill in the middle ends with the last token of its place."""
     stretches: list[Stretch]
-    infilled: Mapping[int, Ids] = MappingProxyType({})
-    """Ids of the windows of fill in the middle, by number. No stretch has them until checks.fim puts them together."""
+    infilled: Mapping[int, Ids | bytes] = MappingProxyType({})
+    """Ids, or texts of documents, of windows of fill in the middle, by number. No stretch has them until checks.fim
+    puts them together."""
 
     @property
     def repeat(self) -> int:
@@ -105,18 +110,29 @@ class _GrowingRun:
         self.key, self.language = key, language
         self._windows: list[tuple[int, ...]] = []
         self._stretches: list[tuple[int, list[Ids]]] = []
+        self._documents: list[Stretch] = []
         self._last = Stretch(-1, np.zeros(0, np.uint16))
-        self._infilled: dict[int, Ids] = {}
+        self._infilled: dict[int, Ids | bytes] = {}
         self._is_open = False
         """The last stretch may go on."""
 
     def take(self, row: Row) -> bool:
         """Whether it agrees with the window before."""
         fields, ids = row.fields, row.ids
-        start, fresh, form = fields["start"], fields["fresh"], FORMS.index(fields.get("fim", ""))
+        start, form = fields["start"], FORMS.index(fields.get("fim", ""))
         first, last = fields["lines"]
-        end = start + (fresh if form else len(ids))
         middle = (form, MIDDLES.index(fields.get("middle", "")), fields.get("middle_tokens", 0))
+        if row.text is not None:
+            fresh = 0 if self.key.repeat else row.num_ids
+            numbers = (row.number, start, start + row.num_ids, fresh, first, last, row.num_ids)
+            self._windows.append((*numbers, key_of_bytes(row.text), 0, 0, row.group, *middle))
+            if form:
+                self._infilled[len(self._windows) - 1] = row.text
+            else:
+                self._documents.append(Stretch(start, ids, row.text, row.num_ids))
+            return True
+        fresh = fields["fresh"]
+        end = start + (fresh if form else len(ids))
         numbers = (row.number, start, end, fresh, first, last, row.num_ids)
         self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.group, *middle))
         if form:
@@ -137,7 +153,8 @@ class _GrowingRun:
 
     def done(self) -> Run:
         stretches = [Stretch(start, np.concatenate(parts)) for start, parts in self._stretches]
-        return Run(self.key, self.language, np.array(self._windows, np.int64), stretches, self._infilled)
+        windows = np.array(self._windows, np.int64)
+        return Run(self.key, self.language, windows, stretches or self._documents, self._infilled)
 
 
 def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
@@ -150,7 +167,7 @@ def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
         return Run(left.key, left.language, windows, stretches, infilled)
     before, after = left.stretches[-1], right.stretches[0]
     num_shared = before.end - after.start
-    if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows:
+    if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows and before.text is None:
         at = after.start - before.start
         num_compared = min(num_shared, len(after.ids))
         if (before.ids[at : at + num_compared] != after.ids[:num_compared]).any():

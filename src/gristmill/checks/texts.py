@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gristmill.checks.documents import wrong_document
 from gristmill.checks.file_rows import FileKey, FilesTable, KeptFile
 from gristmill.checks.findings import Faults, Verdict, Verdicts
 from gristmill.checks.requirements import Settings
@@ -14,7 +15,6 @@ from gristmill.checks.runs import END, FIRST_LINE, LAST_LINE, ROW, START, Run, S
 from gristmill.checks.secrets import LOOK_AHEAD_BYTES, LOOK_BACK_BYTES, secrets_in
 from gristmill.checks.source_texts import differences, location_of
 from gristmill.checks.spelling import Spelling
-from gristmill.checks.tokens import Ids
 from gristmill.checks.windows_by_file import Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
@@ -114,7 +114,7 @@ class Texts(NamedTuple):
         if secrets.action != "keep":
             self._check_names(secrets.emails, faults)
         num_at_cuts = num_compared = 0
-        if rules.spelling.is_close or self.folders:
+        if rules.spelling.is_close or self.folders or self.settings.rules.has_documents:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):
@@ -184,7 +184,7 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     faults = Faults()
     num_at_cuts = 0
     for task in tasks:
-        if rules.spelling.is_close:
+        if task.run.stretches and (rules.spelling.is_close or _is_document(task.run)):
             num_at_cuts += _check_spelled(task, rules, faults)
         if task.kept is not None and task.location is not None:
             run = _with_places(task.run, task.kept)
@@ -197,32 +197,43 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
 def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
     """Secrets, digest and line feeds; how many may be secrets at the edge of a cut."""
     run, kept = task.run, task.kept
-    decode = rules.spelling.tokenizer.decode
-    texts = [decode(stretch.ids) for stretch in run.stretches] if rules.looks_for_secrets or kept is not None else []
+    is_document = _is_document(run)
+    texts = [_text_of(stretch, rules.spelling) for stretch in run.stretches]
     num_at_cuts = 0
     if rules.looks_for_secrets:
         stretches = zip(run.stretches, texts, strict=True)
         num_at_cuts = sum(_find_secrets(text, stretch, task, rules, faults) for stretch, text in stretches)
-    if task.variant is not None and rules.spelling.is_exact:
-        _check_variant(task, task.variant, decode, faults)
+    is_exact = is_document or rules.spelling.is_exact
+    if task.variant is not None and is_exact:
+        _check_variant(task, task.variant, texts[0], faults)
     if kept is None:
         return num_at_cuts
-    if rules.spelling.is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
-        faults.add("ids", f"what its ids spell has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
-    wrong = wrong_line_feeds(_with_places(run, kept), kept, rules.spelling)
+    if is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
+        what = "its text" if is_document else "what its ids spell"
+        faults.add("ids", f"{what} has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
+    placed = _with_places(run, kept)
+    wrong = wrong_document(placed, kept) if is_document else wrong_line_feeds(placed, kept, rules.spelling)
     if wrong is not None:
         row, what = wrong
         faults.add("windows", what, file=task.file, row=row, path=kept.name)
     return num_at_cuts
 
 
-def _check_variant(task: TextTask, variant: VariantRow, decode: Callable[[Ids], bytes], faults: Faults) -> None:
+def _text_of(stretch: Stretch, spelling: Spelling) -> bytes:
+    return spelling.tokenizer.decode(stretch.ids) if stretch.text is None else stretch.text
+
+
+def _check_variant(task: TextTask, variant: VariantRow, text: bytes, faults: Faults) -> None:
     stretches = task.run.stretches
     if [(one.start, one.end) for one in stretches] != [(0, variant.tokens)]:
         return  # not all of it was drawn
-    if hashlib.sha256(decode(stretches[0].ids)).hexdigest() != variant.text_sha256:
-        what = f"what the ids of its {variant.kind} spell has not the text_sha256 of {FILES}"
+    if hashlib.sha256(text).hexdigest() != variant.text_sha256:
+        what = f"the text of its {variant.kind} has not the text_sha256 of {FILES}"
         faults.add("variants", what, file=task.file, path=task.run.key.name)
+
+
+def _is_document(run: Run) -> bool:
+    return bool(run.stretches) and run.stretches[0].text is not None
 
 
 def _with_places(run: Run, kept: KeptFile) -> Run:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.checks.findings import Faults
+from gristmill.core.columns import TEXT
 from gristmill.core.digits import Numbers
 from gristmill.core.names import counted
 from gristmill.tokenizers.window_frame import FimFrame
@@ -37,6 +38,15 @@ class RowRules(NamedTuple):
     """By kind of variant, control ids that belong inside it."""
     fim: FimFrame | None = None
     """Special ids of rows of fill in the middle; None: there are none."""
+    fim_spellings: tuple[str, ...] = ()
+    """How these are spelled in documents."""
+    spellings: tuple[str, ...] = ()
+    """Control tokens that no document spells."""
+
+    @property
+    def has_documents(self) -> bool:
+        """Rows are documents, without ids."""
+        return self.columns[:1] == (TEXT,)
 
 
 class Block:
@@ -148,7 +158,11 @@ class Block:
 
 
 def key_of_ids(ids: Ids) -> int:
-    return int.from_bytes(hashlib.sha256(ids.data).digest()[:NUM_KEY_BYTES], "little", signed=True)
+    return key_of_bytes(ids.data)
+
+
+def key_of_bytes(content: bytes | memoryview) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:NUM_KEY_BYTES], "little", signed=True)
 
 
 def path_of(fields: Fields) -> str | None:

@@ -22,7 +22,7 @@ from gristmill.config.settings import WindowConfig
 from gristmill.core.columns import PER_ID
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
-from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_manifest
+from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_ids, require_manifest
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
@@ -104,7 +104,7 @@ class Dataset(Mapping[str, "Rows"]):
     def fim_frame(self) -> FimFrame:
         """Special ids of rows of fill in the middle."""
         window = msgspec.convert(self.manifest.settings["window"], WindowConfig)
-        return fim_frame(window, self.tokenizer.definition)
+        return fim_frame(window, self.tokenizer.definition, has_documents=self.record.has_documents)
 
     def __getitem__(self, split: str) -> "Rows":
         if split not in list(Split):
@@ -147,6 +147,7 @@ class Dataset(Mapping[str, "Rows"]):
         `without=["noise"]` leaves out such variants; `pad="length"` pads each window; `columns` besides `input_ids` are
         those of a row, `attention_mask` and `labels`. Rank and world size are found where a training is distributed.
         """
+        require_ids(self.record, self.folder, "dataset.torch()")
         require_torch()
         from gristmill.dataset.torch_stream import WindowStream  # noqa: PLC0415 - slow to import, and not always there
         from gristmill.dataset.torch_windows import WindowDataset  # noqa: PLC0415
@@ -241,6 +242,7 @@ class Rows:
 
     def padded(self) -> "Rows":
         """With `input_ids` of the full window length and an `attention_mask`."""
+        require_ids(self._record, Path(self._source.folder), "padding")
         if self._record.tokenizer.pad_id is None:
             name = self._record.tokenizer.name
             raise DatasetError(f"the tokenizer {name!r} has no padding token; pad with an id of your own choice.")
@@ -250,7 +252,8 @@ class Rows:
         return self._first_rows[-1]
 
     def __repr__(self) -> str:
-        return f"Rows({counted(len(self), 'window')} of {', '.join(self._record.columns)})"
+        what = "document" if self._record.has_documents else "window"
+        return f"Rows({counted(len(self), what)} of {', '.join(self._record.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
         return map(self._parse, self.lines(), count())

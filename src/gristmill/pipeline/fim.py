@@ -50,12 +50,14 @@ from gristmill.variants.middles import Shares, find_nodes
 DOCUMENT_TOKENS = 1 << 18
 """Tokens of the documents that one task rewrites."""
 SEED_BITS = 31
+NUM_AROUND = 2
+"""A begin and an end token."""
 
 
 def require_fim(context: Context) -> None:
     """Raise, before any work is done, if the tokenizer or a grammar that fill in the middle needs is missing."""
     config, definition = context.config, context.tokenizer.definition
-    fim_frame(config.window, definition)
+    fim_frame(config.window, definition, has_documents=config.has_documents)
     if config.fim.needs_grammar:
         require_grammars()
     if config.needs_text:
@@ -179,11 +181,13 @@ class _Infilling:
     def __init__(self, context: Context) -> None:
         config, tokenizer = context.config, context.tokenizer
         definition = tokenizer.definition
-        frame = fim_frame(config.window, definition)
+        frame = fim_frame(config.window, definition, has_documents=config.has_documents)
         goes_on = definition.continuing
         parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
         spelled = {token.id: token.content.encode() for token in definition.added_tokens}
         num_content = context.window_shape.num_content
+        if config.has_documents:  # as long as a window, with room for what a trainer puts around a text
+            num_content = config.window.length - NUM_AROUND
         most = config.fim.max_middle or max(1, num_content // 2)
         self._context, self._frame = context, frame
         self._markers = RepoMarkers(context) if config.window.pack == "repo" else None

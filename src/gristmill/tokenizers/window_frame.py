@@ -52,11 +52,16 @@ class FimFrame(NamedTuple):
         return self.prefix, self.middle, self.suffix, *(() if self.end is None else (self.end,))
 
 
-def fim_frame(window: WindowConfig, definition: Definition) -> FimFrame:
-    """Return the special ids of rewritten windows. Raise ConfigError if the tokenizer has none."""
+def fim_frame(window: WindowConfig, definition: Definition, *, has_documents: bool = False) -> FimFrame:
+    """Return the special ids of rewritten windows. Raise ConfigError if the tokenizer has none.
+
+    `has_documents`: rows have text and no ids. The trainer adds the end token, unless fill in the middle has its own.
+    """
     sentinels, family, frame = fim_ids(definition), fim_family(definition), window_frame(window, definition)
     assert family is not None, "fim_ids has found it"
     end = frame.end_id if family.end is None else definition.id_of(family.end)
+    if has_documents:
+        return FimFrame(*sentinels, None if family.end is None else end, closes=False, spm_share=family.spm_share)
     is_alone = window.pack != "repo"
     closes = is_alone and end is not None and frame.closing == (end,)
     has_end = closes or (is_alone and end is not None and frame.suffix[:1] == (end,))
