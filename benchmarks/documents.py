@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from measure import STDLIB, cold_build, machine, medians
@@ -84,7 +85,7 @@ def _print_spellings(runs: int) -> None:
     print("| one megabyte of | blanks | respelled in s |\n| --- | --- | --- |")
     for piece in HARD:
         text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]
-        seconds = _best(lambda text=text: respell(text, spellings), 1)
+        seconds = _best(partial(respell, text, spellings), 1)
         done = respell(text, spellings)
         print(f"| `{piece.decode()}` | {0 if done is None else len(done.respellings):,} | {seconds:.2f} |")
 
