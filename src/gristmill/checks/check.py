@@ -2,7 +2,8 @@
 
 1. digests   every file against the manifest
 2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,
-             ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window
+             ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window.
+             Of documents, the texts: they are tokenized once more
 3. files     rows of fill in the middle put together again; runs against files.jsonl and the manifest: places, fresh
              tokens, counts, groups
 4. texts     what the windows spell, over processes: secrets, and the source where it is given

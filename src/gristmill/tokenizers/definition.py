@@ -139,6 +139,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def control_spellings(self) -> tuple[str, ...]:
         """Texts that become a special token where a trainer tokenizes with this tokenizer as it comes."""
         found = {token.content for token in self.added_tokens if token.special or token.id in self.control_ids}
+        if others := self.control_ids - {token.id for token in self.added_tokens}:
+            found |= {token for token, index in self.vocabulary.items() if index in others}
         return tuple(sorted(found - {""}))
 
     @cached_property
