@@ -78,9 +78,12 @@ def croissant(manifest: Manifest) -> bytes:
 def _description(manifest: Manifest) -> str:
     tokens = sum(facts.tokens for facts in manifest.splits.values())
     windows = sum(facts.windows for facts in manifest.splits.values())
+    rows = f"{counted(windows, 'window')} of at most {manifest.window_length:,} ids of"
+    if manifest.has_documents:
+        rows = f"{counted(windows, 'text')}, counted by"
     return (
-        f"Source code of {counted(manifest.num_files_shown, 'file')} as {counted(windows, 'window')} of at most "
-        f"{manifest.window_length:,} ids of the tokenizer {shown(manifest.tokenizer.name)}: "
+        f"Source code of {counted(manifest.num_files_shown, 'file')} as {rows} the tokenizer "
+        f"{shown(manifest.tokenizer.name)}: "
         f"{counted(tokens, 'token')}, in splits that share no file."
     )
 
@@ -175,7 +178,7 @@ def _record_sets(manifest: Manifest) -> list[dict[str, Any]]:
         "@type": "cr:RecordSet",
         "@id": ROWS,
         "name": ROWS,
-        "description": "One window a row.",
+        "description": f"One {manifest.row_unit} a row.",
         "field": [_split_field(), *(field for column in manifest.columns if (field := _field(column)) is not None)],
     }
     return [of_splits, of_rows]

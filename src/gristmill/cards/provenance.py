@@ -51,6 +51,8 @@ def how_it_was_made(manifest: Manifest) -> Iterator[str]:
 
 def _special_ids(manifest: Manifest) -> str:
     facts = manifest.tokenizer
+    if manifest.has_documents:
+        return "none: rows are texts"
     if setting(manifest, "window", "pack") == "repo":
         return f"the tokenizer's markers before repositories and files, {in_code([facts.end_id])} after each repository"
     told = f"{in_code(list(facts.prefix))} before each window, {in_code(list(facts.suffix))} after it"

@@ -43,7 +43,7 @@ SPANS = {
 
 def readme(manifest: Manifest) -> bytes:
     sections: Sequence[Callable[[Manifest], Iterator[str]]] = (
-        *(_what_it_is, _how_to_load_it, how_it_was_made, _splits, _filters, _secrets, _licenses),
+        *(_what_it_is, _how_to_load_it, how_it_was_made, _splits, _filters, _secrets, _control_tokens, _licenses),
         *(_languages, _sampling, _variants, _limits, how_to_repeat_it),
     )
     text = "\n".join(line for section in sections for line in section(manifest))
@@ -53,8 +53,11 @@ def readme(manifest: Manifest) -> bytes:
 def _what_it_is(manifest: Manifest) -> Iterator[str]:
     yield f"# {named(manifest, in_code)}\n"
     tokens = sum(facts.tokens for facts in manifest.splits.values())
+    what = f"windows of at most {manifest.window_length:,} token ids, ready to train a language model on"
+    if manifest.has_documents:
+        what = "texts, one file a row, for trainers that tokenize themselves"
     yield (
-        f"Source code as windows of at most {manifest.window_length:,} token ids, ready to train a language model on: "
+        f"Source code as {what}: "
         f"{counted(manifest.num_files_shown, 'file')} of {counted(len(manifest.sources), 'source')}, "
         f"{counted(tokens, 'token')} of the tokenizer {in_code(manifest.tokenizer.name)}. "
         f"Made by {in_code(manifest.made_by)}, version {in_code(manifest.gristmill)}.\n"
@@ -67,8 +70,10 @@ def _what_it_is(manifest: Manifest) -> Iterator[str]:
         )
         for split, facts in manifest.splits.items()
     ]
-    yield from table(("split", "files", "windows", "tokens", "share asked for", "share"), rows)
-    yield "A token counts once; `windows` are rows; `files` give at least one.\n"
+    rows_are = f"{manifest.row_unit}s"
+    yield from table(("split", "files", rows_are, "tokens", "share asked for", "share"), rows)
+    pieces = " A held-out file that was cut has a row for each piece." if manifest.has_documents else ""
+    yield f"A token counts once; `{rows_are}` are rows; `files` give at least one.{pieces}\n"
     yield from table(("column", "what it is"), [(in_code(name), text_of(name)) for name in manifest.columns])
 
 
@@ -144,6 +149,25 @@ def _secrets(manifest: Manifest) -> Iterator[str]:
     done = "Files that hold one were dropped." if action == "drop" else "A placeholder stands in the place of each."
     yield f"Keys, tokens and passwords of known forms were looked for. {done}\n"
     yield from table(("kind", "taken out"), [(in_code(k), f"{n:,}") for k, n in manifest.counts.redactions.items()])
+
+
+def _control_tokens(manifest: Manifest) -> Iterator[str]:
+    if not manifest.has_documents:
+        return
+    yield "## Control tokens\n"
+    action = setting(manifest, "output", "control_spellings")
+    if action == "keep":
+        yield "Texts that spell control tokens were **not** looked for: a trainer's tokenizer may find some in them.\n"
+        return
+    done = (
+        "Files with one were dropped."
+        if action == "drop"
+        else "A blank behind the first character makes text of each; `respellings` in `files.jsonl` says where."
+    )
+    yield f"Spellings of control tokens, like {in_code('<|endoftext|>')}, were looked for in the texts. {done}\n"
+    found = list(manifest.counts.respellings.items())
+    yield from table(("spelling", "respelled"), [(in_code(name), f"{num:,}") for name, num in found[:LISTED]])
+    yield from more(len(found) - LISTED, "spellings in manifest.json")
 
 
 def _licenses(manifest: Manifest) -> Iterator[str]:

@@ -19,6 +19,7 @@ from typing import Literal
 from gristmill.checks.counts import check_counts, check_told
 from gristmill.checks.data_files import read_data_files
 from gristmill.checks.digests import check_cards, check_digests
+from gristmill.checks.documents import without_cut_edges
 from gristmill.checks.file_rows import FilesTable, check_groups, read_files_table
 from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
 from gristmill.checks.formats import First, check_formats
@@ -105,7 +106,11 @@ def _check(
         with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)
     with progress.phase("leakage", 0):
+        if settings.rules.has_documents:
+            rows = _without_cut_edges(rows, table)
         verdicts["leakage"] = check_leakage(rows, settings.decontaminate, num_cores(), faults)
+        if settings.rules.has_documents and settings.spelling.tokenizer_key is None:
+            verdicts["leakage"] = Verdict(settings.no_tokenizer or "there is no tokenizer", "skipped")
     return Report(
         ok=not faults.counts.total(),
         fingerprint=manifest.fingerprint,
@@ -115,6 +120,14 @@ def _check(
         bytes=num_bytes,
         seconds=round(time.perf_counter() - started_at, 3),
     )
+
+
+def _without_cut_edges(rows: Rows, table: FilesTable) -> Rows:
+    by_file = {
+        key: [one._replace(run=without_cut_edges(one.run, table.kept.get(key))) for one in runs]
+        for key, runs in rows.by_file.items()
+    }
+    return rows._replace(by_file=by_file)
 
 
 def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:
@@ -135,12 +148,20 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
     special = ["markers between files"] if settings.is_by_repo else around
     num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
-    alike = f"; {num_alike:,} have the ids of one in another file" if num_alike else ""
+    content = "text" if settings.rules.has_documents else "ids"
+    alike = f"; {num_alike:,} have the {content} of one in another file" if num_alike else ""
+    ids = Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}")
+    special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special))}")
+    if settings.rules.has_documents:
+        ids = Verdict(f"{counted(num_ids, 'token')} by the tokenizer in the folder")
+        special_tokens = Verdict(f"{num_rows}, and none spells a control token")
+        if not settings.rules.spellings:
+            special_tokens = Verdict("--control-spellings keep", "skipped")
     return {
         "digests": Verdict(counted(len(manifest.files), "file")),
         "schema": Verdict(f"{num_rows} of {counted(len(manifest.columns), 'column')}"),
-        "ids": Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
-        "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
+        "ids": ids,
+        "special_tokens": special_tokens,
         "windows": Verdict(f"{num_rows} of {counted(len(rows.by_file), 'file')}"),
         "fresh": Verdict(f"{counted(num_tokens, 'token')} of {counted(len(table.kept), 'file')}"),
         "duplicates": Verdict(

@@ -33,6 +33,7 @@ def _counts(table: FilesTable, manifest: Manifest) -> Iterator[tuple[str, Any, A
     yield "counts.dropped_by_reason", counts.dropped_by_reason, by_reason
     yield "counts.licenses", counts.licenses, _tally(file.license or "" for file in kept)
     yield "counts.redactions", counts.redactions, _tally(one.kind for file in kept for one in file.redactions)
+    yield "counts.respellings", counts.respellings, _tally(one.spelling for file in kept for one in file.respellings)
     yield "tokens_by_language", manifest.tokens_by_language, by_language
     yield from _sources(table, manifest)
     yield "near_duplicates.dropped", manifest.near_duplicates.dropped, num_near

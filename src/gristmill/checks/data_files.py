@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import zstandard
 
+from gristmill.checks.documents import read_documents
 from gristmill.checks.findings import Faults
 from gristmill.checks.packs import PackedRows, PackRules, read_packed
 from gristmill.checks.requirements import Settings
@@ -248,18 +249,26 @@ def _packed(lines: list[bytes], rules: PartRules, pack: PackRules, faults: Fault
 
 
 def _digested(rows: Iterable[Row], split: Split, rules: RowRules, digests: list[bytes]) -> Iterator[Row]:
+    """The same rows, while the digest of each is noted."""
     around = (rules.prefix, rules.suffix, (*rules.suffix, *rules.closing))
     prefix, suffix, closed = (np.array(ids, "<u4").tobytes() for ids in around)
     for row in rows:
         place = place_of(row.fields["repo"], row.fields["path"], row.fields["start"])
-        behind = closed if row.is_ended else suffix
-        digests.append(row_digest(split, place, b"".join((prefix, row.ids.astype("<u4").tobytes(), behind))))
+        content = row.text
+        if content is None:
+            behind = closed if row.is_ended else suffix
+            content = b"".join((prefix, row.ids.astype("<u4").tobytes(), behind))
+        digests.append(row_digest(split, place, content))
         yield row
 
 
 def _rows(lines: list[bytes], rules: PartRules, faults: Faults) -> Iterator[Row]:
     for at in range(0, len(lines), LINES_AT_ONCE):
-        rows = read_rows(lines[at : at + LINES_AT_ONCE], at + 1, rules.rows, faults)
+        some = lines[at : at + LINES_AT_ONCE]
+        if rules.rows.has_documents:
+            yield from read_documents(some, at + 1, rules.rows, rules.spelling, faults)
+            continue
+        rows = read_rows(some, at + 1, rules.rows, faults)
         _check_texts(rows, rules, faults)
         yield from rows
 

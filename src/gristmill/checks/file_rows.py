@@ -11,7 +11,7 @@ from gristmill.checks.findings import Faults
 from gristmill.core.files_table import Count, FileRow, VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import Cut, DropReason, Redaction, Split
+from gristmill.core.records import Cut, DropReason, Redaction, Respelling, Split
 
 CHECK = "files_table"
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -42,6 +42,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     text_sha256: str
     license: str | None
     redactions: tuple[Redaction, ...]
+    respellings: tuple[Respelling, ...]
     cuts: tuple[Cut, ...]
 
     @property
@@ -123,6 +124,7 @@ def _defects(row: FileRow) -> Iterator[str]:
         yield from ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
         yield from ["sha256 with redactions, or neither"] if (row.sha256 is None) != bool(row.redactions) else []
         yield from ["redactions that are not in order, or beyond its lines"] if not _are_redactions(row) else []
+        yield from ["respellings that are not in order, or beyond its lines"] if not _are_respellings(row) else []
 
 
 def _are_in_order(row: FileRow) -> bool:
@@ -134,6 +136,12 @@ def _are_redactions(row: FileRow) -> bool:
     edges = [0, *(edge for one in row.redactions for edge in (one.start, one.end))]
     lines = [1, *(one.line for one in row.redactions), row.lines or 0]
     return not row.redactions or (edges == sorted(edges) and lines == sorted(lines))
+
+
+def _are_respellings(row: FileRow) -> bool:
+    places = [0, *(one.at for one in row.respellings)]
+    lines = [1, *(one.line for one in row.respellings), row.lines or 0]
+    return not row.respellings or (places == sorted(places) and lines == sorted(lines))
 
 
 def _check_twins(table: FilesTable, faults: Faults) -> None:

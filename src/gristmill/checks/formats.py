@@ -192,7 +192,7 @@ def check_formats(
     folder, manifest = settings.folder, settings.manifest
     names, is_sound = manifest.formats, not DAMAGED & faults.counts.keys()
     if first.content_sha256 != manifest.content_sha256 and is_sound:
-        faults.add(CHECK, f"{names[0]}: its windows are not those of content_sha256 in the manifest")
+        faults.add(CHECK, f"{names[0]}: its {manifest.row_unit}s are not those of content_sha256 in the manifest")
     skipped = []
     for name in names:
         try:
@@ -210,7 +210,7 @@ def check_formats(
         except (OSError, DatasetError) as error:
             faults.add(CHECK, f"{name}: {error}")
     num_windows = sum(facts.windows for facts in manifest.splits.values())
-    summary = f"{', '.join(names)}: {counted(num_windows, 'window')}{' in each' if len(names) > 1 else ''}"
+    summary = f"{', '.join(names)}: {counted(num_windows, manifest.row_unit)}{' in each' if len(names) > 1 else ''}"
     return Verdict("; ".join((summary, *skipped)), "reported" if skipped else "ok")
 
 
@@ -228,7 +228,7 @@ def _differences(
         lines.add(one.stored.split, found.lines)
         advance(one.stop - one.start)
     if content.sha256() != manifest.content_sha256:
-        yield "its windows are not those of content_sha256 in the manifest"
+        yield f"its {manifest.row_unit}s are not those of content_sha256 in the manifest"
     elif first is not None and lines.sha256() != first.lines_sha256:
         yield f"its rows tell something else than those of {manifest.formats[0]}"
 

@@ -11,7 +11,7 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.packs import PackRules
 from gristmill.checks.spelling import Spelling
 from gristmill.checks.tokens import RowRules
-from gristmill.checks.windows import Shape
+from gristmill.checks.windows import WHOLE, Shape
 from gristmill.config.settings import (
     NO_END_TOKEN,
     OutputConfig,
@@ -28,6 +28,7 @@ from gristmill.core.errors import ConfigError, DatasetError, MissingExtraError, 
 from gristmill.core.layout import MANIFEST
 from gristmill.core.manifest import Manifest
 from gristmill.core.records import VARIANTS
+from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids, variant_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
@@ -73,7 +74,7 @@ class Settings(NamedTuple):
         except (msgspec.ValidationError, ConfigError, TypeError, ValueError) as error:
             raise DatasetError(f"{str(folder / MANIFEST)!r} is damaged: {error}.") from None
         facts = manifest.tokenizer
-        definition, tokenizer, why = _tokenizer(folder, manifest, sections.window, faults)
+        definition, tokenizer, why = _tokenizer(folder, manifest, sections, faults)
         rules = RowRules(
             file="",
             columns=tuple(manifest.columns),
@@ -85,6 +86,10 @@ class Settings(NamedTuple):
             control_ids=tuple(definition.control_ids) if definition is not None else (),
             pad_id=facts.pad_id if sections.output.pad else None,
         )
+        looks_for_spellings = sections.output.rows == "documents" and sections.output.control_spellings != "keep"
+        if looks_for_spellings:
+            own = definition.control_spellings if definition is not None else ()
+            rules = rules._replace(spellings=tuple(sorted({*own, *KNOWN_SPELLINGS})))
         if definition is not None:
             rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
         met = conditions_met(sections.window, sections.output, sampling, sections.variants)
@@ -101,7 +106,9 @@ class Settings(NamedTuple):
             secrets=sections.secrets,
             sampling=sampling,
             variants=sections.variants,
-            shape=Shape.of(sections.window, len(facts.prefix) + len(facts.suffix) + len(facts.closing)),
+            shape=WHOLE
+            if sections.output.rows == "documents"
+            else Shape.of(sections.window, len(facts.prefix) + len(facts.suffix) + len(facts.closing)),
             rules=rules if MASK in rules.columns else rules._replace(pad_id=None),
             pack=pack,
             is_by_repo=sections.window.pack == "repo",
@@ -111,7 +118,7 @@ class Settings(NamedTuple):
 
 
 def _tokenizer(
-    folder: Path, manifest: Manifest, window: WindowConfig, faults: Faults
+    folder: Path, manifest: Manifest, sections: _Sections, faults: Faults
 ) -> tuple[Definition | None, Tokenizer | None, str | None]:
     try:
         definition = Definition.read(folder)
@@ -121,7 +128,10 @@ def _tokenizer(
     check_fingerprint(manifest, definition.key, faults)
     said = manifest.tokenizer
     named = (said.prefix, said.suffix, said.closing, said.end_id, said.pad_id, said.mask_id)
-    if named != (*_frame(window, definition), definition.pad_id, definition.mask_id):
+    frame = _frame(sections.window, definition)
+    if sections.output.rows == "documents":
+        frame = ((), (), (), frame[-1])
+    if named != (*frame, definition.pad_id, definition.mask_id):
         faults.add("special_tokens", "other special tokens than the tokenizer's", file=MANIFEST)
     try:
         tokenizer = tokenizer_for(definition)

@@ -15,7 +15,7 @@ import orjson
 
 from gristmill.checks.findings import Faults
 from gristmill.checks.tokens import Block, Fields, Ids, RowRules, key_of_ids, path_of
-from gristmill.core.columns import COLUMNS, Kind, When
+from gristmill.core.columns import COLUMNS, TEXT, Kind, When
 from gristmill.core.digits import Numbers, numbers_in
 from gristmill.core.records import VARIANTS
 
@@ -25,7 +25,10 @@ TOO_LARGE = 99_999_999
 LARGEST = 1 << 60
 IGNORED = -100
 """In labels, in the place of padding."""
-REQUIRED = frozenset(name for name, column in COLUMNS.items() if column.when is When.ALWAYS)
+REQUIRED = {
+    is_document: frozenset(name for name, column in COLUMNS.items() if column.when in {When.ALWAYS, when})
+    for is_document, when in ((False, When.WINDOWS), (True, When.DOCUMENTS))
+}
 VALUE_SHOWN = 40
 
 
@@ -40,6 +43,8 @@ class Row(NamedTuple):
     """Of the labels' content, as of the ids'; 0 where there are none."""
     is_ended: bool = False
     """An end token follows."""
+    text: bytes | None = None
+    """Of a row that is a document; its ids are what that has by itself."""
 
 
 class _Line(NamedTuple):
@@ -62,7 +67,7 @@ def read_rows(lines: Sequence[bytes], first: int, rules: RowRules, faults: Fault
     parts, ids, offsets = _taken_apart(lines)
     fields: list[Fields | None] = []
     for number, part in enumerate(parts, first):
-        what = part if isinstance(part, str) else _wrong_field(part.fields, rules)
+        what = part if isinstance(part, str) else wrong_field(part.fields, rules)
         path = None if isinstance(part, str) else path_of(part.fields)
         if what is not None:
             faults.add("schema", what, file=rules.file, row=number, path=path)
@@ -153,7 +158,7 @@ def _diagnosed(line: bytes) -> _Line | str:
     return _Line(text, {**row, "input_ids": 0})
 
 
-def _wrong_field(fields: Fields, rules: RowRules) -> str | None:
+def wrong_field(fields: Fields, rules: RowRules) -> str | None:
     if tuple(fields) != rules.columns:
         return f"columns {', '.join(map(_shown, fields))}; the manifest says {', '.join(rules.columns)}"
     missing = _missing(rules.columns)
@@ -172,7 +177,7 @@ def _looks(columns: tuple[str, ...]) -> list[tuple[str, Callable[[Any], bool]]]:
 
 @cache
 def _missing(columns: tuple[str, ...]) -> str | None:
-    return min(REQUIRED.difference(columns), default=None)
+    return min(REQUIRED[columns[:1] == (TEXT,)].difference(columns), default=None)
 
 
 def _is_count(value: Any) -> bool:

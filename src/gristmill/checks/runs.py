@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row
-from gristmill.checks.tokens import Ids, key_of_ids
+from gristmill.checks.tokens import Ids, key_of_bytes, key_of_ids
 from gristmill.core.records import BY_THEMSELVES
 
 BY_WINDOWS = BY_THEMSELVES
@@ -49,10 +49,14 @@ class Stretch(NamedTuple):
     start: int
     """Its first token's place in the file."""
     ids: Ids
+    text: bytes | None = None
+    """Of a document, or of a piece of one."""
+    num_tokens: int | None = None
+    """Of a document in its file; a piece may have others by itself."""
 
     @property
     def end(self) -> int:
-        return self.start + len(self.ids)
+        return self.start + (len(self.ids) if self.num_tokens is None else self.num_tokens)
 
 
 class Run(NamedTuple):
@@ -96,12 +100,19 @@ class _GrowingRun:
         self.key, self.language = key, language
         self._windows: list[tuple[int, ...]] = []
         self._stretches: list[tuple[int, list[Ids]]] = []
+        self._documents: list[Stretch] = []
         self._last = Stretch(-1, np.zeros(0, np.uint16))
 
     def take(self, row: Row) -> bool:
         """Whether it agrees with the window before."""
         start, ids = row.fields["start"], row.ids
         first, last = row.fields["lines"]
+        if row.text is not None:
+            fresh = 0 if self.key.repeat else row.num_ids
+            numbers = (row.number, start, start + row.num_ids, fresh, first, last, row.num_ids)
+            self._windows.append((*numbers, key_of_bytes(row.text), 0, 0))
+            self._documents.append(Stretch(start, ids, row.text, row.num_ids))
+            return True
         numbers = (row.number, start, start + len(ids), row.fields["fresh"], first, last, row.num_ids)
         self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended))
         before = self._last
@@ -118,7 +129,7 @@ class _GrowingRun:
 
     def done(self) -> Run:
         stretches = [Stretch(start, np.concatenate(parts)) for start, parts in self._stretches]
-        return Run(self.key, self.language, np.array(self._windows, np.int64), stretches)
+        return Run(self.key, self.language, np.array(self._windows, np.int64), stretches or self._documents)
 
 
 def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
@@ -126,7 +137,7 @@ def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
     before, after = left.stretches[-1], right.stretches[0]
     stretches = [*left.stretches, *right.stretches]
     num_shared = before.end - after.start
-    if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows:
+    if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows and before.text is None:
         at = after.start - before.start
         num_compared = min(num_shared, len(after.ids))
         if (before.ids[at : at + num_compared] != after.ids[:num_compared]).any():

@@ -1,4 +1,4 @@
-"""`source`: the files are read again, and what the windows spell is what stands there, but for recorded redactions."""
+"""`source`: the files are read again, and what the windows spell is what stands there, but for what is recorded."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gristmill.checks.documents import wrong_texts_in_source
 from gristmill.checks.file_rows import KeptFile
 from gristmill.checks.runs import END, FIRST_LINE, LAST_LINE, START, Run
 from gristmill.checks.spelling import Spelling
@@ -72,7 +73,7 @@ def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, 
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         yield f"its source cannot be read again: {type(error).__name__}"
         return
-    redacted = _redacted(text, file)
+    redacted = _respelled(_redacted(text, file), file)
     sha256 = None if file.redactions else hashlib.sha256(raw).hexdigest()
     if (sha256, hashlib.sha256(redacted).hexdigest()) != (file.sha256, file.text_sha256):
         yield "its sha256 is not that of the source"
@@ -86,7 +87,9 @@ def differences(file: KeptFile, run: Run, location: str, spelling: Spelling, *, 
     for name, said, found in said_and_found:
         if said != found:
             yield f"{FILES} has {name} {said}, the source {found}"
-    if spelling.is_exact:
+    if any(stretch.text is not None for stretch in run.stretches):
+        yield from wrong_texts_in_source(run, redacted, spelling)
+    elif spelling.is_exact:
         yield from _wrong_places(run, redacted, spelling)
 
 
@@ -112,6 +115,13 @@ def _redacted(text: bytes, file: KeptFile) -> bytes:
         pieces += [text[done : one.start], sign.encode(), b"\n" * text[one.start : one.end].count(b"\n")]
         done = one.end
     return b"".join((*pieces, text[done:]))
+
+
+def _respelled(text: bytes, file: KeptFile) -> bytes:
+    content = bytearray(text)
+    for one in reversed(file.respellings):
+        content[one.at : one.at] = b" "
+    return bytes(content)
 
 
 def _wrong_places(run: Run, text: bytes, spelling: Spelling) -> Iterator[str]:

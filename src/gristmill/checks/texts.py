@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gristmill.checks.documents import wrong_document
 from gristmill.checks.file_rows import FileKey, FilesTable, KeptFile
 from gristmill.checks.findings import Faults, Verdict, Verdicts
 from gristmill.checks.requirements import Settings
@@ -193,7 +194,7 @@ class Texts(NamedTuple):
         if secrets.action != "keep":
             self._check_names(secrets.emails, faults)
         num_at_cuts = num_compared = 0
-        if rules.spelling.is_close or self.folders or sentinels:
+        if rules.spelling.is_close or self.folders or sentinels or self.settings.rules.has_documents:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):
@@ -266,7 +267,7 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     for task in tasks:
         if task.run.key.variant == VariantKind.FIM:
             _check_infilled(task, rules, faults)
-        elif rules.spelling.is_close:
+        elif rules.spelling.is_close or task.run.stretches[0].text is not None:
             num_at_cuts += _check_spelled(task, rules, faults)
         if task.kept is not None and task.location is not None:
             found = differences(task.kept, task.run, task.location, rules.spelling, notebooks=rules.notebooks)
@@ -287,31 +288,37 @@ def _check_infilled(task: TextTask, rules: TextRules, faults: Faults) -> None:
 def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
     """Secrets, digest and line feeds; how many may be secrets at the edge of a cut."""
     run, kept = task.run, task.kept
-    decode = rules.spelling.tokenizer.decode
-    texts = [decode(stretch.ids) for stretch in run.stretches] if rules.looks_for_secrets or kept is not None else []
+    is_document = run.stretches[0].text is not None
+    texts = [_text_of(stretch, rules.spelling) for stretch in run.stretches]
     num_at_cuts = 0
     if rules.looks_for_secrets:
         stretches = zip(run.stretches, texts, strict=True)
         num_at_cuts = sum(_find_secrets(text, stretch, task, rules, faults) for stretch, text in stretches)
-    if task.variant is not None and rules.spelling.is_exact:
-        _check_variant(task, task.variant, decode, faults)
+    is_exact = is_document or rules.spelling.is_exact
+    if task.variant is not None and is_exact:
+        _check_variant(task, task.variant, texts[0], faults)
     if kept is None:
         return num_at_cuts
-    if rules.spelling.is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
-        faults.add("ids", f"what its ids spell has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
-    wrong = wrong_line_feeds(run, kept, rules.spelling)
+    if is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
+        what = "its text" if is_document else "what its ids spell"
+        faults.add("ids", f"{what} has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
+    wrong = wrong_document(run, kept) if is_document else wrong_line_feeds(run, kept, rules.spelling)
     if wrong is not None:
         row, what = wrong
         faults.add("windows", what, file=task.file, row=row, path=kept.name)
     return num_at_cuts
 
 
-def _check_variant(task: TextTask, variant: VariantRow, decode: Callable[[Ids], bytes], faults: Faults) -> None:
+def _text_of(stretch: Stretch, spelling: Spelling) -> bytes:
+    return spelling.tokenizer.decode(stretch.ids) if stretch.text is None else stretch.text
+
+
+def _check_variant(task: TextTask, variant: VariantRow, text: bytes, faults: Faults) -> None:
     stretches = task.run.stretches
     if [(one.start, one.end) for one in stretches] != [(0, variant.tokens)]:
         return  # not all of it was drawn
-    if hashlib.sha256(decode(stretches[0].ids)).hexdigest() != variant.text_sha256:
-        what = f"what the ids of its {variant.kind} spell has not the text_sha256 of {FILES}"
+    if hashlib.sha256(text).hexdigest() != variant.text_sha256:
+        what = f"the text of its {variant.kind} has not the text_sha256 of {FILES}"
         faults.add("variants", what, file=task.file, path=task.run.key.name)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.checks.findings import Faults
+from gristmill.core.columns import TEXT
 from gristmill.core.digits import Numbers
 from gristmill.core.names import counted
 
@@ -34,6 +35,13 @@ class RowRules(NamedTuple):
     """Special ids behind the last window of a document."""
     own_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """By kind of variant, control ids that belong inside it."""
+    spellings: tuple[str, ...] = ()
+    """Control tokens that no document spells."""
+
+    @property
+    def has_documents(self) -> bool:
+        """Rows are documents, without ids."""
+        return self.columns[:1] == (TEXT,)
 
 
 class Block:
@@ -140,7 +148,11 @@ class Block:
 
 
 def key_of_ids(ids: Ids) -> int:
-    return int.from_bytes(hashlib.sha256(ids.data).digest()[:NUM_KEY_BYTES], "little", signed=True)
+    return key_of_bytes(ids.data)
+
+
+def key_of_bytes(content: bytes | memoryview) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:NUM_KEY_BYTES], "little", signed=True)
 
 
 def path_of(fields: Fields) -> str | None:

@@ -82,6 +82,10 @@ class Shape(NamedTuple):
         return cls(num_content, num_content - config.num_shared, config.tail, config.min_fresh)
 
 
+WHOLE = Shape(1 << 60, 1 << 60, "keep", 1)
+"""Each stretch is one window."""
+
+
 class _Laid(NamedTuple):
     """A stretch: so many full windows, each a stride after the other, and the last, if it is not dropped."""
 
@@ -176,16 +180,12 @@ def wrong_draw(windows: Table, expected: Expected, drawn: Drawn) -> tuple[int, s
 
 def wrong_stretches(run: Run, num_tokens: int, cuts: Sequence[Cut]) -> tuple[int, str] | None:
     """Of a file that is cut anywhere: what lies between its cuts is shown, all of it and once."""
-    wanted = [one.last for _, one in expected_windows(num_tokens, cuts, _ANY, drops_touched=False).laid]
+    wanted = [one.last for _, one in expected_windows(num_tokens, cuts, WHOLE, drops_touched=False).laid]
     found = [(one.start, one.end) for one in run.stretches]
     sizes = (run.windows[:, END] - run.windows[:, START]).sum()
     if found == wanted and sizes == sum(end - start for start, end in found):
         return None
     return 0, f"tokens {found[:3]} are shown, each once, and {wanted[:3]} should be"
-
-
-_ANY = Shape(1 << 60, 1 << 60, "keep", 1)
-"""Each stretch is one window."""
 
 
 def wrong_lines(windows: Table, num_lines: int) -> tuple[int, str] | None:

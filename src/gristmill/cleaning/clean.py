@@ -1,9 +1,13 @@
-"""A document as it was read -> what of it may be learned from: cells of a notebook, rules, secrets out; or a Drop."""
+"""A document as it was read -> what of it may be learned from, or a Drop.
+
+Cells of a notebook, rules, secrets out, spellings of control tokens out.
+"""
 
 from collections.abc import Sequence
 
 import msgspec
 
+from gristmill.cleaning.control_spellings import Spellings, respell, with_spellings
 from gristmill.cleaning.notebooks import cells_of
 from gristmill.cleaning.rules import Limits, judge_all
 from gristmill.cleaning.secrets import redact, with_openings, with_secrets
@@ -15,8 +19,13 @@ NOTEBOOK = "jupyter"
 KINDS_NAMED = 3
 
 
-def clean_all(documents: Sequence[Document], config: Config, limits: Limits) -> list[Document | Drop]:
-    """Each as it may be learned from, or why not. All are looked at together, and closely only where that strikes."""
+def clean_all(
+    documents: Sequence[Document], config: Config, limits: Limits, spellings: Spellings | None = None
+) -> list[Document | Drop]:
+    """Each as it may be learned from, or why not. All are looked at together, and closely only where that strikes.
+
+    `spellings`: of control tokens, which no text may hold.
+    """
     answers: list[Document | Drop] = list(documents)
     if config.secrets.action != "keep":
         # Both are in the rows, and a table's rows name their repository.
@@ -29,6 +38,8 @@ def clean_all(documents: Sequence[Document], config: Config, limits: Limits) -> 
     _judge(answers, limits)
     if config.secrets.action != "keep":
         _take_out_secrets(answers, config.secrets)
+    if spellings is not None:
+        _take_out_spellings(answers, spellings, config)
     return answers
 
 
@@ -88,6 +99,27 @@ def _without_its_secrets(document: Document, config: SecretsConfig) -> Document 
     return msgspec.structs.replace(
         document, text=redacted.text, sha256=None, is_as_read=False, redactions=redacted.redactions
     )
+
+
+def _take_out_spellings(answers: list[Document | Drop], spellings: Spellings, config: Config) -> None:
+    numbers = [number for number, one in enumerate(answers) if isinstance(one, Document)]
+    documents = [one for one in answers if isinstance(one, Document)]
+    for number in with_spellings([one.text for one in documents], spellings):
+        answers[numbers[number]] = _without_its_spellings(documents[number], spellings, config)
+
+
+def _without_its_spellings(document: Document, spellings: Spellings, config: Config) -> Document | Drop:
+    respelled = respell(document.text, spellings)
+    facts = {"language": document.language, "sha256": document.sha256, "measures": document.measures}
+    if respelled is None or config.output.control_spellings == "drop":
+        found = [] if respelled is None else list(dict.fromkeys(one.spelling for one in respelled.respellings))
+        more = f" and {len(found) - KINDS_NAMED} more" if len(found) > KINDS_NAMED else ""
+        detail = ", ".join(found[:KINDS_NAMED]) + more or "each respelling leaves another"
+        return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
+    if config.secrets.action != "keep" and with_secrets([respelled.text], emails=config.secrets.emails):
+        detail = "respelled, it holds what looks like a secret"  # a blank may end what was too long to be one
+        return Drop.of(document.file, DropReason.CONTROL_SPELLING, detail, **facts)
+    return msgspec.structs.replace(document, text=respelled.text, is_as_read=False, respellings=respelled.respellings)
 
 
 def without_secrets(drop: Drop, config: SecretsConfig) -> Drop:

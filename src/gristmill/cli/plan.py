@@ -39,7 +39,7 @@ def plan(arguments: Sequence[str]) -> int:
         from gristmill.planning.plan_text import plan_json, plan_text  # noqa: PLC0415
     wanted = Wanted(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
     made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
-    picked: dict[str, Any] = {"window.overlap": made.pick.overlap}
+    picked: dict[str, Any] = {} if made.has_documents else {"window.overlap": made.pick.overlap}
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}
     if config.out == out:
         picked["out"] = out

@@ -36,8 +36,9 @@ from gristmill.config.validation import check_types, fields_of, is_section, text
 from gristmill.core.columns import COLUMNS, window_columns
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import is_address, nearest
+from gristmill.core.output_formats import DOCUMENT_FORMATS
 from gristmill.core.plain_files import read_plain_text
-from gristmill.core.records import WITH_LABELS
+from gristmill.core.records import VARIANTS, WITH_LABELS
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +77,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if not self.out:
             raise ConfigError("out must name a folder, got ''. Try --out dataset.")
         self._check_packing()
+        if self.has_documents:
+            self._check_documents()
         is_rewriting = self.variants.ask_model
         if is_rewriting and self.rewrite.endpoint is None:
             raise ConfigError(
@@ -95,6 +98,34 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             refused += ["--weight, --target-windows or --max-windows"] if self._draws else []
         if refused:
             raise ConfigError(f"--pack {pack} does not go with {refused[0]}. Leave out one of the two.")
+
+    def _check_documents(self) -> None:
+        """Refuse what is about windows."""
+        window, default = self.window, WindowConfig()
+        refused = {
+            f"--pack {window.pack}": window.is_packed,
+            f"--window {window.length}": window.length != default.length,
+            f"--overlap {window.overlap}": bool(window.overlap),
+            f"--tail {window.tail}": window.tail != default.tail,
+            f"--special-tokens {window.special_tokens}": window.special_tokens is not None,
+            f"--end-token {window.end_token}": window.end_token is not None,
+            "--pad": self.output.pad,
+            **{f"--variants {kind}": VARIANTS[kind].makes == "windows" for kind in self.variants.rates},
+        }
+        if wrong := next((option for option, is_given in refused.items() if is_given), None):
+            raise ConfigError(
+                f"--rows documents has no windows: it does not go with {wrong}. Leave out one of the two."
+            )
+        if wrong := next((name for name in self.output.formats if name not in DOCUMENT_FORMATS), None):
+            raise ConfigError(
+                f"--rows documents has no ids, which --format {wrong} holds. Try --format {' or '.join(DOCUMENT_FORMATS)}, "
+                "or --rows windows."
+            )
+
+    @property
+    def has_documents(self) -> bool:
+        """A row is a document's text, without ids."""
+        return self.output.rows == "documents"
 
     @property
     def window_columns(self) -> tuple[str, ...]:

@@ -62,6 +62,19 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
     ),
     "windows and rows": (
+        Option(
+            "--rows",
+            "output.rows",
+            "windows|documents",
+            "windows of ids, or each file's text as one row, for trainers that tokenize themselves",
+        ),
+        Option(
+            "--control-spellings",
+            "output.control_spellings",
+            "respell|drop|keep",
+            "with --rows documents, texts that spell a control token like <|endoftext|>: put a blank into the spelling "
+            "and record where, drop the file, or do not look",
+        ),
         Option("--window", "window.length", "N", "ids per window, special tokens included", int),
         Option(
             "--overlap",
@@ -105,7 +118,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--format",
             "output.formats",
             "NAME",
-            f"one or several of {', '.join(FORMATS)}: the same windows in each (default: jsonl)",
+            f"one or several of {', '.join(FORMATS)}: the same rows in each (default: jsonl)",
             repeats=True,
         ),
         Option("--pad", "output.pad", None, "pad rows to the window length and add attention_mask"),

@@ -37,6 +37,8 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
     """
     name = config.preset or default_preset(has_mask=has_mask)
     preset, window, fim = PRESETS[name], config.window, config.fim
+    if config.has_documents:  # nothing about windows is left to decide
+        preset = preset._replace(overlap_share=0.0, pack="none")
     pack = window.pack or preset.pack
     overlap = window.overlap
     if overlap is None:
@@ -46,7 +48,7 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
             window,
             pack=pack,
             overlap=overlap,
-            special_tokens=window.special_tokens or preset.special_tokens,
+            special_tokens=window.special_tokens or (None if config.has_documents else preset.special_tokens),
         )
         fim = msgspec.structs.replace(fim, rate=preset.fim_rate if fim.rate is None else fim.rate)
         return msgspec.structs.replace(config, preset=name, window=window, fim=fim)

@@ -76,8 +76,15 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
+    rows: Literal["windows", "documents"] = "windows"
+    """`windows`: rows of ids, ready to train on. `documents`: a row for each file with its final text, for trainers
+    that tokenize themselves; a file that was cut has a row for each piece between its cuts."""
+    control_spellings: Literal["respell", "drop", "keep"] = "respell"
+    """With rows `documents`: what becomes of a text that spells a control token like `<|endoftext|>`, which a trainer's
+    tokenizer would take for the token. `respell` puts a blank into the spelling and records where, `drop` drops the
+    file, `keep` does not look."""
     formats: Sequence[str] = ("jsonl",)
-    """One or several of those in the table of formats. All hold the same windows."""
+    """One or several of those in the table of formats. All hold the same rows."""
     pad: bool = False
     """Pad input_ids to the window length and write an attention_mask."""
     with_text: bool = False
@@ -95,6 +102,11 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"output.formats must be of {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}. "
                 "Try --format parquet."
+            )
+        if self.rows == "windows" and self.control_spellings != "respell":
+            raise ConfigError(
+                f"--control-spellings {self.control_spellings} needs --rows documents: in windows of ids, no text "
+                "becomes a control token."
             )
         ordered = [name for name in FORMATS if name in self.formats]
         msgspec.structs.force_setattr(self, "formats", ordered)
@@ -430,8 +442,10 @@ def conditions_met(
     """What decides which columns rows have."""
     met = {
         When.ALWAYS: True,
+        When.WINDOWS: output.rows == "windows",
+        When.DOCUMENTS: output.rows == "documents",
         When.PAD: output.pad,
-        When.TEXT: output.with_text,
+        When.TEXT: output.with_text or output.rows == "documents",
         When.DRAWN: sampling.draws,
         When.NOISE: variants.have_labels,
         When.WEIGHTS: sampling.weights_only,

@@ -8,6 +8,7 @@ from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
 IDS = "input_ids"
+TEXT = "text"
 MASK = "attention_mask"
 LABELS = "labels"
 SEGMENT_IDS = "segment_ids"
@@ -36,8 +37,10 @@ class When(StrEnum):
     """The option with which rows have a column: `conditions_met` says which hold for a configuration."""
 
     ALWAYS = ""
+    WINDOWS = "`--rows windows`, the default"
+    DOCUMENTS = "`--rows documents`"
     PAD = "`--pad`"
-    TEXT = "`--with-text`"
+    TEXT = "`--with-text` or `--rows documents`"
     DRAWN = "weights or `--target-windows`"
     NOISE = "`--variants noise`"
     WEIGHTS = "`--weights-only`"
@@ -78,7 +81,7 @@ _COLUMNS = (
     Column(
         IDS,
         Kind.NUMBERS,
-        When.ALWAYS,
+        When.WINDOWS,
         "the window's ids, special tokens included",
         "no padding unless asked for; with `--pack`, those of several windows, or of a repository that is cut anywhere",
     ),
@@ -145,19 +148,27 @@ _COLUMNS = (
         "of a variant that is another text, which of its own",
     ),
     Column(
+        "tokens",
+        Kind.NUMBER,
+        When.DOCUMENTS,
+        "how many tokens the text has, by the dataset's tokenizer",
+        "in the whole file: a piece between two cuts may have a few more or less by itself",
+    ),
+    Column(
         "fresh",
         Kind.NUMBER,
-        When.ALWAYS,
+        When.WINDOWS,
         "how many of the window's tokens no earlier window of the file has shown",
         "they are its last ones; of a variant, no earlier window of that variant; all of them in `noise` and `fim`",
     ),
     Column(MASK, Kind.NUMBERS, When.PAD, "1 for ids, 0 for padding", dtype="int8", padding=0),
     Column(
-        "text",
+        TEXT,
         Kind.TEXT,
         When.TEXT,
-        "the window's text",
-        "of `fim` with its sentinels; a character that two windows would share is whole in the first",
+        "the row's text",
+        "first of all with `--rows documents`; of `fim` with its sentinels; a character that two windows would share "
+        "is whole in the first",
         needs_text=True,
     ),
     Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),
@@ -205,8 +216,9 @@ SEGMENT_PLACE = ("at", "length")
 
 
 def window_columns(met: Collection[When]) -> tuple[str, ...]:
-    """Columns of a row that holds one window, under these conditions."""
-    return tuple(name for name, one in COLUMNS.items() if one.when in met and one.when is not When.PACK)
+    """Columns of a row that holds one window, or one document, under these conditions. Trainers take a first `text`."""
+    names = tuple(name for name, one in COLUMNS.items() if one.when in met and one.when is not When.PACK)
+    return (TEXT, *(name for name in names if name != TEXT)) if When.DOCUMENTS in met else names
 
 
 def row_columns(met: Collection[When]) -> tuple[str, ...]:

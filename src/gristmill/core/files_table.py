@@ -8,7 +8,7 @@ import msgspec
 
 from gristmill.core.errors import DatasetError
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import Cut, DropReason, FileKey, Redaction, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import Cut, DropReason, FileKey, Redaction, Respelling, Split, VariantKind, WhyNoVariant
 
 LONGEST_ROW = 64 << 20
 """Bytes; past it, the file is none of ours."""
@@ -66,6 +66,8 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float | None
     measures: dict[str, float | str | None] | None
     redactions: tuple[Redaction, ...]
+    respellings: tuple[Respelling, ...]
+    """Blanks in spellings of control tokens, with rows of documents; without them the text is the file's, redacted."""
     cuts: tuple[Cut, ...]
 
     @property

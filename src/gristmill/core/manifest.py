@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from gristmill.core.columns import IDS
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.layout import MANIFEST, write_atomically
 from gristmill.core.output_formats import FORMATS
@@ -20,6 +21,7 @@ from gristmill.core.plain_files import open_plain, read_plain
 from gristmill.core.records import (
     LARGEST_VOCABULARY,
     LONGEST_WINDOW,
+    NO_LIMIT,
     DropReason,
     Split,
     VariantKind,
@@ -164,6 +166,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     tail_tokens_dropped: int
     redactions: dict[str, int]
     """Secrets taken out, by kind."""
+    respellings: dict[str, int] = {}
+    """Blanks put into spellings of control tokens, by spelling; with rows of documents."""
     licenses: dict[str, int]
     """Kept files by SPDX id."""
 
@@ -278,8 +282,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.counts.kept, sum(facts.files for facts in self.splits.values()))
 
     @property
+    def has_documents(self) -> bool:
+        """A row is a document's text, without ids."""
+        return IDS not in self.columns
+
+    @property
+    def row_unit(self) -> str:
+        """The word for a row, in messages and tables."""
+        return "document" if self.has_documents else "window"
+
+    @property
     def window_length(self) -> int:
-        """Ids in a window, special tokens included."""
+        """Ids in a window, special tokens included; NO_LIMIT if a row is a document."""
+        if self.has_documents:
+            return NO_LIMIT
         found = self.settings.get("window")
         length = found.get("length") if isinstance(found, dict) else None
         if not isinstance(length, int) or not 1 <= length <= LONGEST_WINDOW:
@@ -323,6 +339,10 @@ class ForeignRows(msgspec.Struct, frozen=True, kw_only=True):
         return ["jsonl"]
 
     @property
+    def has_documents(self) -> bool:
+        return False
+
+    @property
     def packing(self) -> None:
         """A row is a window of one file."""
         return
@@ -349,8 +369,18 @@ def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
     return record
 
 
+def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
+    """Rows that are windows of ids."""
+    if record.has_documents:
+        raise ConfigError(
+            f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, which {what} needs. "
+            "Build it with --rows windows for this."
+        )
+
+
 def require_windows(record: RowsRecord, folder: Path, what: str) -> None:
     """Rows that are windows of one file each."""
+    require_ids(record, folder, what)
     if record.packing is not None:
         raise ConfigError(
             f"{str(folder)!r} was built with --pack: its rows hold several files, which {what} does not keep apart. "

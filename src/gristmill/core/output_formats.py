@@ -23,6 +23,8 @@ class OutputFormat(NamedTuple):
     the table, the first one that a dataset has is what `load_dataset(DIR)` takes."""
     media_type: str | None = None
     """Of its files, for Croissant."""
+    takes_documents: bool = False
+    """It holds rows of documents too, which have no ids."""
 
     @property
     def folder(self) -> str:
@@ -39,6 +41,7 @@ _FORMATS = (
         _LOAD,
         datasets_builder="json",
         media_type="application/jsonlines",
+        takes_documents=True,
     ),
     OutputFormat(
         "parquet",
@@ -48,6 +51,7 @@ _FORMATS = (
         extra="parquet",
         datasets_builder="parquet",
         media_type="application/x-parquet",
+        takes_documents=True,
     ),
     OutputFormat(
         "arrow",
@@ -92,3 +96,4 @@ _FORMATS = (
 )
 FORMATS = {one.name: one for one in _FORMATS}
 """By name. Each can be read back, so all that reads a dataset takes the first of these that is there."""
+DOCUMENT_FORMATS = tuple(one.name for one in _FORMATS if one.takes_documents)

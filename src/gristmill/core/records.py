@@ -22,6 +22,8 @@ Range = tuple[int, int]
 
 
 LONGEST_WINDOW = 1 << 20
+NO_LIMIT = 1 << 40
+"""Length of a window that holds any document."""
 LARGEST_VOCABULARY = 1 << 24
 
 
@@ -88,6 +90,11 @@ class DropReason(StrEnum):
         DropStage.CLEAN,
         "holds a secret, with --secrets drop; or one that cannot be redacted",
     )
+    CONTROL_SPELLING = (
+        "control_spelling",
+        DropStage.CLEAN,
+        "spells a control token, with --control-spellings drop; or one that cannot be respelled",
+    )
     LICENSE_NOT_ALLOWED = "license_not_allowed", DropStage.CLEAN, "its licence is not on --license-allow, or unknown"
     NO_TOKENS = "no_tokens", DropStage.CLEAN, "the tokenizer makes nothing of it"
     CONTROL_TOKEN = "control_token", DropStage.CLEAN, "the tokenizer would turn its text into a control token"
@@ -138,6 +145,16 @@ class Redaction(msgspec.Struct, frozen=True, gc=False):
     end: int
     hash: str
     """Four hex digits, salted: tells two values apart, and confirms no guess."""
+
+
+class Respelling(msgspec.Struct, frozen=True, gc=False):
+    """A blank that was put into the spelling of a control token."""
+
+    spelling: str
+    """As it was found, like `<|endoftext|>`."""
+    line: int
+    at: int
+    """Bytes of the text, redacted and without such blanks, that stand before this one."""
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -347,10 +364,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Of the file's bytes, as `sha256sum` prints it; None where secrets were taken out, since the digest of a text with
     one hole in it would confirm a guess of what was in the hole."""
     is_as_read: bool = False
-    """The text is the file's bytes: not decoded, no cells of a notebook, nothing redacted."""
+    """The text is the file's bytes: not decoded, no cells of a notebook, nothing redacted or respelled."""
     measures: bytes | None = None
     """What the cleaning rules measured, as JSON."""
     redactions: tuple[Redaction, ...] = ()
+    respellings: tuple[Respelling, ...] = ()
 
     @property
     def repo(self) -> str:
@@ -466,6 +484,7 @@ class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_l
     num_lines: int
     measures: bytes | None
     redactions: tuple[Redaction, ...]
+    respellings: tuple[Respelling, ...]
 
 
 AnyStoredText = StoredText | PreparedDocument

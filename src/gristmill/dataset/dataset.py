@@ -19,7 +19,7 @@ import orjson
 from gristmill.core.columns import PER_ID
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
-from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_manifest
+from gristmill.core.manifest import Edition, Manifest, RowsRecord, require_ids, require_manifest
 from gristmill.core.names import counted
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
@@ -132,6 +132,7 @@ class Dataset(Mapping[str, "Rows"]):
         `without=["noise"]` leaves out such variants; `pad="length"` pads each window; `columns` besides `input_ids` are
         those of a row, `attention_mask` and `labels`. Rank and world size are found where a training is distributed.
         """
+        require_ids(self.record, self.folder, "dataset.torch()")
         require_torch()
         from gristmill.dataset.torch_stream import WindowStream  # noqa: PLC0415 - slow to import, and not always there
         from gristmill.dataset.torch_windows import WindowDataset  # noqa: PLC0415
@@ -226,6 +227,7 @@ class Rows:
 
     def padded(self) -> "Rows":
         """With `input_ids` of the full window length and an `attention_mask`."""
+        require_ids(self._record, Path(self._source.folder), "padding")
         if self._record.tokenizer.pad_id is None:
             name = self._record.tokenizer.name
             raise DatasetError(f"the tokenizer {name!r} has no padding token; pad with an id of your own choice.")
@@ -235,7 +237,8 @@ class Rows:
         return self._first_rows[-1]
 
     def __repr__(self) -> str:
-        return f"Rows({counted(len(self), 'window')} of {', '.join(self._record.columns)})"
+        what = "document" if self._record.has_documents else "window"
+        return f"Rows({counted(len(self), what)} of {', '.join(self._record.columns)})"
 
     def __iter__(self) -> Iterator[Row]:
         return map(self._parse, self.lines(), count())

@@ -5,6 +5,7 @@ read_rows(dataset, Split.TRAIN)        all of a split, in order
 read_windows(dataset, Split.TRAIN)     the same without ids, which are only counted
 windows_of_file(dataset, split, key)   the same for one file
 
+A row that is a document has no ids: its text is tokenized, or its `tokens` are counted.
 In order, ids are parsed as digits, many rows at once, where rows are written the way gristmill writes them; other
 spellings of the same JSON are taken row by row.
 """
@@ -27,6 +28,7 @@ from gristmill.core.records import LARGEST_VOCABULARY, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.frame import Frame
 from gristmill.dataset.stretches import Ids, Stretch
+from gristmill.tokenizers.tokenizer import tokenizer_for
 
 HEAD = b'{"input_ids":['
 ROWS_AT_ONCE = 64
@@ -141,6 +143,23 @@ class _ForeignRow(Window, frozen=True, kw_only=True):
     segments: None = None
 
 
+class _DocumentRow(Window, frozen=True, kw_only=True):
+    body: str = msgspec.field(name="text")
+    repo: str
+    path: str
+    lines: tuple[Count, Count]
+    start: Count
+    tokens: Count
+
+    @property
+    def window(self) -> Window:
+        return self.with_length(self.tokens)
+
+    def with_length(self, length: int) -> Window:
+        """By its own tokens: a piece of a file may have other ones than there."""
+        return _window(self, 0, length, fresh=0 if self.repeat else length)
+
+
 _Row = _PackedRow | _BuiltRow | _ForeignRow
 
 
@@ -183,12 +202,16 @@ class _Decoder:
         record = dataset.record
         kind: type[_Row] = _BuiltRow if isinstance(record, Manifest) else _ForeignRow
         self._json: msgspec.json.Decoder[_Row] = msgspec.json.Decoder(_PackedRow if record.packing else kind)
+        self._documents = msgspec.json.Decoder(_DocumentRow) if record.has_documents else None
         self._length, self._vocab_size = record.window_length, record.tokenizer.vocab_size
         self._frame = Frame.of(record)
 
     def windows(self, line: bytes, number: int) -> RowWindows:
         rest = _without_ids(line)
         try:
+            if self._documents is not None:
+                document = self._documents.decode(line)
+                return RowWindows(document.tokens, [document.window])
             row = self._json.decode(rest or line)
             digits = line[len(HEAD) : line.index(b"]")] if rest else b",".join(b"%d" % one for one in row.input_ids)
             num_ids = _num_unpadded(row, _num_ids(digits))
@@ -198,6 +221,9 @@ class _Decoder:
 
     def rows(self, lines: Sequence[bytes], first: int) -> Iterator[ReadRow]:
         """`first`: the number of the first of these."""
+        if self._documents is not None:
+            yield from self._tokenized(lines, first, self._documents)
+            return
         parsed = _parsed_ids(lines) if len(lines) > 1 else None
         for number, line in enumerate(lines):
             try:
@@ -207,6 +233,19 @@ class _Decoder:
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise self._damage(first + number, error) from None
             yield read
+
+    def _tokenized(
+        self, lines: Sequence[bytes], first: int, decoder: msgspec.json.Decoder[_DocumentRow]
+    ) -> Iterator[ReadRow]:
+        tokenizer = self._dataset.tokenizer
+        goes_on = tokenizer_for(tokenizer.definition.continuing)
+        for number, line in enumerate(lines, first):
+            try:
+                row = decoder.decode(line)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise self._damage(number, error) from None
+            ids = (goes_on if row.start else tokenizer).encode(row.body).ids
+            yield ReadRow(ids, [row.with_length(len(ids))], None)
 
     def _read(self, row: _Row, stored: Ids) -> ReadRow:
         if len(stored) > self._length:
@@ -251,14 +290,14 @@ class _Decoder:
         return DatasetError(f"{place}: {error}. `gristmill check` tells more.")
 
 
-def _window(row: _BuiltRow | _ForeignRow, at: int, length: int) -> Window:
+def _window(row: _BuiltRow | _ForeignRow | _DocumentRow, at: int, length: int, *, fresh: int | None = None) -> Window:
     return Window(
         repo=row.repo,
         path=row.path,
         language=row.language,
         lines=row.lines,
         start=row.start,
-        fresh=row.fresh,
+        fresh=row.fresh if fresh is None else fresh,
         repeat=row.repeat,
         variant=row.variant,
         variant_seed=row.variant_seed,

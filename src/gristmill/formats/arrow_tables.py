@@ -58,7 +58,8 @@ def arrow_schema(pa: Any, schema: Schema, segment_keys: Sequence[str] = ()) -> A
     if SEGMENTS in schema.others:
         fields = [(key, _type(pa, key, SEGMENT_KINDS[key])) for key in segment_keys]
         others[SEGMENTS] = pa.list_(pa.struct(fields))
-    return pa.schema([(IDS, pa.list_(id_type)), *((name, others[name]) for name in schema.others)])
+    ids = [(IDS, pa.list_(id_type))] if schema.has_ids else []
+    return pa.schema([*ids, *((name, others[name]) for name in schema.others)])
 
 
 def _type(pa: Any, name: str, kind: Kind) -> Any:
@@ -78,8 +79,7 @@ def _segment_keys(first: Sequence[WindowBatch]) -> tuple[str, ...]:
 
 def _table_of(pa: Any, batch: WindowBatch, schema: Schema, kinds: ArrowSchema) -> Table:
     require_fitting(batch.ids.values, schema.id_type)
-    rows = stored(batch, schema)
-    columns = {IDS: rows.ids, **rows.columns}
+    columns = stored(batch, schema).stored_columns
     return pa.table([_array(pa, field, columns[field.name]) for field in kinds], schema=kinds)
 
 
@@ -131,8 +131,10 @@ def require_kinds(pa: Any, found: ArrowSchema, schema: Schema) -> None:
 
 def batch_of(table: Table, schema: Schema) -> WindowBatch:
     """For within `reading`: a table whose kinds are right -> its rows, without padding."""
-    ids = _ragged(table.column(IDS), schema.id_type)
     columns = {name: _column(table.column(name), COLUMNS[name].kind) for name in schema.others}
+    if not schema.has_ids:
+        return WindowBatch.of_documents(columns, schema)
+    ids = _ragged(table.column(IDS), schema.id_type)
     if MASK in columns and not np.array_equal(columns[MASK].offsets, ids.offsets):
         raise ValueError(f"{MASK} is not as long as {IDS}")
     return natural(WindowBatch(ids, columns), schema)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.columns import IGNORED_LABEL, LABELS, MASK, PER_ID
+from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, PER_ID, TEXT
 from gristmill.core.errors import DatasetError, OutputError
 from gristmill.core.schema import Schema
 from gristmill.windows.cut import Indices
@@ -49,12 +49,27 @@ class WindowBatch(NamedTuple):
     """Rows that follow each other in one split."""
 
     ids: Ragged
-    """Of the schema's `id_type`."""
+    """Of the schema's `id_type`. Documents have none."""
     columns: dict[str, Values]
     """All others, in the order of the schema."""
 
     def __len__(self) -> int:
         return len(self.ids.offsets) - 1
+
+    @classmethod
+    def of_documents(cls, columns: dict[str, Values], schema: Schema) -> "WindowBatch":
+        """Rows without ids."""
+        return cls(Ragged(np.zeros(0, schema.id_type), np.zeros(len(columns[TEXT]) + 1, np.int64)), columns)
+
+    @property
+    def has_ids(self) -> bool:
+        """Rows are windows of ids; else each is a document's text."""
+        return next(iter(self.columns), IDS) != TEXT
+
+    @property
+    def stored_columns(self) -> dict[str, Values]:
+        """All that rows have, in order."""
+        return {IDS: self.ids, **self.columns} if self.has_ids else self.columns
 
 
 def require_fitting(ids: npt.NDArray[Any], kind: npt.DTypeLike) -> None:

@@ -1,5 +1,7 @@
 """What makes two datasets the same, in whichever format: a digest over split, path, start and ids of every window.
 
+Of a document the text stands in the place of the ids.
+
 Of each row 16 bytes of a sha256, so that rows can be digested anywhere; of these, in their order, one sha256 a split.
 """
 
@@ -7,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gristmill.core.columns import SEGMENTS
+from gristmill.core.columns import SEGMENTS, TEXT
 from gristmill.core.errors import DatasetError
 from gristmill.core.records import Split
 from gristmill.formats.batch import WindowBatch
@@ -25,6 +27,9 @@ def row_digests(split: Split, batch: WindowBatch) -> bytes:
             place_of(repo, path, start)
             for repo, path, start in zip(columns["repo"], columns["path"], columns["start"].tolist(), strict=True)
         ]
+    if not batch.has_ids:
+        texts = zip(places, batch.columns[TEXT], strict=True)
+        return b"".join(row_digest(split, place, text.encode()) for place, text in texts)
     ids = batch.ids.values.astype("<u4").tobytes()
     ends = (4 * batch.ids.offsets).tolist()
     return b"".join(
@@ -48,9 +53,9 @@ def place_in(split: Split, repo: str, path: str) -> bytes:
     return b"%b\0%b\0%b\0" % (split.encode(), repo.encode(), path.encode())
 
 
-def row_digest(split: Split, place: bytes, ids: bytes) -> bytes:
-    """`ids`: as little-endian uint32, special tokens in and padding out."""
-    return digests_of([(split.encode(), b"\0", place, ids)])
+def row_digest(split: Split, place: bytes, content: bytes) -> bytes:
+    """`content`: ids as little-endian uint32, special tokens in and padding out; or a text as UTF-8."""
+    return digests_of([(split.encode(), b"\0", place, content)])
 
 
 def digests_of(rows: Iterable[tuple[bytes | memoryview, ...]]) -> bytes:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill.config.config import Config
-from gristmill.core.columns import COLUMNS, IDS, LABELS, Kind
+from gristmill.core.columns import COLUMNS, IDS, LABELS, TEXT, Kind
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import PlacedDocument, Split
+from gristmill.core.records import NO_LIMIT, PlacedDocument, Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch
 from gristmill.formats.content_digest import digests_of, place_in
@@ -137,9 +137,11 @@ def window_schema(config: Config, definition: Definition, vocab_size: int) -> Sc
             f"the tokenizer {definition.name!r} has no padding token. Leave out --pad: readers pad on request."
         )
     frame = window_frame(config.window, definition)
+    if config.has_documents:
+        frame = frame._replace(prefix=(), suffix=(), closing=())
     return Schema(
         columns=config.window_columns,
-        length=config.window.length,
+        length=NO_LIMIT if config.has_documents else config.window.length,
         vocab_size=vocab_size,
         prefix=frame.prefix,
         suffix=frame.suffix,
@@ -257,8 +259,9 @@ FILLERS: dict[str, Callable[[Rows], Filled]] = {
     "language": lambda rows: rows.filled([one.language for one in rows.documents]),
     "lines": _lines,
     "start": lambda rows: rows.told_windows.starts,
+    "tokens": lambda rows: rows.windows.ends - rows.windows.starts,
     "fresh": lambda rows: rows.told_windows.fresh,
-    "text": _text,
+    TEXT: _text,
     "repeat": lambda rows: np.zeros(rows.num_rows, np.int64) if rows.repeats is None else rows.repeats,
     LABELS: _labels,
     "weight": lambda rows: rows.filled([one.weight for one in _placed(rows)]),
@@ -285,6 +288,8 @@ def num_emitted(rows: Rows, schema: Schema) -> Indices:
 
 def row_digests_of(rows: Rows, schema: Schema, split: Split) -> bytes:
     """What each row is known by, in whichever format (see content_digest)."""
+    if not schema.has_ids:
+        return _text_digests(rows, split)
     ids, starts, ends, are_last = _ids(rows)
     content = memoryview(ids.astype("<u4").tobytes())
     prefix, suffix, closed = _around(schema, "<u4")
@@ -298,6 +303,14 @@ def row_digests_of(rows: Rows, schema: Schema, split: Split) -> bytes:
     )
 
 
+def _text_digests(rows: Rows, split: Split) -> bytes:
+    utf8, starts, ends = _text(rows)
+    content = memoryview(utf8)
+    names = [place_in(split, one.repo, one.path) for one in rows.documents]
+    ranges = zip(rows.of.tolist(), rows.told_windows.starts.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return digests_of([(names[of], b"%d\0" % place, content[at:to]) for of, place, at, to in ranges])
+
+
 def _around(schema: Schema, kind: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Special ids before a window, behind one, and behind the last of a document."""
     behind = (*schema.suffix, *schema.closing)
@@ -306,8 +319,10 @@ def _around(schema: Schema, kind: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.
 
 def batch_of_rows(rows: Rows, schema: Schema) -> WindowBatch:
     """What `batch_of_lines` makes of their JSON rows."""
-    ids = _joined_ids(_ids(rows), schema, schema.id_type)
-    return WindowBatch(ids, {name: _column(name, FILLERS[name](rows), schema) for name in schema.natural})
+    columns = {name: _column(name, FILLERS[name](rows), schema) for name in schema.natural}
+    if not schema.has_ids:
+        return WindowBatch.of_documents(columns, schema)
+    return WindowBatch(_joined_ids(_ids(rows), schema, schema.id_type), columns)
 
 
 def _column(name: str, filled: Filled, schema: Schema) -> Values:

@@ -74,11 +74,11 @@ NUM_FILES = 32
 
 
 def rows_of_piece(schema: Schema, _num_rows: int) -> int:
-    return max(1, PIECE_IDS // schema.length)
+    return max(1, PIECE_IDS // schema.row_ids)
 
 
 def rows_of_file(schema: Schema, num_rows: int) -> int:
-    return max(1, FILE_IDS // schema.length, -(-num_rows // NUM_FILES))
+    return max(1, FILE_IDS // schema.row_ids, -(-num_rows // NUM_FILES))
 
 
 class Format(NamedTuple):

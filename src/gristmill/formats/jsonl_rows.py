@@ -355,8 +355,7 @@ def _escaped_widths() -> npt.NDArray[np.int64]:
 
 def lines_of(batch: WindowBatch, schema: Schema) -> list[bytes]:
     """Each with its line feed, with the padding that rows have."""
-    rows = stored(batch, schema)
-    return column_lines({IDS: rows.ids, **rows.columns}, len(batch))
+    return column_lines(stored(batch, schema).stored_columns, len(batch))
 
 
 def column_lines(columns: Mapping[str, Values], num_rows: int) -> list[bytes]:
@@ -376,10 +375,12 @@ def batch_of_lines(lines: Sequence[bytes], schema: Schema) -> WindowBatch:
     """Rows as they are stored -> without padding."""
     try:
         rows = [orjson.loads(line) for line in lines]
+        columns = {name: column_of([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
+        if not schema.has_ids:
+            return WindowBatch.of_documents(columns, schema)
         ids = Ragged.of([row[IDS] for row in rows])
         require_fitting(ids.values, schema.id_type)  # numpy 1 would wrap them
         ids = ids._replace(values=ids.values.astype(schema.id_type))
-        columns = {name: column_of([row[name] for row in rows], COLUMNS[name].kind) for name in schema.others}
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, OutputError) as error:
         raise DatasetError(f"a row is damaged: {error!r}. Build the dataset again.") from None
     return natural(WindowBatch(ids, columns), schema)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gristmill.cleaning.control_spellings import Spellings
 from gristmill.config.config import Config
 from gristmill.config.presets import with_preset
 from gristmill.core.schema import Schema
@@ -12,10 +13,11 @@ from gristmill.formats.document_columns import window_schema
 from gristmill.formats.format import format_named
 from gristmill.pipeline.keys import key_of, prepare_key
 from gristmill.pipeline.parts import PartStore
+from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import repo_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
-from gristmill.windows.cut import WindowShape
+from gristmill.windows.cut import WHOLE, WindowShape
 
 if TYPE_CHECKING:
     from gristmill.tokenizers.cuda.exchange import Address
@@ -107,6 +109,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.config.window.is_packed
 
     @property
+    def spellings(self) -> Spellings | None:
+        """Of control tokens, which no document may hold: those of the tokenizer, and of all others that are known."""
+        if not self.config.has_documents or self.config.output.control_spellings == "keep":
+            return None
+        own = self.tokenizer.definition.control_spellings
+        return Spellings(tuple(sorted({*own, *KNOWN_SPELLINGS})), SPELLING_SHAPES)
+
+    @property
     def schema(self) -> Schema:
         """Of the rows."""
         return self.window_schema.packed if self.is_packed else self.window_schema
@@ -138,4 +148,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def window_shape(self) -> WindowShape:
+        if self.config.has_documents:
+            return WHOLE
         return WindowShape.of(self.config.window, self.window_schema.num_special)

@@ -57,13 +57,15 @@ class Tally(NamedTuple):
     dropped: Counter[DropReason]
     redactions: Counter[str]
     """Of kept files, by kind."""
+    respellings: Counter[str]
+    """Of kept files, by spelling."""
 
 
 class FilesTable:
     """files.jsonl as it is written, kept and dropped together in path order: part by part, as there may be many."""
 
     def __init__(self, path: Path, context: Context, judged: Judged) -> None:
-        self._tally = Tally(Counter(), Counter(), Counter())
+        self._tally = Tally(Counter(), Counter(), Counter(), Counter())
         self.steps = self._write(path, context, judged)
         """One for each part, to be taken at any time."""
 
@@ -80,6 +82,7 @@ class FilesTable:
                 tally.found.update(row.repo for row in rows)
                 tally.dropped.update(row.reason for row in rows if row.reason is not None)
                 tally.redactions.update(redaction.kind for row in rows for redaction in row.redactions)
+                tally.respellings.update(one.spelling for row in rows for one in row.respellings)
                 stream.write(encoder.encode_lines(rows))
                 yield
 
@@ -163,6 +166,7 @@ def _kept_row(document: PlacedDocument, facts: DocumentFacts, variants: tuple[Va
         similarity=None,
         measures=_measures(facts.measures),
         redactions=facts.redactions,
+        respellings=facts.respellings,
         cuts=document.cuts,
     )
 
@@ -197,6 +201,7 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
         similarity=drop.similarity,
         measures=_measures(facts.measures if facts else drop.measures),
         redactions=(),
+        respellings=(),
         cuts=drop.cuts,
     )
 
@@ -264,6 +269,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             dropped_by_reason=dict(sorted(tally.dropped.items())),
             tail_tokens_dropped=sum(document.num_tail_tokens_dropped for document in decision.kept),
             redactions=_tallied(tally.redactions),
+            respellings=_tallied(tally.respellings),
             licenses=_tallied(Counter(document.license for document in decision.kept)),
         ),
         splits=splits,

@@ -42,6 +42,7 @@ def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
         [settings[section] for section in ("window", "rules", "secrets")],
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
+        settings["output"]["control_spellings"],
         [name for name in config.window_columns if COLUMNS[name].when not in DECIDED_LATER],
         keeps_text,
         [config.duplicates.near != "keep", config.looks_for_spans],

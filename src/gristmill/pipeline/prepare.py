@@ -355,7 +355,8 @@ def _made(context: Context, read: Sequence[_Read]) -> Iterator[Ready | Drop]:
     """Each file cleaned, tokenized and signed, or why not. What looks at all of them does so at once."""
     config = context.config
     found = [document_of(one.file, one.raw, one.sha256, config.scan) for one in read]
-    cleaned = iter(clean_all([one for one in found if isinstance(one, Document)], config, Limits(config.rules)))
+    documents = [one for one in found if isinstance(one, Document)]
+    cleaned = iter(clean_all(documents, config, Limits(config.rules), context.spellings))
     clean = [next(cleaned) if isinstance(one, Document) else one for one in found]
     documents = [one for one in clean if isinstance(one, Document)]
     encoded = context.tokenizer.encode_all([one.text for one in documents], with_starts=context.keeps_text)
@@ -445,6 +446,7 @@ def _facts(document: Document) -> DocumentFacts:
         num_lines=text.count(b"\n") + (not text.endswith(b"\n")),
         measures=document.measures,
         redactions=document.redactions,
+        respellings=document.respellings,
     )
 
 

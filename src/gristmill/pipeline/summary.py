@@ -24,6 +24,7 @@ from gristmill.core.text import size_text, table_text
 
 LANGUAGES_SHOWN = 5
 LICENSES_SHOWN = 4
+SPELLINGS_SHOWN = 4
 WORTH_NAMING = 2
 
 
@@ -53,7 +54,6 @@ def summary_json(manifest: Manifest, out: str) -> str:
 def summary_text(manifest: Manifest, out: str) -> str:
     counts, seconds = manifest.counts, manifest.run.seconds
     tokens = sum(facts.tokens for facts in manifest.splits.values())
-    emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
     source_rate = size_text(manifest.run.source_bytes / seconds["total"])
     workers = counted(manifest.run.workers, "process", "processes")
     phases = ", ".join(f"{phase} {value:.2f}" for phase, value in seconds.items() if phase != "total")
@@ -64,13 +64,14 @@ def summary_text(manifest: Manifest, out: str) -> str:
         _preset_line(manifest),
         f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
         *(f"{count:>15,} {reason}: {reason.meaning}" for reason, count in counts.dropped_by_reason.items()),
-        f"tokens   {tokens:,} kept; {counted(emitted, 'id')} in the rows, special tokens and padding included",
+        f"tokens   {tokens:,} kept; {_emitted_text(manifest)}",
         *language_lines(manifest.tokens_by_language),
         *_epoch_lines(manifest.epochs),
         *_tail_line(counts.tail_tokens_dropped),
         *previous_lines(manifest.previous_splits),
         *_cut_lines(manifest.decontamination),
         *_redaction_lines(counts.redactions),
+        *_respelling_lines(counts.respellings),
         *_license_lines(counts.licenses),
         *_packing_line(manifest),
         formats_text(manifest),
@@ -92,11 +93,18 @@ def _splits_table(manifest: Manifest) -> str:
         )
         for split, facts in manifest.splits.items()
     ]
-    return table_text(("split", "files", "windows", "tokens", "asked", "got"), rows)
+    return table_text(("split", "files", f"{manifest.row_unit}s", "tokens", "asked", "got"), rows)
 
 
 def _preset_line(manifest: Manifest) -> str:
     return f"preset   {preset_text(manifest.settings['preset'], has_mask=manifest.tokenizer.mask_id is not None)}"
+
+
+def _emitted_text(manifest: Manifest) -> str:
+    emitted = sum(facts.emitted_tokens for facts in manifest.splits.values())
+    if manifest.has_documents:
+        return f"{emitted:,} in the rows, which hold text and no ids"
+    return f"{counted(emitted, 'id')} in the rows, special tokens and padding included"
 
 
 def _without_rows(manifest: Manifest) -> str:
@@ -212,6 +220,14 @@ def _redaction_lines(redactions: dict[str, int]) -> list[str]:
         return []
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in redactions.items())
     return [f"secrets  {sum(redactions.values()):,} redacted: {kinds}"]
+
+
+def _respelling_lines(respellings: dict[str, int]) -> list[str]:
+    if not respellings:
+        return []
+    named = [f"{count:,} {printable(name)}" for name, count in list(respellings.items())[:SPELLINGS_SHOWN]]
+    more = f", {counted(len(respellings) - SPELLINGS_SHOWN, 'other')}" if len(respellings) > SPELLINGS_SHOWN else ""
+    return [f"spelled  {sum(respellings.values()):,} control tokens, a blank put into each: {', '.join(named)}{more}"]
 
 
 def _license_lines(licenses: dict[str, int]) -> list[str]:

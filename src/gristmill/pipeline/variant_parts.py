@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from gristmill.cleaning.control_spellings import has_spelling
 from gristmill.cleaning.secrets import find_secrets
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import (
@@ -95,6 +96,8 @@ def _encoded(context: Context, original: Block, variant: Variant, text: bytes) -
     secrets = context.config.secrets
     if secrets.action != "keep" and find_secrets(text, emails=secrets.emails):
         return WhyNoVariant.HOLDS_SECRET
+    if context.spellings is not None and has_spelling(text, context.spellings):
+        return WhyNoVariant.CONTROL_TOKEN
     encoded = context.tokenizer.encode(text, with_starts=context.keeps_text)
     if not len(encoded.ids) or encoded.control_id is not None:
         return WhyNoVariant.CONTROL_TOKEN

@@ -171,6 +171,7 @@ def answer(gathered: Gathered, counted: Counted, wanted: Wanted, seconds: float)
         one_window_files=round(sum(drawn.files_weight(document.size) for document in one_window)),
         preset=preset_text(gathered.config.preset or "", has_mask=gathered.has_mask),
         is_packed=gathered.is_packed,
+        has_documents=gathered.config.has_documents,
         window_length=length,
         batch_size=wanted.batch_size,
         budget=budget,

@@ -19,7 +19,7 @@ from gristmill.core.files_table import FileRow, VariantRow, file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, did_you_mean, path_text, printable
-from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Split
+from gristmill.core.records import BY_THEMSELVES, Cut, FileKey, Redaction, Respelling, Split
 from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.dataset.row_windows import Window, read_row, windows_of_file
 
@@ -223,6 +223,9 @@ def explanation_text(explained: Explanation) -> str:
         *_part("group", _listed([f"in one split with {name}" for name in explained.group_members])),
         *_part("twins", _listed([f"{name} was dropped: {near:.3f} alike" for name, near in explained.duplicates])),
         *_part("secrets", [_redaction(one) for one in file.redactions if explained.line in {None, one.line}]),
+        *_part(
+            "spelled", _listed([_respelling(one) for one in file.respellings if explained.line in {None, one.line}])
+        ),
         *_part("cuts", [_cut(cut) for cut in file.cuts if _touches(cut, explained.line)]),
         *_part("drawn", _draw_lines(file)),
         *_part("weight", [f"{file.weight:g}, for a trainer that draws"] if file.weight not in {None, 1.0} else []),
@@ -281,6 +284,10 @@ def _rule(result: RuleResult, detail: str | None) -> str:
 
 def _redaction(one: Redaction) -> str:
     return f"line {one.line}: {one.kind} was redacted (hash {one.hash})"
+
+
+def _respelling(one: Respelling) -> str:
+    return f"line {one.line}: a blank was put into {one.spelling}"
 
 
 def _cut(cut: Cut) -> str:

@@ -131,7 +131,9 @@ def _unpacked(context: Context) -> Context:
 
 
 def _overlaps(context: Context) -> list[int]:
-    """Those to compare, with the configured one among them."""
+    """Those to compare, with the configured one among them; documents have none."""
+    if context.config.has_documents:
+        return [0]
     shape, length = context.window_shape, context.config.window.length
     overlaps = {int(length * share) for share in OVERLAP_SHARES}
     return sorted({overlap for overlap in overlaps if overlap < shape.num_content} | {shape.overlap})

@@ -108,6 +108,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Its name, with the reason for it."""
     is_packed: bool
     """Windows are counted by the rows that they fill."""
+    has_documents: bool
+    """Windows are documents, each with its text."""
     window_length: int
     batch_size: int
     budget: Budget | None

@@ -37,21 +37,26 @@ def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) 
             "",
             *_training_lines(plan),
             "",
-            f"pick     overlap {plan.pick.overlap}{', compressed' if plan.pick.compress else ''}",
-            *(f"         - {reason}" for reason in plan.pick.why),
-            "",
+            *_pick_lines(plan),
             f"         {printable(command)}",
         )
     )
 
 
+def _pick_lines(plan: Plan) -> list[str]:
+    compressed = ["compressed"] if plan.pick.compress else []
+    picked = ", ".join(compressed if plan.has_documents else [f"overlap {plan.pick.overlap}", *compressed])
+    return [f"pick     {picked}", *(f"         - {reason}" for reason in plan.pick.why), ""] if picked else []
+
+
 def _overlaps(plan: Plan) -> str:
-    sizes = ("rows" if plan.is_packed else "windows", "ids", "times shown", "JSONL", "JSONL.zst", "Parquet")
-    headings = ("overlap", *sizes, "build", "steps/epoch")
+    rows_are = "documents" if plan.has_documents else "rows" if plan.is_packed else "windows"
+    sizes = (rows_are, "tokens" if plan.has_documents else "ids", "times shown", "JSONL", "JSONL.zst", "Parquet")
+    headings = ("rows" if plan.has_documents else "overlap", *sizes, "build", "steps/epoch")
     about = "" if plan.sample is None else "≈"
     rows = [
         (
-            f"{one.overlap}{' *' if one.overlap == plan.pick.overlap else '  '}",
+            "documents" if plan.has_documents else f"{one.overlap}{' *' if one.overlap == plan.pick.overlap else '  '}",
             f"{about}{one.windows:,}",
             f"{about}{one.tokens:,}",
             f"{one.redundancy:.2f}",
@@ -100,7 +105,8 @@ def _split_lines(plan: Plan) -> list[str]:
         (str(one.split), f"{one.files:,}", f"{number:,}", f"{one.tokens:,}", f"{one.share:.1%}")
         for one, number in zip(plan.splits, windows, strict=True)
     ]
-    return [table_text(("split", "files", f"windows at {picked.overlap}", "tokens", "share"), rows)]
+    rows_are = "documents" if plan.has_documents else f"windows at {picked.overlap}"
+    return [table_text(("split", "files", rows_are, "tokens", "share"), rows)]
 
 
 def _within(error: float) -> str:
@@ -123,7 +129,8 @@ def _portions(kind: str, portions: list[Portion]) -> str:
 def _file_lines(plan: Plan) -> list[str]:
     dropped = sum(one.files for one in plan.removed)
     small = plan.one_window_files / plan.kept if plan.kept else 0
-    lines = [f"files    {plan.found:,} found, {plan.kept:,} kept, {dropped:,} dropped; {small:.0%} fit into one window"]
+    fit = "" if plan.has_documents else f"; {small:.0%} fit into one window"
+    lines = [f"files    {plan.found:,} found, {plan.kept:,} kept, {dropped:,} dropped{fit}"]
     for one in plan.removed:
         size = f" ({size_text(one.bytes)})" if one.bytes else ""
         lines.append(f"{one.files:>15,} {one.reason}{size}: {one.reason.meaning}")
@@ -137,9 +144,10 @@ def _training_lines(plan: Plan) -> list[str]:
     if not windows:
         return ["train    nothing: no file is in train"]
     steps = f"{counted(math.ceil(windows / plan.batch_size), 'step')} of {plan.batch_size:,}"
-    lines = [
-        f"train    one epoch at overlap {picked.overlap}: {counted(windows, 'window')}, {counted(ids, 'id')}, {steps}"
-    ]
+    epoch = f"one epoch at overlap {picked.overlap}: {counted(windows, 'window')}, {counted(ids, 'id')}"
+    if plan.has_documents:
+        epoch = f"one epoch: {counted(windows, 'document')}, {counted(ids, 'token')}"
+    lines = [f"train    {epoch}, {steps}"]
     for one in plan.passes:
         worth = "nearly as good as new data" if one.passes == FEW_PASSES else "more add little"
         told = f"{_epochs(one.epochs)} epochs, {counted(one.steps, 'step')}"

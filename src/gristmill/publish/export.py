@@ -30,7 +30,7 @@ from gristmill.core.layout import (
     write_atomically,
 )
 from gristmill.core.manifest import FileFacts, Manifest, read_manifest, write_manifest
-from gristmill.core.output_formats import FORMATS
+from gristmill.core.output_formats import DOCUMENT_FORMATS, FORMATS
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.schema import Schema
@@ -73,6 +73,12 @@ def export(
     if unknown or not wanted:
         raise ConfigError(f"--format takes {', '.join(FORMATS)}, got {', '.join(unknown) or 'none'}.")
     dataset = open_dataset(folder)
+    refused = [name for name in wanted if name not in DOCUMENT_FORMATS]
+    if dataset.manifest.has_documents and refused:
+        raise ConfigError(
+            f"{str(dataset.folder)!r} was built with --rows documents, without the ids that {refused[0]} holds. Try "
+            f"--format {' or '.join(DOCUMENT_FORMATS)}, or build it with --rows windows."
+        )
     with dataset.edition.reading(), _alone_in(dataset.folder), _beside(dataset.folder) as growing:
         missing = [name for name in FORMATS if name in wanted and name not in dataset.manifest.formats]
         for name in missing:

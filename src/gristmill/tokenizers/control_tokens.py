@@ -104,6 +104,16 @@ _SHAPES = re.compile(r"<([|\uff5c])[^\s<>]+\1>|<extra_id_\d+>|<mask_\d+>")
 """Between bars, narrow or wide, stands nothing but the name of a task: `<|im_start|>`, `<|fim_pad|>`."""
 
 
+_ORDINARY = _AMBIGUOUS | {"<PRE>", "<mask>", "<filename>"}
+"""Elements of HTML and SVG, and what usage lines say: in a text a control token only for a tokenizer that has it."""
+KNOWN_SPELLINGS = tuple(sorted(_NAMES - _ORDINARY))
+"""Names by which a tokenizer of some family would find a control token in a text."""
+_NAME = "[0-9A-Za-z_](?:[0-9A-Za-z_.:/-]|▁)*"
+SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", "<extra_id_[0-9]+>", "<mask_[0-9]+>")
+"""Of further ones. As regular expressions they mean the same over bytes of UTF-8. Bars around signs, as in `<|-|>` and
+`<|=|>`, are code."""
+
+
 def has_task(content: str) -> bool:
     """Whether an added token of this name is a control token even if it is not marked as special."""
     return content in _NAMES or _SHAPES.fullmatch(content) is not None

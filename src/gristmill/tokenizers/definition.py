@@ -136,6 +136,12 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [token for token in self.added_tokens if token.special]
 
     @cached_property
+    def control_spellings(self) -> tuple[str, ...]:
+        """Texts that become a special token where a trainer tokenizes with this tokenizer as it comes."""
+        found = {token.content for token in self.added_tokens if token.special or token.id in self.control_ids}
+        return tuple(sorted(found - {""}))
+
+    @cached_property
     def plain_tokens(self) -> list[AddedToken]:
         """Added, but text like any other: runs of spaces, say."""
         return [token for token in self.added_tokens if not token.special and token.id not in self.control_ids]

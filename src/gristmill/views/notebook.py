@@ -32,7 +32,9 @@ def shown_row(row: Row) -> str:
 def _drawn(row: Row) -> str | None:
     """None: the row that lies there now is another one, or this one was changed."""
     look = look_at(open_dataset(Path(row.source.folder)), row.source.split, row.number)
-    if [index for index, _ in look.tokens] != row["input_ids"][: look.num_ids]:
+    ids = [index for index, _ in look.tokens]
+    text = "".join(stroke.text for stroke in look.strokes)
+    if ids != row["input_ids"][: look.num_ids] if "input_ids" in row else text != row["text"]:
         return None
     return f"<style>{ROW_STYLE}</style>\n{row_html(look)}"
 
@@ -103,7 +105,11 @@ def _headlines(manifest: Manifest) -> list[Headline]:
         Headline("files found", f"{counts.found:,}", ""),
         Headline("files kept", f"{counts.kept:,}", share_text(counts.kept, counts.found)),
         row_headline(sum(facts.windows for facts in splits), _num_packed(manifest), manifest.window_length),
-        Headline("tokens", short_number(tokens), f"{short_number(emitted)} ids in the rows"),
+        Headline(
+            "tokens",
+            short_number(tokens),
+            f"{short_number(emitted)} {'tokens' if manifest.has_documents else 'ids'} in the rows",
+        ),
         Headline("size", size_text(num_bytes), listed(manifest.formats)),
     ]
 

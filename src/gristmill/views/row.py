@@ -52,8 +52,8 @@ class RowLook(msgspec.Struct, frozen=True, kw_only=True):
     """In the split."""
     num_ids: int
     """With special tokens, without padding."""
-    num_room: int
-    """Ids that a row takes at most."""
+    num_room: int | None
+    """Ids that a row takes at most; None: a row is a document, of any length."""
     num_windows: int
     """That share the row, or one."""
     windows: list[WindowLook]
@@ -82,7 +82,7 @@ def _look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None
         row=row,
         num_rows=len(rows),
         num_ids=len(ids),
-        num_room=dataset.record.window_length,
+        num_room=None if dataset.record.has_documents else dataset.record.window_length,
         num_windows=len(looks),
         windows=looks,
         tokens=_flagged(pieces, looks),
@@ -200,7 +200,9 @@ def row_facts(look: RowLook) -> list[str]:
     several = [f"{counted(look.num_windows, 'window')} share it"] if look.num_windows != 1 else []
     return [
         f"row {_row_name(look)} of {look.num_rows:,}",
-        f"{counted(look.num_ids, 'id')} of at most {look.num_room:,}",
+        counted(look.num_ids, "token")
+        if look.num_room is None
+        else f"{counted(look.num_ids, 'id')} of at most {look.num_room:,}",
         *several,
     ]
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gristmill.config.settings import WindowConfig
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import counted
-from gristmill.core.records import Range
+from gristmill.core.records import NO_LIMIT, Range
 
 Indices = npt.NDArray[np.int64]
 
@@ -34,6 +34,7 @@ class WindowShape(NamedTuple):
 
     @classmethod
     def of(cls, config: WindowConfig, num_special: int) -> "WindowShape":
+        """Raise ConfigError if no window has such a shape."""
         num_content = config.length - num_special
         if num_content < 1:
             raise ConfigError(
@@ -47,6 +48,10 @@ class WindowShape(NamedTuple):
                 f"got {overlap}. Try --overlap {num_content // 2}."
             )
         return cls(num_content, overlap, config.tail, config.min_fresh)
+
+
+WHOLE = WindowShape(NO_LIMIT, 0, "keep", 1)
+"""A document, or what lies between two cuts of it, is one window."""
 
 
 class Windows(NamedTuple):

@@ -145,10 +145,11 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
 def _natural(config: Config) -> Config:
     """Each text once, whatever is drawn of it and made of it afterwards: none of that changes its split."""
     window = msgspec.structs.replace(config.window, pack="none")
+    output = msgspec.structs.replace(config.output, rows="windows", control_spellings="respell")
     sections = (SamplingConfig(), FimConfig(rate=0), VariantsConfig(), RewriteConfig())
     sampling, fim, variants, rewrite = sections
     return msgspec.structs.replace(
-        config, window=window, sampling=sampling, fim=fim, variants=variants, rewrite=rewrite
+        config, window=window, output=output, sampling=sampling, fim=fim, variants=variants, rewrite=rewrite
     )
 
 

@@ -204,6 +204,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     emitted: int
     data_bytes: int
     source_bytes: int
+    has_documents: bool
+    """A row is a document's text, without ids."""
     window_length: int
     overlap: int | None
     formats: list[str]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gristmill.core.layout import REPORT_MARK
 from gristmill.core.names import counted
+from gristmill.core.records import NO_LIMIT
 from gristmill.views.charts import NO_SCRIPT, Figure, charts_script, figure_html
 from gristmill.views.html import page_html, shown
 
@@ -46,7 +47,9 @@ class Headline(NamedTuple):
 
 
 def row_headline(num_rows: int, num_windows: int | None, window_length: int) -> Headline:
-    """`num_windows`: of those that share rows; None: each row is one."""
+    """`num_windows`: of those that share rows; None: each row is one. Without a limit, each is a document."""
+    if window_length == NO_LIMIT:
+        return Headline("documents", f"{num_rows:,}", "texts without ids")
     if num_windows is None:
         return Headline("windows", f"{num_rows:,}", f"of {window_length:,} ids")
     return Headline("rows", f"{num_rows:,}", f"of {window_length:,} ids, for {counted(num_windows, 'window')}")

@@ -41,7 +41,7 @@ from gristmill.views.report.page import (
     share_text,
     short_number,
 )
-from gristmill.views.report.token_sections import tokens_section, windows_section
+from gristmill.views.report.token_sections import ids_word, tokens_section, windows_section
 from gristmill.views.report.two_datasets import compared_section
 from gristmill.views.row import RowLook, look_at
 from gristmill.views.row_html import ROW_STYLE, row_html
@@ -81,9 +81,11 @@ def _lead_of(facts: Facts) -> str:
     overlap = f", neighbours sharing {facts.overlap:,}" if facts.overlap else ""
     tokenizer = next((value for name, value in made.tokenizer if name == "name"), "")
     by = f" of the tokenizer {tokenizer}" if tokenizer else ""
-    rows = "rows" if facts.is_packed else "windows"
+    rows = f"{'rows' if facts.is_packed else 'windows'} of {facts.window_length:,} ids{by}"
+    if facts.has_documents:
+        rows = f"a text for each file, with tokens{by}"
     return (
-        f"A training dataset from {_sources(sources)}: {rows} of {facts.window_length:,} ids{by}{overlap}, "
+        f"A training dataset from {_sources(sources)}: {rows}{overlap}, "
         f"as {listed(facts.formats)}. Built {made.started_at[:10]}."
     )
 
@@ -102,7 +104,7 @@ def _headlines_of(facts: Facts) -> list[Headline]:
         Headline("files found", f"{facts.found:,}", size_text(facts.source_bytes)),
         Headline("files kept", f"{facts.kept:,}", f"{share_text(facts.kept, facts.found)} of those found"),
         row_headline(facts.rows, facts.windows if facts.is_packed else None, facts.window_length),
-        Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} ids in the rows"),
+        Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} {ids_word(facts)} in the rows"),
         Headline("size", size_text(facts.data_bytes), listed(facts.formats)),
         Headline(
             "time", f"{facts.total_seconds:,.1f} s", f"with {counted(facts.provenance.workers, 'process', 'processes')}"

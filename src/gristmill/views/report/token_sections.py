@@ -187,6 +187,8 @@ PART_STYLES = (1, 0, 3, 2, 4, 5)
 def windows_section(facts: Facts) -> Section:
     overlap = f", of which neighbours share {facts.overlap:,}" if facts.overlap else ""
     told = f"A row holds {facts.window_length:,} ids at most{overlap}."
+    if facts.has_documents:
+        told = "A row holds the text of a file, or of a piece of one between two cuts."
     if facts.num_tail_tokens:
         told += (
             f" In no window, as too few are left at the end of their files: {counted(facts.num_tail_tokens, 'token')}."
@@ -197,7 +199,12 @@ def windows_section(facts: Facts) -> Section:
         *([_redundancy(facts)] if any(map(_num_ids, facts.redundancy)) else []),
     ]
     empty = [paragraph("There are no windows to tell of.")] if not figures else []
-    return Section("windows", "What is in the windows", told, figures, empty)
+    return Section("windows", f"What is in the {'rows' if facts.has_documents else 'windows'}", told, figures, empty)
+
+
+def ids_word(facts: Facts) -> str:
+    """What rows are counted by."""
+    return "tokens" if facts.has_documents else "ids"
 
 
 def _fill(fill: Histogram) -> Figure:
@@ -272,7 +279,7 @@ def _num_counted(histogram: Histogram) -> int:
 
 def _redundancy(facts: Facts) -> Figure:
     """Of rows that several windows share, what is left of their room counts too, though no id fills it."""
-    names, whole = (PACKED_PARTS, "room") if facts.is_packed else (PARTS, "ids")
+    names, whole = (PACKED_PARTS, "room") if facts.is_packed else (PARTS, ids_word(facts))
     lines = [line for line in facts.redundancy if _num_ids(line)]
     train = next((line for line in lines if line.split is Split.TRAIN), lines[0])
     told = (

@@ -149,7 +149,7 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
         "title": path_text(viewed.dataset.folder.resolve().name),
         "fingerprint": record.fingerprint,
         "tokenizer": record.tokenizer.name,
-        "window_length": record.window_length,
+        "window_length": None if record.has_documents else record.window_length,
         "formats": record.formats,
         "splits": {split: facts.windows for split, facts in record.splits.items()},
         **(_build_facts(record) if isinstance(record, Manifest) else NO_BUILD),

@@ -76,11 +76,12 @@ function twinLink({ repo, twin }) {
 }
 
 /** Secrets and spans that are not in the dataset, and variants that were not made. */
-function takenPart({ redactions, cuts, variants }) {
+function takenPart({ redactions, respellings, cuts, variants }) {
   const secrets = redactions.map((one) => [count(one.line), one.kind, one.hash]);
   const missing = variants.filter((one) => one.missing).map((one) => [one.kind, one.missing.replaceAll("_", " ")]);
   return [
     ...table("Redacted secrets", ["Line", "Kind", "Hash"], secrets),
+    ...table("Respelled control tokens", ["Line", "Spelling"], respellings.map((one) => [count(one.line), one.spelling])),
     ...table("Cut, as it is elsewhere too", ["Lines", "Tokens", "Shared with"], cuts.map(cutCells)),
     ...table("Variants that it has none of", ["Kind", "Why"], missing),
   ];

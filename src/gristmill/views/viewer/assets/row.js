@@ -122,7 +122,7 @@ function heading({ split, row, windows }) {
 function rowFacts({ split, row, num_rows: numRows, num_ids: numIds, num_room: numRoom }) {
   return [
     ["Row", `${place(split, row)}, of ${count(numRows)} in ${split}`],
-    ["Ids", `${count(numIds)} of ${count(numRoom)}`],
+    numRoom === null ? ["Tokens", count(numIds)] : ["Ids", `${count(numIds)} of ${count(numRoom)}`],
   ];
 }
 

@@ -1,0 +1,194 @@
+"""Rows that are documents: lines -> rows with their text and the tokens it has; and spellings of control tokens in it.
+
+Rows have no ids, so the text is tokenized once more: of a whole file that gives the tokens that the build counted. A
+piece between two cuts may come apart otherwise at its edges, where the build saw what stands beside it.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+import orjson
+
+from gristmill.checks.file_rows import KeptFile
+from gristmill.checks.findings import Faults
+from gristmill.checks.rows import Row, wrong_field
+from gristmill.checks.runs import FIRST_LINE, LAST_LINE, ROW, Run
+from gristmill.checks.spelling import Spelling
+from gristmill.checks.tokens import Fields, RowRules, path_of
+from gristmill.core.names import counted
+from gristmill.tokenizers.tokenizer import tokenizer_for
+
+EDGE_TOKENS = 8
+"""Of a piece, at a cut: these may be others than in the whole file, so they are not compared with train."""
+WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+NAME = WORD + b".:/-"
+LOW_LINE = "▁".encode()
+BARS = (b"|", "\uff5c".encode())
+NUMBERED = (b"extra_id_", b"mask_")
+
+
+def read_documents(
+    lines: Sequence[bytes], first: int, rules: RowRules, spelling: Spelling, faults: Faults
+) -> list[Row]:
+    """The rows among these lines that have every column as it should be."""
+    read: list[tuple[int, Fields]] = []
+    for number, line in enumerate(lines, first):
+        fields = _fields(line)
+        what = fields if isinstance(fields, str) else wrong_field(fields, rules)
+        if isinstance(fields, dict) and what is None and not fields["text"]:
+            what = "it has no text"
+        if what is not None:
+            path = None if isinstance(fields, str) else path_of(fields)
+            faults.add("schema", what, file=rules.file, row=number, path=path)
+        elif isinstance(fields, dict):
+            read.append((number, fields))
+    rows = [
+        Row(number, fields, ids, fields["tokens"], text=fields["text"].encode())
+        for (number, fields), ids in zip(read, _tokenized([fields for _, fields in read], spelling), strict=True)
+    ]
+    for row in rows:
+        _look_for_spellings(row, rules, faults)
+    return rows
+
+
+def _fields(line: bytes) -> Fields | str:
+    """What is in a line, or what is wrong with it."""
+    try:
+        fields = orjson.loads(line)
+        if isinstance(fields, dict) and orjson.dumps(fields) == line:
+            return fields
+        names = json.loads(line, object_pairs_hook=lambda pairs: [name for name, _ in pairs])
+    except (ValueError, RecursionError):
+        return "not JSON"
+    if not isinstance(fields, dict):
+        return "not an object"
+    if len(names) != len(fields):
+        return "a column is there twice"
+    return "a carriage return in its line" if b"\r" in line else fields
+
+
+def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[np.ndarray]:
+    """The ids of each text; none without a tokenizer."""
+    if spelling.tokenizer_key is None:
+        return [np.zeros(0, np.uint32) for _ in rows]
+    whole = spelling.tokenizer
+    goes_on = tokenizer_for(whole.definition.continuing)
+    return [(goes_on if row["start"] else whole).encode(row["text"]).ids for row in rows]
+
+
+# Spellings of control tokens: each opening is where a text is split, and what follows it is compared.
+
+
+def _look_for_spellings(row: Row, rules: RowRules, faults: Faults) -> None:
+    if not rules.spellings or row.text is None:
+        return
+    for name in spellings_in(row.text, rules.spellings):
+        what = f"its text spells the control token {name}"
+        faults.add("special_tokens", what, file=rules.file, row=row.number, path=path_of(row.fields))
+        return  # one a row is enough
+
+
+def spellings_in(text: bytes, names: tuple[str, ...]) -> Iterator[str]:
+    """The names that a text spells, and others of the shapes that control tokens have."""
+    for opening, rests in _by_opening(names):
+        if opening not in text:
+            continue
+        for rest in text.split(opening)[1:]:
+            if rests and rest.startswith(rests):
+                yield (opening + next(one for one in rests if rest.startswith(one))).decode()
+            elif opening == b"<" and (name := _shaped(rest)) is not None:
+                yield name
+
+
+def _shaped(rest: bytes) -> str | None:
+    """`|im_start|>` and `extra_id_7>`, with what may stand behind; the `<` before it is known."""
+    for bar in BARS:
+        name, is_closed, _ = rest.removeprefix(bar).partition(bar + b">")
+        plain = name.replace(LOW_LINE, b"")
+        if rest.startswith(bar) and is_closed and name and name[0] in WORD and not plain.translate(None, NAME):
+            return f"<{(bar + name + bar).decode()}>"
+    for start in NUMBERED:
+        digits, is_closed, _ = rest.removeprefix(start).partition(b">")
+        if rest.startswith(start) and is_closed and digits.isdigit():
+            return f"<{(start + digits).decode()}>"
+    return None
+
+
+@cache
+def _by_opening(names: tuple[str, ...]) -> list[tuple[bytes, tuple[bytes, ...]]]:
+    """First characters, and what follows each; `<` also opens shapes."""
+    rests: dict[str, list[bytes]] = {"<": []}
+    for name in names:
+        rests.setdefault(name[0], []).append(name[1:].encode())
+    return [(opening.encode(), tuple(own)) for opening, own in rests.items()]
+
+
+# A file's rows against its row in files.jsonl.
+
+
+def wrong_document(run: Run, kept: KeptFile) -> tuple[int, str] | None:
+    """The row and what is wrong with it: tokens, lines and blanks of respellings."""
+    for number, stretch in enumerate(run.stretches):
+        text, windows = stretch.text or b"", run.windows[number]
+        row, first, last = (int(windows[column]) for column in (ROW, FIRST_LINE, LAST_LINE))
+        is_whole = stretch.start == 0 and stretch.end == kept.tokens
+        if is_whole and len(stretch.ids) not in {0, kept.tokens}:
+            return row, f"tokens is {kept.tokens}, and its text has {len(stretch.ids)}"
+        if last > first + text.count(b"\n") or (is_whole and (first, kept.lines) != (1, _num_lines(text))):
+            return row, f"lines {first} to {last} of {kept.lines}, which its text has not"
+        if is_whole and (what := _wrong_blank(text, kept)) is not None:
+            return row, what
+    return None
+
+
+def _num_lines(text: bytes) -> int:
+    return text.count(b"\n") + (not text.endswith(b"\n"))
+
+
+def _wrong_blank(text: bytes, kept: KeptFile) -> str | None:
+    for number, one in enumerate(kept.respellings):
+        at = one.at + number
+        if text[at : at + 1] != b" " or 1 + text.count(b"\n", 0, at) != one.line:
+            return f"no blank in line {one.line}, where {one.spelling} was respelled"
+    return None
+
+
+def without_cut_edges(run: Run, kept: KeptFile | None) -> Run:
+    """The same run; of pieces, without the tokens beside a cut."""
+    num_tokens = 0 if kept is None else kept.tokens
+    stretches = [
+        one._replace(ids=one.ids[EDGE_TOKENS * (one.start > 0) : len(one.ids) - EDGE_TOKENS * (one.end < num_tokens)])
+        for one in run.stretches
+    ]
+    return run._replace(stretches=stretches)
+
+
+def wrong_texts_in_source(run: Run, text: bytes, spelling: Spelling) -> Iterator[str]:
+    """Each piece is what stands in the file's final text between its tokens, on the lines that it says."""
+    if spelling.tokenizer_key is None:
+        return
+    starts = spelling.tokenizer.encode(text, with_starts=True).starts
+    assert starts is not None, "it was asked for"
+    for number, stretch in enumerate(run.stretches):
+        start, end = stretch.start, stretch.end
+        if end >= len(starts) or start >= end:
+            yield f"tokens {start} to {end}, of {counted(len(starts) - 1, 'token')} in the source"
+            return
+        at, to, last = int(starts[start]), int(starts[end]), int(starts[end - 1])
+        if stretch.text != text[_to_character(text, at) : _to_character(text, to)]:
+            yield f"its text from token {start} is not in the source there"
+            return
+        found = tuple(1 + text.count(b"\n", 0, place) for place in (at, last))
+        said = tuple(int(run.windows[number, column]) for column in (FIRST_LINE, LAST_LINE))
+        if found != said:
+            yield f"the row at {start} says lines {said[0]} to {said[1]}, the source {found[0]} to {found[1]}"
+            return
+
+
+def _to_character(text: bytes, at: int) -> int:
+    """The next place at which a character begins."""
+    while at < len(text) and text[at] & 0xC0 == 0x80:  # noqa: PLR2004 - bytes that continue a character
+        at += 1
+    return at
