@@ -5,7 +5,9 @@ Each job follows the configuration that was exported and writes what a model wou
 
 import json
 import os
+from argparse import ArgumentParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 os.environ.update(AXOLOTL_DO_NOT_TRACK="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
@@ -22,7 +24,11 @@ def save_model(folder: str, tokenizer: str, length: int) -> None:
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     words = AutoTokenizer.from_pretrained(tokenizer)
     config = LlamaConfig(
-        vocab_size=len(words), max_position_embeddings=length, eos_token_id=words.eos_token_id, bos_token_id=None, **sizes
+        vocab_size=len(words),
+        max_position_embeddings=length,
+        eos_token_id=words.eos_token_id,
+        bos_token_id=None,
+        **sizes,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     words.save_pretrained(folder)
@@ -56,25 +62,31 @@ def logits_alone(model: str, sequences: list[list[int]], answer: str) -> None:
         write(answer, [own(input_ids=torch.tensor([ids])).logits[0].tolist() for ids in sequences])
 
 
-def pack_with_axolotl(folder: str, tokenizer: str, answer: str) -> None:
-    """Load datasets by config.yaml, and collate two rows as one packed sequence."""
+def pack_with_axolotl(folder: str, answer: str) -> None:
+    """Load datasets by config.yaml as axolotl's prepare_datasets does, and collate some rows as one packed sequence."""
     import yaml
     from axolotl.utils.collators.batching import V2BatchSamplerDataCollatorForSeq2Seq
-    from axolotl.utils.data.sft import prepare_datasets
+    from axolotl.utils.data.shared import load_dataset_with_config
+    from axolotl.utils.data.utils import handle_long_seq_in_dataset
+    from axolotl.utils.data.wrappers import get_dataset_wrapper
     from axolotl.utils.dict import DictDefault
+    from axolotl.utils.trainer import process_datasets_for_packing
     from transformers import AutoTokenizer
 
-    told = yaml.safe_load((Path(folder) / "config.yaml").read_text())
-    prepared = str(Path(answer).with_suffix(""))
-    config = DictDefault({**told, "dataset_prepared_path": prepared, "seed": 42, "dataset_num_proc": 1, "num_epochs": 1})
-    config.micro_batch_size = config.batch_size = 1
-    words = AutoTokenizer.from_pretrained(tokenizer)
-    os.environ["AXOLOTL_IS_PREPROCESS"] = "1"
-    train, validation, _, _ = prepare_datasets(config, words)
-    rows = [{name: train[row][name] for name in train.column_names} for row in range(4)]
-    batch = V2BatchSamplerDataCollatorForSeq2Seq(words)([rows])
-    counts = {"train": len(train), "validation": len(validation)}
-    write(answer, {"rows": rows, "counts": counts, "batch": {name: listed(value) for name, value in batch.items()}})
+    config = DictDefault(yaml.safe_load((Path(folder) / "config.yaml").read_text()))
+    assert config.sample_packing
+    assert config.eval_sample_packing
+    words = AutoTokenizer.from_pretrained(config.tokenizer_config)
+    told = {}
+    for own in (*config.datasets, *config.test_datasets):
+        loaded = load_dataset_with_config(own, use_auth_token=False)
+        wrapped, _ = get_dataset_wrapper(own, words, config, own.type, loaded)
+        kept = handle_long_seq_in_dataset(wrapped, config.sequence_len, config)
+        dataset, _ = process_datasets_for_packing(config, kept, None)
+        rows = [dataset[row] for row in range(len(dataset))]
+        batch = V2BatchSamplerDataCollatorForSeq2Seq(words)([[dict(row) for row in rows[:4]]])
+        told[own.split] = {"rows": rows, "batch": {name: listed(value) for name, value in batch.items()}}
+    write(answer, told)
 
 
 def load_with_litgpt(folder: str, length: int, answer: str) -> None:
@@ -94,8 +106,6 @@ def load_with_litgpt(folder: str, length: int, answer: str) -> None:
 
 def load_with_megatron(folder: str, length: int, answer: str) -> None:
     """Build GPTDatasets from args.txt as pretrain_gpt.py does."""
-    from argparse import ArgumentParser
-
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
     from transformers import AutoTokenizer
@@ -109,18 +119,17 @@ def load_with_megatron(folder: str, length: int, answer: str) -> None:
     given = parser.parse_args((Path(folder) / "args.txt").read_text().split())
     words = AutoTokenizer.from_pretrained(given.tokenizer_model)
 
-    class Words:
-        """What a GPTDataset asks a tokenizer for."""
-
-        eod, vocab_size, pad = words.eos_token_id, len(words), words.pad_token_id
-        unique_identifiers = {"class": given.tokenizer_type}
+    # What a GPTDataset asks a tokenizer for.
+    asked = {"eod": words.eos_token_id, "vocab_size": len(words), "pad": words.pad_token_id, "unique_identifiers": {}}
 
     config = GPTDatasetConfig(
         random_seed=1,
         sequence_length=length,
-        blend_per_split=[([path], None) for path in (given.train_data_path, given.valid_data_path, given.test_data_path)],
+        blend_per_split=[
+            ([path], None) for path in (given.train_data_path, given.valid_data_path, given.test_data_path)
+        ],
         path_to_cache=str(Path(answer).with_suffix("")),
-        tokenizer=Words(),
+        tokenizer=SimpleNamespace(**asked),
         reset_position_ids=given.reset_position_ids,
         reset_attention_mask=given.reset_attention_mask,
         eod_mask_loss=given.eod_mask_loss,
@@ -130,22 +139,29 @@ def load_with_megatron(folder: str, length: int, answer: str) -> None:
     for dataset in splits:
         samples = [dataset[number] for number in range(len(dataset))]
         documents = [dataset.dataset[number].tolist() for number in range(len(dataset.dataset))]
-        told.append({"documents": documents, "samples": [{name: listed(value) for name, value in one.items()} for one in samples]})
+        told.append(
+            {
+                "documents": documents,
+                "samples": [{name: listed(value) for name, value in one.items()} for one in samples],
+            }
+        )
     write(answer, told)
 
 
 def load_with_torchtitan(folder: str, length: int, answer: str) -> None:
+    """Register the datasets by gristmill_config.py, whose train() needs Triton, and load them as it says."""
     from torchtitan.components.tokenizer import HuggingFaceTokenizer
-    from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataset
+    from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
 
-    exec((Path(folder) / "gristmill_datasets.py").read_text(), {})
+    exec((Path(folder) / "gristmill_config.py").read_text(), {})
     words = HuggingFaceTokenizer(tokenizer_path=str(Path(folder) / "tokenizer"))
     told = {}
     for split in ("train", "validation"):
-        samples = HuggingFaceTextDataset(f"gristmill_{split}", None, words, seq_len=length)
+        config = HuggingFaceTextDataLoader.Config(dataset=f"gristmill_{split}", infinite=False)
+        batches = config.build(dp_world_size=1, dp_rank=0, tokenizer=words, seq_len=length, local_batch_size=1)
         told[split] = [
-            {"input": one["input"].tolist(), "positions": one["positions"].tolist(), "labels": labels.tolist()}
-            for one, labels in samples
+            {name: value[0].tolist() for name, value in (*inputs.items(), ("labels", labels))}
+            for inputs, labels in batches
         ]
     write(answer, told)
 

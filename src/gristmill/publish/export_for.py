@@ -68,7 +68,8 @@ def snippet_of(trainer: Trainer, manifest: Manifest, folder: str) -> str:
 
 def command_of(trainer: Trainer, folder: str) -> str:
     """The command that starts a training on the exported folder."""
-    return trainer.command.replace("$folder", folder.rstrip("/"))
+    folder = folder.rstrip("/")
+    return trainer.command.substitute(folder=folder, name=os.path.basename(folder))
 
 
 def _require_free(place: Path, named: str) -> None:
@@ -86,7 +87,7 @@ def _require_fitting(manifest: Manifest, trainer: Trainer) -> None:
         raise DatasetError(f"--for {trainer.name}: {fault}")
     for split in (Split.TRAIN, Split.VALIDATION):
         if not manifest.splits[split].windows:
-            raise DatasetError(f"--for {trainer.name}: the dataset has no rows in {split}. Build it with another --split.")
+            raise DatasetError(f"--for {trainer.name}: {split} has no rows. Build it with another --split.")
 
 
 def _fault(manifest: Manifest, trainer: Trainer) -> str | None:
@@ -96,13 +97,15 @@ def _fault(manifest: Manifest, trainer: Trainer) -> str | None:
     if is_text:
         return "it reads ids, these are documents as text. Build it without --rows documents."
     if window.get("special_tokens") != "documents" or window.get("overlap"):
-        return "these are rows for masked models, with overlap or special tokens around each. Build it with --preset causal."
+        return "these rows are for masked models (overlap, or the tokenizer's template). Build it with --preset causal."
     if LABELS in manifest.columns or LABELS in manifest.segment_columns:
         return "rows with noise have labels of their own. Build it without --variants noise."
     if "weight" in manifest.columns or "weight" in manifest.segment_columns:
         return "it does not read the weight of a row. Build it without --weights-only."
     if trainer.reads is Reads.STREAM and window.get("pack") != "none":
-        return "it reads whole documents one behind the other, these rows are packed. Build it with --preset causal --pack none."
+        return (
+            "it reads whole documents in a row, and these rows are packed. Build it with --preset causal --pack none."
+        )
     if trainer.reads is Reads.STREAM and manifest.tokenizer.end_id is None:
         return "documents need an end token between them, the tokenizer has none. Build it with --end-token NAME."
     if trainer.largest_vocabulary is not None and manifest.tokenizer.vocab_size > trainer.largest_vocabulary:
@@ -139,7 +142,9 @@ def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
         config.setdefault("pad_token", end)
     folder.mkdir()
     (folder / TOKENIZER).write_bytes(definition.json)
-    (folder / TOKENIZER_CONFIG).write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    (folder / TOKENIZER_CONFIG).write_bytes(
+        orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    )
 
 
 @contextmanager

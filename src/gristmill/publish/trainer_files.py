@@ -190,7 +190,9 @@ def _import_parquet() -> tuple[Any, Any]:
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and not always there
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError:
-        raise MissingExtraError("this trainer reads Parquet, which needs pyarrow: pip install 'gristmill[parquet]'.") from None
+        raise MissingExtraError(
+            "this trainer reads Parquet, which needs pyarrow: pip install 'gristmill[parquet]'."
+        ) from None
     return pa, parquet
 
 

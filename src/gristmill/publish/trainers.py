@@ -31,15 +31,15 @@ class Trainer(NamedTuple):
     """What the folder holds, in the help and on the page."""
     reads: Reads
     splits: dict[Split, str]
-    """Those it reads, by the name that it reads them under. A folder has train and validation, and test if it has rows."""
+    """Those it reads, by the name that it reads them under. The folder has no file of a split without rows."""
     writer: str
     """A function of `gristmill.publish.trainer_files`."""
     snippet_name: str
     """The file with its configuration."""
     snippet: Template
-    """$folder: as --out names it; $name: the last part of that; $length: ids in a row; $end_id: the end token."""
-    command: str
-    """Starts the training; also with $folder."""
+    """$folder: as --out names it; $name: the last part of that; $length: the most ids in a row."""
+    command: Template
+    """Starts the training; with $folder and $name too."""
     largest_vocabulary: int | None = None
     """None: any."""
     has_tokenizer: bool = True
@@ -120,7 +120,7 @@ from functools import partial
 
 from datasets import load_dataset
 from torchtitan.hf_datasets import DatasetConfig
-from torchtitan.hf_datasets.text_datasets import DATASETS
+from torchtitan.hf_datasets.text_datasets import DATASETS, HuggingFaceTextDataLoader
 
 
 def _text(sample):
@@ -131,6 +131,17 @@ for _split in ("train", "validation"):
     DATASETS[f"gristmill_{_split}"] = DatasetConfig(
         path="$folder", loader=partial(load_dataset, split=_split), sample_processor=_text
     )
+
+
+def train():
+    from torchtitan.models.llama3.config_registry import llama3_debugmodel
+
+    config = llama3_debugmodel()  # or the configuration of your model
+    config.hf_assets_path = "$folder/tokenizer"
+    config.dataloader = HuggingFaceTextDataLoader.Config(dataset="gristmill_train")
+    config.validator.enable = True
+    config.validator.dataloader = HuggingFaceTextDataLoader.Config(dataset="gristmill_validation", infinite=False)
+    return config
 """
 
 _LITGPT = """\
@@ -165,7 +176,7 @@ _TRAINERS = (
         "write_trl",
         "train.py",
         Template(_TRL),
-        "python $folder/train.py",
+        Template("python $folder/train.py"),
     ),
     Trainer(
         "transformers",
@@ -175,7 +186,7 @@ _TRAINERS = (
         "write_transformers",
         "train.py",
         Template(_TRANSFORMERS),
-        "python $folder/train.py",
+        Template("python $folder/train.py"),
     ),
     Trainer(
         "axolotl",
@@ -185,7 +196,7 @@ _TRAINERS = (
         "write_axolotl",
         "config.yaml",
         Template(_AXOLOTL),
-        "axolotl train $folder/config.yaml",
+        Template("axolotl train $folder/config.yaml"),
     ),
     Trainer(
         "nanogpt",
@@ -195,7 +206,7 @@ _TRAINERS = (
         "write_nanogpt",
         "config.py",
         Template(_NANOGPT),
-        "python train.py data/$name/config.py",
+        Template("python train.py data/$name/config.py"),
         largest_vocabulary=1 << 16,
         has_tokenizer=False,
     ),
@@ -207,7 +218,7 @@ _TRAINERS = (
         "write_nanochat",
         "train.sh",
         Template(_NANOCHAT),
-        "sh $folder/train.sh",
+        Template("sh $folder/train.sh"),
         has_tokenizer=False,
     ),
     Trainer(
@@ -216,9 +227,9 @@ _TRAINERS = (
         Reads.TEXT,
         {Split.TRAIN: "train", Split.VALIDATION: "validation"},
         "write_torchtitan",
-        "gristmill_datasets.py",
+        "gristmill_config.py",
         Template(_TORCHTITAN),
-        "./run_train.sh --hf_assets_path $folder/tokenizer --dataloader.dataset gristmill_train",
+        Template("PYTHONPATH=$folder torchrun -m torchtitan.train --module gristmill_config --config train"),
     ),
     Trainer(
         "litgpt",
@@ -228,7 +239,7 @@ _TRAINERS = (
         "write_litgpt",
         "pretrain.yaml",
         Template(_LITGPT),
-        "litgpt pretrain MODEL --config $folder/pretrain.yaml",
+        Template("litgpt pretrain MODEL --config $folder/pretrain.yaml"),
     ),
     Trainer(
         "megatron",
@@ -238,7 +249,7 @@ _TRAINERS = (
         "write_megatron",
         "args.txt",
         Template(_MEGATRON),
-        "torchrun pretrain_gpt.py $$(cat $folder/args.txt)",
+        Template("torchrun pretrain_gpt.py $$(cat $folder/args.txt)"),
     ),
 )
 TRAINERS = {one.name: one for one in _TRAINERS}
