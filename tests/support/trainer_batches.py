@@ -12,7 +12,9 @@ from typing import Any
 
 os.environ.update(AXOLOTL_DO_NOT_TRACK="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
 
-SHORT = 'output_dir="{}", max_steps=1, use_cpu=True, report_to=[], per_device_train_batch_size=2, logging_strategy="no"'
+SHORT = 'output_dir="{}", max_steps=1, learning_rate=0.0, use_cpu=True, bf16=False, report_to=[], save_strategy="no"'
+NUM_LOGITS = 8
+"""Of each token, the first ones are compared."""
 
 
 def save_model(folder: str, tokenizer: str, length: int) -> None:
@@ -49,7 +51,7 @@ def train_by_script(folder: str, model: str, rows: list[int], answer: str) -> No
     batches = [trainer.data_collator([dataset[row] for row in own]) for own in (*([row] for row in rows), rows)]
     with torch.no_grad():
         for batch in batches:
-            batch["logits"] = trainer.model.eval()(**batch).logits
+            batch["logits"] = trainer.model.eval()(**batch).logits[..., :NUM_LOGITS]
     write(answer, [{name: listed(value) for name, value in batch.items()} for batch in batches])
 
 
@@ -59,7 +61,7 @@ def logits_alone(model: str, sequences: list[list[int]], answer: str) -> None:
 
     own = AutoModelForCausalLM.from_pretrained(model).eval()
     with torch.no_grad():
-        write(answer, [own(input_ids=torch.tensor([ids])).logits[0].tolist() for ids in sequences])
+        write(answer, [own(input_ids=torch.tensor([ids])).logits[0, :, :NUM_LOGITS].tolist() for ids in sequences])
 
 
 def pack_with_axolotl(folder: str, answer: str) -> None:

@@ -242,7 +242,7 @@ def write_nanochat(source: Source) -> None:
     """It takes the last file of the folder for validation."""
     folder = source.folder / "base_data_climbmix"
     train = _write_texts(source, Split.TRAIN, folder)
-    validation = _write_texts(source, Split.VALIDATION, folder, max_characters=None)
+    validation = _write_texts(source, Split.VALIDATION, folder, is_one_file=True)
     for number, path in enumerate((*train, *validation)):
         path.rename(folder / f"shard_{number:05d}.parquet")
 
@@ -254,17 +254,16 @@ def write_torchtitan(source: Source) -> None:
             path.rename(path.with_name(f"{name}-{number:05d}-of-{len(paths):05d}.parquet"))
 
 
-def _write_texts(
-    source: Source, split: Split, folder: Path, max_characters: int | None = FILE_CHARACTERS
-) -> list[Path]:
-    """Files with a column `text`, under names of no account. None: one file."""
+def _write_texts(source: Source, split: Split, folder: Path, *, is_one_file: bool = False) -> list[Path]:
+    """Files with a column `text`, under names of no account."""
     pa, parquet = _import_parquet()
     size = min(MOST_TEXTS, max(1, source.num_rows(split) // MIN_GROUPS))
     groups = _in_groups(source.texts(split), size)
     paths: list[Path] = []
     for first in groups:
+        own = chain((first,), groups) if is_one_file else _one_file(first, groups)
         path = folder / f"{split}-{len(paths)}"
-        _write_tables(parquet, (pa.table({"text": own}) for own in _up_to(max_characters, first, groups)), path)
+        _write_tables(parquet, (pa.table({"text": group}) for group in own), path)
         paths.append(path)
     return paths
 
@@ -274,11 +273,11 @@ def _in_groups(texts: Iterator[str], size: int) -> Iterator[list[str]]:
         yield group
 
 
-def _up_to(max_characters: int | None, first: list[str], others: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Groups until they have so many characters."""
+def _one_file(first: list[str], others: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Groups until there are FILE_CHARACTERS."""
     num_characters = 0
     for group in chain((first,), others):
         yield group
         num_characters += sum(map(len, group))
-        if max_characters is not None and num_characters >= max_characters:
+        if num_characters >= FILE_CHARACTERS:
             return
