@@ -227,7 +227,7 @@ def test_nanochat_takes_the_last_shard_for_validation(datasets, tmp_path, monkey
         expected = [row["text"] for row in open_dataset(datasets / "text")[split]]
         assert sorted(found) == sorted(expected)
         assert found != expected  # shuffled: it reads them in order
-        assert all(texts_of_rank(path, rank, 2) for path in paths for rank in range(2))
+    assert all(texts_of_rank(validation, rank, 2) for rank in range(2))
 
 
 def test_many_files_hold_what_one_does(datasets, exported, tmp_path, monkeypatch):
