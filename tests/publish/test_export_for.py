@@ -156,6 +156,7 @@ def test_litgpt_reads_blocks_of_the_stream(datasets, exported, tmp_path):
         blocks = [stream[start : start + 64] for start in range(0, len(stream) - 63, 64)]
         assert sorted(told[name]) == sorted(blocks)
     assert told["val"] == blocks
+    assert told["end_id"] == END
 
 
 def test_megatron_resets_at_the_end_of_each_document(datasets, exported, tmp_path):

@@ -96,6 +96,7 @@ def load_with_litgpt(folder: str, length: int, answer: str) -> None:
 
     import yaml
     from litgpt.data import LitData
+    from litgpt.tokenizer import Tokenizer
 
     warnings.simplefilter("ignore")
     told = yaml.safe_load((Path(folder) / "pretrain.yaml").read_text())
@@ -103,7 +104,8 @@ def load_with_litgpt(folder: str, length: int, answer: str) -> None:
     data = LitData(**{**told["data"]["init_args"], "num_workers": 0})
     data.connect(batch_size=1, max_seq_length=length)
     loaders = {"train": data.train_dataloader(), "val": data.val_dataloader()}
-    write(answer, {name: [batch[0].tolist() for batch in loader] for name, loader in loaders.items()})
+    blocks = {name: [batch[0].tolist() for batch in loader] for name, loader in loaders.items()}
+    write(answer, {**blocks, "end_id": Tokenizer(told["tokenizer_dir"]).eos_id})
 
 
 def load_with_megatron(folder: str, length: int, answer: str) -> None:

@@ -110,7 +110,7 @@ block_size = $length
 """
 
 _NANOCHAT = """\
-export NANOCHAT_BASE_DIR="$folder"
+export NANOCHAT_BASE_DIR="$$(realpath $folder)"
 python -m scripts.tok_train
 python -m scripts.base_train
 """
