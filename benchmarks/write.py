@@ -28,7 +28,7 @@ from gristmill.formats.jsonl_rows import row_content, row_sizes
 from gristmill.formats.parquet import write_options
 from gristmill.windows.cut import WindowShape, cut_all
 
-SCHEMA = Schema(window_columns([When.ALWAYS]), 512, 50265, (0,), (2,), pad_id=None, end_id=2)
+SCHEMA = Schema(window_columns([When.ALWAYS, When.WINDOWS]), 512, 50265, (0,), (2,), pad_id=None, end_id=2)
 
 
 def rows_of(overlap: int) -> Rows:

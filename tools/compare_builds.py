@@ -152,6 +152,27 @@ ROWS = (
         _build(f"tiny-windows-{tail}", f"--window 16 --overlap 5 --tail {tail}", settings="[window]\nmin_fresh = 4\n")
         for tail in ("keep", "shift", "drop")
     ),
+    _build("documents", "--rows documents --format jsonl,parquet"),
+    _build("documents-workers", "--rows documents --format jsonl,parquet --workers 3", same_as="documents"),
+    _build("documents-zstd", "--rows documents --compress zstd"),
+    _build("documents-shards", "--rows documents --format jsonl,parquet", settings="[output]\nshard_bytes = 400000\n"),
+    _build("documents-cut", "--rows documents --split 60/20/20 --variants rename,comments --weight 'src/**=2'"),
+    _build("documents-drop", "--rows documents --control-spellings drop --decontaminate drop --split 60/20/20"),
+    _build("documents-unigram", "--rows documents --tokenizer {inputs}/tokenizers/unigram.json"),
+    Row(
+        "documents-export",
+        ("build {corpus} --out dataset --rows documents", "export dataset --format parquet"),
+        same_as="documents",
+    ),
+    Row(
+        "documents-rebuild",
+        (
+            copy_corpus,
+            "build copy/corpus --out dataset --rows documents",
+            change_corpus,
+            "build copy/corpus --out dataset --rows documents",
+        ),
+    ),
     _build("packed-small", "--pack best-fit --window 48 --language python --exclude 'src/long.py'"),
     _build("packed", "--pack best-fit"),
     _build("packed-formats", f"--pack best-fit --overlap 64 --pad --with-text --format {ALL_FORMATS}"),

@@ -143,7 +143,14 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
             "special_tokens": "template",
             "end_token": None,
         },
-        "output": {"pad": True, "with_text": True, "compress": "zstd", "shard_bytes": 512 << 20},
+        "output": {
+            "rows": "windows",
+            "control_spellings": "respell",
+            "pad": True,
+            "with_text": True,
+            "compress": "zstd",
+            "shard_bytes": 512 << 20,
+        },
         "split": {"shares": "80/10/10", "seed": 5, "by": "directory", "decontaminate": "drop"},
         "scan": {
             "include": ["*.py"],
@@ -181,6 +188,10 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
     assert manifest["run"]["workers"] == 2
     assert manifest["previous_splits"]["num_files_kept_in_place"] > 20
     assert manifest["counts"]["dropped_by_reason"] == {"excluded_by_user": 1, "too_large": 12}
+    done = called("build", repo, "--out", tmp_path / "texts", "--rows", "documents", "--control-spellings", "drop")
+    assert done.returncode == 0, done.stderr
+    output = json.loads((tmp_path / "texts/manifest.json").read_text())["settings"]["output"]
+    assert (output["rows"], output["control_spellings"]) == ("documents", "drop")
 
 
 def test_settings_from_a_file(repo, tmp_path, monkeypatch):

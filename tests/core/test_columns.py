@@ -6,7 +6,7 @@ from gristmill.config.settings import OutputConfig, SamplingConfig, VariantsConf
 from gristmill.core.columns import COLUMNS, PER_ID, Kind, When, row_columns, window_columns
 
 SCHEMA = {
-    "input_ids": (Kind.NUMBERS, When.ALWAYS),
+    "input_ids": (Kind.NUMBERS, When.WINDOWS),
     "segment_ids": (Kind.NUMBERS, When.PACK),
     "position_ids": (Kind.NUMBERS, When.PACK),
     "segments": (Kind.OBJECTS, When.PACK),
@@ -15,7 +15,8 @@ SCHEMA = {
     "language": (Kind.TEXT, When.ALWAYS),
     "lines": (Kind.NUMBERS, When.ALWAYS),
     "start": (Kind.NUMBER, When.ALWAYS),
-    "fresh": (Kind.NUMBER, When.ALWAYS),
+    "tokens": (Kind.NUMBER, When.DOCUMENTS),
+    "fresh": (Kind.NUMBER, When.WINDOWS),
     "attention_mask": (Kind.NUMBERS, When.PAD),
     "text": (Kind.TEXT, When.TEXT),
     "repeat": (Kind.NUMBER, When.DRAWN),
@@ -28,6 +29,8 @@ SCHEMA = {
 PLAIN = ["input_ids", "path", "repo", "language", "lines", "start", "fresh"]
 OPTIONS = {
     When.ALWAYS: {},
+    When.WINDOWS: {},
+    When.DOCUMENTS: {"output": OutputConfig(rows="documents")},
     When.PAD: {"output": OutputConfig(pad=True)},
     When.TEXT: {"output": OutputConfig(with_text=True)},
     When.DRAWN: {"sampling": SamplingConfig(weights={"*": 2})},
@@ -58,14 +61,24 @@ def columns_with(**sections):
 def test_an_option_brings_its_columns(when):
     met = columns_with(**OPTIONS[when])
     assert set(window_columns(met)) == {name for name, (_, one) in SCHEMA.items() if one in met - {When.PACK}}
-    assert set(met) - {When.ALWAYS, when} <= ({When.VARIANTS} if when is When.NOISE else set())
+    brings = {When.NOISE: {When.VARIANTS}, When.DOCUMENTS: {When.TEXT}}.get(when, set())
+    assert set(met) - {When.ALWAYS, When.WINDOWS, when} <= brings
 
 
 def test_rows_have_columns_in_the_promised_order():
     assert list(row_columns(columns_with())) == PLAIN
-    everything = set(When) - {When.PACK}
+    everything = set(When) - {When.PACK, When.DOCUMENTS}
     more = ["attention_mask", "text", "repeat", "labels", "weight", "variant", "variant_seed"]
     assert list(row_columns(everything)) == [*PLAIN, *more]
     packed = ["input_ids", "segment_ids", "position_ids", "segments"]
-    assert list(row_columns({When.ALWAYS, When.PACK, When.TEXT})) == packed
+    assert list(row_columns({When.ALWAYS, When.WINDOWS, When.PACK, When.TEXT})) == packed
     assert list(row_columns({*When})) == [*packed, "attention_mask"]
+
+
+def test_rows_of_documents_have_their_text_first_and_no_ids():
+    met = columns_with(output=OutputConfig(rows="documents"))
+    assert list(row_columns(met)) == ["text", "path", "repo", "language", "lines", "start", "tokens"]
+    weighted = columns_with(
+        output=OutputConfig(rows="documents", with_text=True), sampling=SamplingConfig(weights={"*": 2})
+    )
+    assert list(row_columns(weighted)) == ["text", "path", "repo", "language", "lines", "start", "tokens", "repeat"]

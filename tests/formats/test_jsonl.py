@@ -34,13 +34,17 @@ from gristmill.windows.cut import Windows, WindowShape, cut, joined_windows
 
 @st.composite
 def schemas(draw):
-    met = {When.ALWAYS, *draw(st.sets(st.sampled_from(sorted(set(When) - {When.PACK}))))}
+    always = draw(st.sampled_from([{When.WINDOWS}, {When.DOCUMENTS, When.TEXT}]))
+    others = set(When) - {When.PACK, When.WINDOWS, When.DOCUMENTS}
+    others -= {When.PAD, When.NOISE} if When.DOCUMENTS in always else set()
+    met = {When.ALWAYS, *always, *draw(st.sets(st.sampled_from(sorted(others))))}
+    has_ids = When.WINDOWS in met
     return Schema(
         columns=window_columns(met),
         length=24,
         vocab_size=1 << 21,
-        prefix=draw(st.sampled_from([(), (0,), (0, 50264)])),
-        suffix=draw(st.sampled_from([(), (2,), (2, 1000)])),
+        prefix=draw(st.sampled_from([(), (0,), (0, 50264)])) if has_ids else (),
+        suffix=draw(st.sampled_from([(), (2,), (2, 1000)])) if has_ids else (),
         pad_id=draw(st.sampled_from([1, 50000])) if When.PAD in met else None,
         end_id=None,
     )
@@ -128,6 +132,7 @@ def expected_rows(schema, made):
                 "language": one.document.language,
                 "lines": lines,
                 "start": start,
+                "tokens": end - start,
                 "fresh": fresh,
                 "text": text_between(one, start, end),
                 "repeat": repeat,
@@ -158,10 +163,14 @@ def test_rows_say_what_the_windows_are_and_sizes_are_known_before(made):
     parsed = [json.loads(line) for line in lines]
     assert parsed == list(expected_rows(schema, documents))
     assert all(tuple(row) == schema.columns for row in parsed)
-    assert num_emitted(rows, schema).tolist() == [len(row["input_ids"]) for row in parsed]
+    assert num_emitted(rows, schema).tolist() == list(map(num_tokens, parsed))
     assert rows.per_document(num_emitted(rows, schema)).tolist() == [
-        sum(len(row["input_ids"]) for row in expected_rows(schema, [one])) for one in documents
+        sum(map(num_tokens, expected_rows(schema, [one]))) for one in documents
     ]
+
+
+def num_tokens(row):
+    return len(row["input_ids"]) if "input_ids" in row else row["tokens"]
 
 
 @settings(max_examples=200, deadline=None)

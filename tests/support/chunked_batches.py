@@ -9,9 +9,9 @@ from gristmill.core.columns import COLUMNS, MASK, Kind, When, row_columns
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, WindowBatch, between
 
-PLAIN = row_columns({When.ALWAYS})
-EVERY = row_columns(set(When) - {When.PAD, When.PACK})
-PACKED = row_columns({When.ALWAYS, When.PACK})
+PLAIN = row_columns({When.ALWAYS, When.WINDOWS})
+EVERY = row_columns(set(When) - {When.PAD, When.PACK, When.DOCUMENTS})
+PACKED = row_columns({When.ALWAYS, When.WINDOWS, When.PACK})
 SEGMENT = {"repo": "r", "path": "ä/b.py", "language": "Python", "start": 0, "lines": [1, 2]}
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

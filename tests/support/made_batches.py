@@ -29,8 +29,9 @@ SEGMENT_VALUES = {
     **dict.fromkeys(SEGMENT_PLACE, NUMBERS),
     "text": TEXTS,
 }
-BASE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when is When.ALWAYS)
-MORE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when is not When.ALWAYS)
+ALWAYS = {When.ALWAYS, When.WINDOWS}
+BASE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when in ALWAYS)
+MORE = tuple(name for name, one in COLUMNS.items() if one.is_of_window and one.when not in {*ALWAYS, When.DOCUMENTS})
 PACKED = tuple(name for name, one in COLUMNS.items() if one.when is When.PACK)
 
 

@@ -57,12 +57,10 @@ class Planted:
             for split in ("train", "validation", "test"):
                 digests = b""
                 for row in named[split]:
-                    ids = row["input_ids"]
-                    ids = ids[: sum(row.get("attention_mask", [1] * len(ids)))]
                     place = f"{split}\0{row['repo']}\0{row['path']}\0{row['start']}\0".encode()
-                    digests += hashlib.sha256(place + struct.pack(f"<{len(ids)}I", *ids)).digest()[:16]
+                    digests += hashlib.sha256(place + _digested(row)).digest()[:16]
                 whole.update(hashlib.sha256(digests).digest())
-        except (TypeError, LookupError, struct.error):
+        except (AttributeError, TypeError, LookupError, struct.error):
             return None
         return whole.hexdigest()
 
@@ -83,6 +81,15 @@ class Planted:
         facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         if facts.get("rows") is not None:
             facts["rows"] = len(rows)
+
+
+def _digested(row):
+    """The ids of a window without padding, or the text of a document."""
+    if "input_ids" not in row:
+        return row["text"].encode()
+    ids = row["input_ids"]
+    ids = ids[: sum(row.get("attention_mask", [1] * len(ids)))]
+    return struct.pack(f"<{len(ids)}I", *ids)
 
 
 def _line(row):

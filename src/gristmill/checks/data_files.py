@@ -85,8 +85,6 @@ def secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Faults) -> 
 # stated.
 
 ROW_COUNT = struct.Struct("<I")
-LARGEST_FRAME_BYTES = 64 << 20
-"""A frame is full at a quarter of a megabyte, and the longest row has sixteen."""
 
 
 class StatedFrame(NamedTuple):
@@ -122,9 +120,9 @@ def stated_frames(stream: BinaryIO) -> list[StatedFrame]:
     return [StatedFrame(start, end, num_bytes, num_rows) for (start, end), (_, num_bytes), (num_rows,) in places]
 
 
-def unpacked(stream: BinaryIO, frame: StatedFrame) -> bytes:
-    """Raises DatasetError for anything but the one frame that the table states."""
-    if frame.num_bytes > LARGEST_FRAME_BYTES:
+def unpacked(stream: BinaryIO, frame: StatedFrame, largest: int) -> bytes:
+    """Raises DatasetError for anything but the one frame that the table states, of at most so many bytes."""
+    if frame.num_bytes > largest:
         raise DatasetError(f"a frame of {counted(frame.num_bytes, 'byte')}")
     compressed = _read(stream, frame.start, frame.end - frame.start)
     try:
@@ -155,6 +153,10 @@ LINES_AT_ONCE = 64
 """Their ids stay in a core's cache: 64 are read faster than 32 or 256."""
 LARGEST_ROW_BYTES = 32 << 20
 """Sixteen megabytes is the longest that a window can make; what goes on for longer is not read."""
+LARGEST_DOCUMENT_BYTES = 1 << 30
+"""As many as a frame may have."""
+ROWS_IN_FRAME = 2
+"""A frame is full at a quarter of a megabyte, and no longer than that and a row."""
 
 
 class Part(NamedTuple):
@@ -216,7 +218,8 @@ def stored_parts(stored: StoredSplit, split: Split) -> list[Part]:
 def read_part(rules: PartRules, part: Part) -> PartRows:
     faults = Faults()
     try:
-        lines, has_open_end = _lines(part)
+        largest = LARGEST_DOCUMENT_BYTES if rules.rows.has_documents else LARGEST_ROW_BYTES
+        lines, has_open_end = _lines(part, largest)
     except (OSError, DatasetError) as error:
         what = "bytes" if part.stored is None else "rows"
         faults.add("schema", f"{what} {part.start} to {part.end} cannot be read: {error}", file=part.path.name)
@@ -279,8 +282,8 @@ def _check_texts(rows: list[Row], rules: PartRules, faults: Faults) -> None:
         secrets_in_column(rows, rules, faults)
 
 
-def _lines(part: Part) -> tuple[list[bytes], bool]:
-    """And whether the last of them ends without a line feed, as none should.
+def _lines(part: Part, largest: int) -> tuple[list[bytes], bool]:
+    """And whether the last of them ends without a line feed, as none should. `largest`: bytes of a row.
 
     Raises DatasetError where most are too short to be rows: there may be millions.
     """
@@ -289,34 +292,34 @@ def _lines(part: Part) -> tuple[list[bytes], bool]:
         return [line[:-1] for line in part.stored.lines(part.start, part.end)], False
     with open_plain(part.path) as stream:
         if part.frames is None:
-            lines = _plain_content(stream, part).split(b"\n")
+            lines = _plain_content(stream, part, largest).split(b"\n")
             has_open_end = bool(lines[-1])
             lines = lines if has_open_end else lines[:-1]
         else:
-            lines = [line for frame in part.frames for line in _frame_lines(stream, frame)]
+            lines = [line for frame in part.frames for line in _frame_lines(stream, frame, largest)]
     if len(lines) * len(HEAD) > sum(map(len, lines)) + len(HEAD) * LINES_AT_ONCE:
         raise DatasetError(f"{counted(len(lines), 'line')}, and no rows")
     return lines, has_open_end
 
 
-def _plain_content(stream: BinaryIO, part: Part) -> bytes:
+def _plain_content(stream: BinaryIO, part: Part, largest: int) -> bytes:
     """The lines that begin in this range, the last of them to its end."""
     if part.start:
         stream.seek(part.start - 1)
-        _to_line_end(stream)
+        _to_line_end(stream, largest)
     content = stream.read(max(0, part.end - stream.tell()))
-    return content + _to_line_end(stream) if content and not content.endswith(b"\n") else content
+    return content + _to_line_end(stream, largest) if content and not content.endswith(b"\n") else content
 
 
-def _to_line_end(stream: BinaryIO) -> bytes:
-    line = stream.readline(LARGEST_ROW_BYTES)
-    if len(line) == LARGEST_ROW_BYTES:
-        raise DatasetError(f"a line of more than {LARGEST_ROW_BYTES} bytes")
+def _to_line_end(stream: BinaryIO, largest: int) -> bytes:
+    line = stream.readline(largest)
+    if len(line) == largest:
+        raise DatasetError(f"a line of more than {largest} bytes")
     return line
 
 
-def _frame_lines(stream: BinaryIO, frame: StatedFrame) -> list[bytes]:
-    content = unpacked(stream, frame)
+def _frame_lines(stream: BinaryIO, frame: StatedFrame, largest: int) -> list[bytes]:
+    content = unpacked(stream, frame, ROWS_IN_FRAME * largest)
     if frame.num_rows * len(HEAD) > len(content):
         raise DatasetError(
             f"a frame of {counted(len(content), 'byte')} with {counted(frame.num_rows, 'line')}: these are no rows"

@@ -16,7 +16,7 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row, wrong_field
 from gristmill.checks.runs import FIRST_LINE, LAST_LINE, ROW, Run
 from gristmill.checks.spelling import Spelling
-from gristmill.checks.tokens import Fields, RowRules, path_of
+from gristmill.checks.tokens import Fields, Ids, RowRules, path_of
 from gristmill.core.names import counted
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
@@ -27,6 +27,7 @@ NAME = WORD + b".:/-"
 LOW_LINE = "▁".encode()
 BARS = (b"|", "\uff5c".encode())
 NUMBERED = (b"extra_id_", b"mask_")
+SHAPES = (*BARS, *NUMBERED)
 
 
 def read_documents(
@@ -69,7 +70,7 @@ def _fields(line: bytes) -> Fields | str:
     return "a carriage return in its line" if b"\r" in line else fields
 
 
-def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[np.ndarray]:
+def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[Ids]:
     """The ids of each text; none without a tokenizer."""
     if spelling.tokenizer_key is None:
         return [np.zeros(0, np.uint32) for _ in rows]
@@ -78,7 +79,7 @@ def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[np.ndarray]:
     return [(goes_on if row["start"] else whole).encode(row["text"]).ids for row in rows]
 
 
-# Spellings of control tokens: each opening is where a text is split, and what follows it is compared.
+# Spellings of control tokens, by finding where one may begin and comparing what stands there.
 
 
 def _look_for_spellings(row: Row, rules: RowRules, faults: Faults) -> None:
@@ -92,14 +93,16 @@ def _look_for_spellings(row: Row, rules: RowRules, faults: Faults) -> None:
 
 def spellings_in(text: bytes, names: tuple[str, ...]) -> Iterator[str]:
     """The names that a text spells, and others of the shapes that control tokens have."""
-    for opening, rests in _by_opening(names):
-        if opening not in text:
-            continue
-        for rest in text.split(opening)[1:]:
-            if rests and rest.startswith(rests):
-                yield (opening + next(one for one in rests if rest.startswith(one))).decode()
-            elif opening == b"<" and (name := _shaped(rest)) is not None:
-                yield name
+    for opening, own in _by_opening(names):
+        at = text.find(opening)
+        while at >= 0:
+            if text.startswith(own, at):
+                yield next(name for name in own if text.startswith(name, at)).decode()
+            at = text.find(opening, at + 1)
+    # Between a `<` and the next one stands what may be a shape: none of them has two.
+    for rest in text.split(b"<")[1:]:
+        if rest.startswith(SHAPES) and (name := _shaped(rest)) is not None:
+            yield name
 
 
 def _shaped(rest: bytes) -> str | None:
@@ -118,11 +121,11 @@ def _shaped(rest: bytes) -> str | None:
 
 @cache
 def _by_opening(names: tuple[str, ...]) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """First characters, and what follows each; `<` also opens shapes."""
-    rests: dict[str, list[bytes]] = {"<": []}
+    """First characters, and the names that begin with each."""
+    own: dict[str, list[bytes]] = {}
     for name in names:
-        rests.setdefault(name[0], []).append(name[1:].encode())
-    return [(opening.encode(), tuple(own)) for opening, own in rests.items()]
+        own.setdefault(name[0], []).append(name.encode())
+    return [(opening.encode(), tuple(some)) for opening, some in own.items()]
 
 
 # A file's rows against its row in files.jsonl.

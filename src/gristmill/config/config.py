@@ -118,8 +118,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             )
         if wrong := next((name for name in self.output.formats if name not in DOCUMENT_FORMATS), None):
             raise ConfigError(
-                f"--rows documents has no ids, which --format {wrong} holds. Try --format {' or '.join(DOCUMENT_FORMATS)}, "
-                "or --rows windows."
+                f"--rows documents has no ids, which --format {wrong} holds. Try --format "
+                f"{' or '.join(DOCUMENT_FORMATS)}, or --rows windows."
             )
 
     @property

@@ -88,7 +88,7 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     pad: bool = False
     """Pad input_ids to the window length and write an attention_mask."""
     with_text: bool = False
-    """Add each window's text, for trainers that tokenize themselves."""
+    """Add each window's text to its row. Rows of documents have theirs in any case."""
     compress: Literal["none", "zstd"] = "none"
     """`zstd` writes .jsonl.zst in independent frames."""
     shard_bytes: int = 512 * MIB

@@ -153,7 +153,7 @@ def test_folders_hold_what_is_below_them(facts):
 def kept_row(repo, path, tokens=10):
     row = dict.fromkeys(field.name for field in msgspec.structs.fields(FileRow))
     row |= {"repo": repo, "path": path, "status": "kept", "split": "train", "tokens": tokens}
-    return msgspec.convert({**row, "variants": (), "redactions": (), "cuts": ()}, FileRow)
+    return msgspec.convert({**row, "variants": (), "redactions": (), "respellings": (), "cuts": ()}, FileRow)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "a/b", "", "a~2"]), st.text("ab/~2", max_size=12)), max_size=12))
