@@ -1,6 +1,7 @@
 """Folders for trainers: what each trainer's own library makes of them is what the dataset says."""
 
 import json
+import os
 import pickle
 import shutil
 from itertools import groupby, pairwise
@@ -344,6 +345,8 @@ def test_a_place_that_is_taken_or_cannot_be_named_is_refused(datasets, tmp_path)
     (tmp_path / "mine").mkdir()
     with pytest.raises(OutputError, match="is there already"):
         export_for(datasets / "packed", "trl", tmp_path / "mine")
+    with pytest.raises(OutputError, match="is in the dataset, which has no files but its own"):
+        export_for(datasets / "packed", "trl", datasets / "packed/trl")
     with pytest.raises(ConfigError, match="a character that a trainer's configuration would have to quote"):
         export_for(datasets / "packed", "trl", tmp_path / "my data")
     with pytest.raises(ConfigError, match=r"--for takes trl, transformers, .*, got keras"):
@@ -368,6 +371,16 @@ def test_a_damaged_dataset_is_not_exported(datasets, tmp_path, name):
     with pytest.raises(DatasetError, match=f"{name}' is damaged"):
         export_for(tmp_path / "dataset", "trl", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["train.jsonl", "tokenizer_config.json"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(datasets, tmp_path, name):
+    shutil.copytree(datasets / "packed", tmp_path / "dataset")
+    (tmp_path / "dataset" / name).unlink()
+    os.mkfifo(tmp_path / "dataset" / name)
+    with pytest.raises(DatasetError, match=f"cannot read .*{name}"):
+        export_for(tmp_path / "dataset", "trl", tmp_path / "out")
 
 
 def test_the_command_says_what_it_wrote_and_how_to_go_on(datasets, tmp_path, capsys, monkeypatch):

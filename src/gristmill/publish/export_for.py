@@ -42,7 +42,7 @@ def export_for(
     dataset = open_dataset(folder)
     named = os.fspath(out) if out is not None else f"{os.fspath(folder).rstrip('/')}-{trainer}"
     place = Path(os.path.expanduser(named))
-    _require_free(place, named)
+    _require_free(place, named, dataset.folder)
     _require_fitting(dataset.manifest, row)
     with dataset.edition.reading(), _growing(place) as growing:
         _require_intact(dataset)
@@ -72,13 +72,17 @@ def command_of(trainer: Trainer, folder: str) -> str:
     return trainer.command.substitute(folder=folder, name=os.path.basename(folder))
 
 
-def _require_free(place: Path, named: str) -> None:
+def _require_free(place: Path, named: str, dataset: Path) -> None:
     if not UNQUOTED.fullmatch(named):
         raise ConfigError(
             f"{named!r} has a character that a trainer's configuration would have to quote. Name a folder with --out."
         )
     if os.path.lexists(place):
         raise OutputError(f"{named!r} is there already. Remove it, or name another folder with --out.")
+    if place.resolve().is_relative_to(dataset.resolve()):
+        raise OutputError(
+            f"{named!r} is in the dataset, which has no files but its own. Name another folder with --out."
+        )
 
 
 def _require_fitting(manifest: Manifest, trainer: Trainer) -> None:
@@ -133,18 +137,17 @@ def _require_intact(dataset: Dataset) -> None:
 
 
 def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
-    """With the token that ends documents as eos_token: trainers look for it there. Padding falls back to it too."""
-    definition, end_id = dataset.tokenizer.definition, dataset.manifest.tokenizer.end_id
+    """With the token that ends documents as eos_token, where trainers look for it. Some also want a pad_token."""
+    definition, facts = dataset.tokenizer.definition, dataset.manifest.tokenizer
+    names = {token.id: token.content for token in definition.file.added_tokens or ()}
     config: dict[str, Any] = orjson.loads(definition.config)
-    end = next((token.content for token in definition.file.added_tokens or () if token.id == end_id), None)
-    if end is not None:
-        config["eos_token"] = end
-        config.setdefault("pad_token", end)
+    if facts.end_id in names:
+        config["eos_token"] = names[facts.end_id]
+        config.setdefault("pad_token", names.get(facts.pad_id, names[facts.end_id]))
     folder.mkdir()
     (folder / TOKENIZER).write_bytes(definition.json)
-    (folder / TOKENIZER_CONFIG).write_bytes(
-        orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    )
+    told = orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    (folder / TOKENIZER_CONFIG).write_bytes(told)
 
 
 @contextmanager
