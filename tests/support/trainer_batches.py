@@ -47,6 +47,7 @@ def train_by_script(folder: str, model: str, rows: list[int], answer: str) -> No
     names: dict[str, Any] = {}
     exec(compile(text, "train.py", "exec"), names)
     trainer = names["trainer"]
+    assert trainer.evaluate()["eval_loss"] > 0
     dataset = trainer._remove_unused_columns(names["data"]["train"], "training")
     batches = [trainer.data_collator([dataset[row] for row in own]) for own in (*([row] for row in rows), rows)]
     with torch.no_grad():
