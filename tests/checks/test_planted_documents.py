@@ -169,7 +169,24 @@ def test_a_split_without_jsonl_is_read_from_parquet(source, tmp_path):
 
 
 PIECES = ("<", "|", ">", "<|", "|>", "<|endoftext|>", "fim_prefix", "<fim_prefix>", "end▁", "text", "▁<PRE>", "[INST]")
-MORE = ("[", "]", "<｜", "｜>", "extra_id_", "0", " ", "\n", "-", "é", "🦀", "<s>", "<<SYS>>", "mask_1", "a.b")
+MORE = (
+    "[",
+    "]",
+    "<｜",
+    "｜>",
+    "extra_id_",
+    "0",
+    " ",
+    "\n",
+    "-",
+    "é",
+    "🦀",
+    "<s>",
+    "<<SYS>>",
+    "mask_1",
+    "SPECIAL_7",
+    "▁",
+)
 
 
 @given(st.lists(st.sampled_from((*PIECES, *MORE)), max_size=12).map("".join))

@@ -34,14 +34,14 @@ MORE = (
     "<s>",
     "<<SYS>>",
 )
-PARTS = st.sampled_from((*PIECES, *MORE, "mask_1"))
+PARTS = st.sampled_from((*PIECES, *MORE, "mask_1", "SPECIAL_1", "▁"))
 texts = st.lists(PARTS, max_size=14).map("".join)
 
 
 def spelled_in(text):
     """By Python's own regular expressions, over characters: every place, overlapping ones too."""
-    shapes = [r"<\|[0-9A-Za-z_][0-9A-Za-z_.:/▁-]*\|>", "<｜[0-9A-Za-z_][0-9A-Za-z_.:/▁-]*｜>"]
-    shapes += [r"<extra_id_[0-9]+>", r"<mask_[0-9]+>"]
+    shapes = [r"<\|[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*\|>", "<｜[0-9A-Za-z_▁][0-9A-Za-z_.:/▁-]*｜>"]
+    shapes += [r"<extra_id_[0-9]+>", r"<mask_[0-9]+>", r"<SPECIAL_[0-9]+>"]
     pattern = "|".join((*map(re.escape, SPELLINGS.names), *shapes))
     return {match.start() for match in re.finditer(f"(?=({pattern}))", text)}
 

@@ -67,6 +67,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "zstd": {"output": OutputConfig(compress="zstd")},
     "parquet": {"output": OutputConfig(formats=["parquet"])},
     "shards": {"output": OutputConfig(pad=True, shard_bytes=1 << 16)},
+    "documents": {"window": WindowConfig(), "output": OutputConfig(rows="documents")},
     "drawn": {"sampling": SamplingConfig(target_windows=200, max_epochs=3), "variants": VariantsConfig(rates={"noise": 0.5, "rename": 1.0})},
 }  # fmt: skip
 

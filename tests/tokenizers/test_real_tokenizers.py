@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gristmill import load_tokenizer
+from gristmill.cleaning.control_spellings import Spellings, respell, restored
+from gristmill.tokenizers.control_tokens import KNOWN_SPELLINGS, SPELLING_SHAPES
 from gristmill.tokenizers.huggingface import ReferenceTokenizer
 from support.real_tokenizers import NAMES, path_of
 
@@ -64,3 +66,20 @@ def test_random_texts(engines):
     pick = random.Random(1)
     for _ in range(200):
         assert_same(engines, "".join(pick.choices(PIECES, k=pick.randrange(40))).encode())
+
+
+def test_a_trainer_finds_no_special_token_in_respelled_text(engines):
+    """Tokenized as trainers do it, with the tokenizer as it comes. Names that HTML has too must be its own."""
+    tokenizers = pytest.importorskip("tokenizers")
+    definition = engines[0].definition
+    as_it_comes = tokenizers.Tokenizer.from_str(definition.json.decode())
+    own = definition.control_spellings
+    is_special = {token.id for token in definition.added_tokens if token.content in own}
+    text = " ".join(own) + "".join(own) + "".join(f"{name[:-1]}{name}{name[1:]}" for name in own)
+    assert is_special & set(as_it_comes.encode(text, add_special_tokens=False).ids)
+    done = respell(text.encode(), Spellings((*KNOWN_SPELLINGS, *own), SPELLING_SHAPES))
+    assert not is_special & set(as_it_comes.encode(done.text.decode(), add_special_tokens=False).ids)
+    assert restored(done.text, done.respellings) == text.encode()
+    by_others = respell(text.encode(), Spellings(KNOWN_SPELLINGS, SPELLING_SHAPES))
+    left = set(as_it_comes.encode(by_others.text.decode(), add_special_tokens=False).ids) & is_special
+    assert {as_it_comes.id_to_token(one) for one in left} <= {"<s>", "</s>", "<unk>", "<mask>"}

@@ -26,7 +26,7 @@ WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 NAME = WORD + b".:/-"
 LOW_LINE = "▁".encode()
 BARS = (b"|", "\uff5c".encode())
-NUMBERED = (b"extra_id_", b"mask_")
+NUMBERED = (b"extra_id_", b"mask_", b"SPECIAL_")
 SHAPES = (*BARS, *NUMBERED)
 
 
@@ -74,9 +74,16 @@ def _tokenized(rows: Sequence[Fields], spelling: Spelling) -> list[Ids]:
     """The ids of each text; none without a tokenizer."""
     if spelling.tokenizer_key is None:
         return [np.zeros(0, np.uint32) for _ in rows]
-    whole = spelling.tokenizer
-    goes_on = tokenizer_for(whole.definition.continuing)
-    return [(goes_on if row["start"] else whole).encode(row["text"]).ids for row in rows]
+    ids: list[Ids] = [np.zeros(0, np.uint32)] * len(rows)
+    for is_piece, definition in (
+        (False, spelling.tokenizer.definition),
+        (True, spelling.tokenizer.definition.continuing),
+    ):
+        numbers = [number for number, row in enumerate(rows) if (row["start"] > 0) is is_piece]
+        encoded = tokenizer_for(definition).encode_many([rows[number]["text"] for number in numbers])
+        for number, one in zip(numbers, encoded, strict=True):
+            ids[number] = one.ids
+    return ids
 
 
 # Spellings of control tokens, by finding where one may begin and comparing what stands there.
@@ -109,8 +116,8 @@ def _shaped(rest: bytes) -> str | None:
     """`|im_start|>` and `extra_id_7>`, with what may stand behind; the `<` before it is known."""
     for bar in BARS:
         name, is_closed, _ = rest.removeprefix(bar).partition(bar + b">")
-        plain = name.replace(LOW_LINE, b"")
-        if rest.startswith(bar) and is_closed and name and name[0] in WORD and not plain.translate(None, NAME):
+        plain = name.replace(LOW_LINE, b"_")
+        if rest.startswith(bar) and is_closed and plain and plain[0] in WORD and not plain.translate(None, NAME):
             return f"<{(bar + name + bar).decode()}>"
     for start in NUMBERED:
         digits, is_closed, _ = rest.removeprefix(start).partition(b">")

@@ -5,7 +5,7 @@
 
 A blank behind the first character is enough; the text is searched again until nothing is left. Each blank is recorded
 with its place, so that the text can be restored. Which spellings there are is decided by the caller: tokenizers are
-another package. One RE2 pattern reads all texts of a batch at once, at 1.4 GB/s a core (benchmarks/documents.md).
+another package. One RE2 pattern reads all texts of a batch at once, at some 800 MB/s a core (benchmarks/documents.md).
 """
 
 import re

@@ -139,7 +139,7 @@ def _require_intact(dataset: Dataset) -> None:
 def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
     """With the token that ends documents as eos_token, where trainers look for it. Some also want a pad_token."""
     definition, facts = dataset.tokenizer.definition, dataset.manifest.tokenizer
-    names = {token.id: token.content for token in definition.file.added_tokens or ()}
+    names: dict[int | None, str] = {token.id: token.content for token in definition.file.added_tokens or ()}
     config: dict[str, Any] = orjson.loads(definition.config)
     if facts.end_id in names:
         config["eos_token"] = names[facts.end_id]

@@ -108,8 +108,9 @@ _ORDINARY = _AMBIGUOUS | {"<PRE>", "<mask>", "<filename>"}
 """Elements of HTML and SVG, and what usage lines say: in a text a control token only for a tokenizer that has it."""
 KNOWN_SPELLINGS = tuple(sorted(_NAMES - _ORDINARY))
 """Names by which a tokenizer of some family would find a control token in a text."""
-_NAME = "[0-9A-Za-z_](?:[0-9A-Za-z_.:/-]|▁)*"
-SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", "<extra_id_[0-9]+>", "<mask_[0-9]+>")
+_NAME = "(?:[0-9A-Za-z_]|▁)(?:[0-9A-Za-z_.:/-]|▁)*"
+_NUMBERED = "<(?:extra_id_|mask_|SPECIAL_)[0-9]+>"
+SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", _NUMBERED)
 """Of further ones. As regular expressions they mean the same over bytes of UTF-8. Bars around signs, as in `<|-|>` and
 `<|=|>`, are code."""
 

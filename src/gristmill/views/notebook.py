@@ -31,10 +31,13 @@ def shown_row(row: Row) -> str:
 
 def _drawn(row: Row) -> str | None:
     """None: the row that lies there now is another one, or this one was changed."""
-    look = look_at(open_dataset(Path(row.source.folder)), row.source.split, row.number)
-    ids = [index for index, _ in look.tokens]
-    text = "".join(stroke.text for stroke in look.strokes)
-    if ids != row["input_ids"][: look.num_ids] if "input_ids" in row else text != row["text"]:
+    dataset = open_dataset(Path(row.source.folder))
+    look = look_at(dataset, row.source.split, row.number)
+    if "input_ids" in row:
+        is_same = [index for index, _ in look.tokens] == row["input_ids"][: look.num_ids]
+    else:
+        is_same = dataset[row.source.split][row.number]["text"] == row["text"]
+    if not is_same:
         return None
     return f"<style>{ROW_STYLE}</style>\n{row_html(look)}"
 

@@ -113,9 +113,12 @@ def test_a_row_of_the_list_tells_what_the_dataset_does(viewed):
     files = files_of(folder)
     for one in listed:
         row = dataset["train"][one["row"]]
-        assert one["num_ids"] == sum(row.get("attention_mask", [1] * len(row["input_ids"])))
+        if "input_ids" in row:
+            assert one["num_ids"] == sum(row.get("attention_mask", [1] * len(row["input_ids"])))
+        else:
+            assert one["num_ids"] == one["windows"][0]["fresh"] == row["tokens"]
         for shown, window in zip(one["windows"], windows_in(row), strict=True):
-            for name in ("repo", "path", "language", "lines", "start", "fresh"):
+            for name in ("repo", "path", "language", "lines", "start", *(["fresh"] if "fresh" in row else [])):
                 assert shown[name] == window[name]
             assert shown["variant"] == window.get("variant", "")
             assert shown["repeat"] == window.get("repeat", 0)
@@ -143,6 +146,9 @@ def texts_of(folder, fields):
     tokenizer = dataset.tokenizer
     for split, row, window, file in windows_of(folder):
         if passes(fields, split, window, file):
+            if "text" in window:
+                yield split, row, window, window["text"]
+                continue
             ids = window["input_ids"]
             if dataset.manifest.packing is None:
                 num_ids = sum(window.get("attention_mask", [1] * len(ids)))
