@@ -39,7 +39,7 @@ def test_the_public_api_is_what_it_says():
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}
     errors |= {"Training"}
     functions = {"build", "check", "compare", "diff", "explain", "export", "load_tokenizer", "open_dataset", "plan"}
-    functions |= {"compare_tokenizers", "push", "report", "train", "train_tokenizer"}
+    functions |= {"compare_tokenizers", "export_for", "push", "report", "train", "train_tokenizer"}
     expected = classes | functions | {f"{name}Error" for name in errors}
     expected |= {"Batch", "Manifest", "Progress", "__version__"}
     assert set(gristmill.__all__) == expected

@@ -170,6 +170,19 @@ def export(
     return export(folder, formats, progress=progress, workers=workers)
 
 
+def export_for(
+    folder: "str | os.PathLike[str]",
+    trainer: str,
+    out: "str | os.PathLike[str] | None" = None,
+    *,
+    progress: "Progress | None" = None,
+) -> "Path":
+    """The dataset as a trainer reads it, in a folder of its own: `trl`, `transformers`, `axolotl`, `megatron`, …"""
+    from gristmill.publish.export_for import export_for  # noqa: PLC0415
+
+    return export_for(folder, trainer, out, progress=progress)
+
+
 def push(
     folder: "str | os.PathLike[str]",
     repo_id: str,
@@ -326,6 +339,7 @@ __all__ = [
     "diff",
     "explain",
     "export",
+    "export_for",
     "load_tokenizer",
     "open_dataset",
     "plan",

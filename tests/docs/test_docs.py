@@ -13,7 +13,7 @@ from gristmill.config.options import all_options
 from gristmill.publish.gates import OVERRIDES
 from support.source_trees import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/trainers").glob("*.md"))]
 
 
 def test_the_reference_is_up_to_date():
@@ -33,7 +33,7 @@ def known_options():
     known |= {"--" + name.replace("_", "-") for name in TrainConfig.__struct_fields__}
     known |= {"--resume", "--test", "--seeds", "--budget", "--no-early-stop", "--min-test-tokens"}
     known |= {"--size", "--pattern", "--template"}
-    known |= {"--report", "--open", "--port", "--no-browser", "--ids", "--no-colour"}
+    known |= {"--for", "--report", "--open", "--port", "--no-browser", "--ids", "--no-colour"}
     return known
 
 
@@ -46,6 +46,9 @@ def test_options_in_pages_exist(page):
     of_others = {"--exclude-standard", "--bare", "--measure"}
     of_others |= {"--nproc-per-node", "--logdir"}
     of_others |= {"--head", "--address", "--num-cpus"}  # ray start
+    of_others |= {"--module"}  # torchtitan
+    of_others |= {"--train-data-path", "--valid-data-path", "--test-data-path", "--tokenizer-type", "--tokenizer-model"}
+    of_others |= {"--seq-length", "--reset-position-ids", "--reset-attention-mask", "--eod-mask-loss"}  # Megatron-LM
     of_others |= {
         "--parsable",
         "--chdir",

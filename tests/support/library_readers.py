@@ -1,6 +1,6 @@
 """Writes and reads MDS and LitData with their own libraries, in a process of its own that stays for the next jobs.
 
-They are installed without their dependencies into a folder beside the environment's (readers.txt), since those
+Jobs with the libraries of trainers are in trainer_batches. All of them are installed without their dependencies into a folder beside the environment's (readers.txt), since those
 contradict this project's.
 """
 
@@ -26,7 +26,7 @@ READERS = Path(sys.prefix) / "readers"
 def ask(*jobs: dict[str, Any]) -> None:
     """Runs jobs, each a call of one of the functions below: {"do": "read_mds", "folder": …, "rows": …}."""
     if not READERS.is_dir():
-        pytest.skip("streaming and litdata are not installed: make test does it")
+        pytest.skip("the libraries of readers.txt are not installed: make test does it")
     process = _reader()
     print(json.dumps(jobs, default=str), file=process.stdin, flush=True)
     trouble = process.stdout.readline()
@@ -129,7 +129,8 @@ def serve() -> None:
         trouble = None
         try:
             for job in json.loads(line):
-                globals()[job.pop("do")](**job)
+                name = job.pop("do")
+                (globals().get(name) or getattr(importlib.import_module("trainer_batches"), name))(**job)
         except Exception:  # noqa: BLE001 - the test that asked is to say it
             trouble = traceback.format_exc()
         print(json.dumps(trouble), file=answers, flush=True)

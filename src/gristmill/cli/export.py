@@ -1,32 +1,64 @@
 """gristmill export"""
 
+import argparse
 import json
+import os
 from collections.abc import Sequence
 
 import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, words_of, worker_count
 from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
-from gristmill.core.names import printable
+from gristmill.core.names import counted, printable
 from gristmill.core.output_formats import FORMATS
+from gristmill.publish.trainers import TRAINERS
 
 
 def export(arguments: Sequence[str]) -> int:
     parser = parser_for(
-        "export DIR --format NAME",
-        "Add formats to a finished dataset: the same windows, with the same content digest. "
-        "For example: gristmill export dataset --format parquet,mds",
+        "export DIR --format NAME | --for TRAINER",
+        "Add formats to a finished dataset: the same windows, with the same content digest. Or write a folder that a "
+        "trainer reads as it is. For example: gristmill export dataset --format parquet,mds",
     )
     parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
     parser.add_argument(
         "--format", metavar="NAME", action="append", help=f"one or several of {', '.join(FORMATS)}; repeatable"
     )
+    parser.add_argument("--for", metavar="TRAINER", dest="trainer", help=f"one of {', '.join(TRAINERS)}")
+    parser.add_argument("--out", metavar="FOLDER", help="with --for: the folder to write (default: DIR-TRAINER)")
     parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to use (default: auto)")
     add_output_options(parser, "what was written")
     given = parser.parse_intermixed_args(arguments)
+    if given.trainer is not None:
+        return _export_for(given)
+    if given.out is not None:
+        raise ConfigError("--out names the folder of a trainer, and formats go into the dataset. Add --for TRAINER.")
+    return _export_formats(given)
+
+
+def _export_for(given: argparse.Namespace) -> int:
+    if given.format is not None:
+        raise ConfigError("--format and --for contradict each other; use one of them.")
+    progress = gristmill.Progress(quiet=given.quiet or given.json)
+    with signals_held("gristmill.publish.export_for"):
+        from gristmill.publish.export_for import command_of  # noqa: PLC0415 - --help does without
+    folder = gristmill.export_for(given.folder, given.trainer, given.out, progress=progress)
+    trainer, named = TRAINERS[given.trainer], given.out or os.fspath(folder)
+    files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    if given.json:
+        print(json.dumps({"trainer": trainer.name, "folder": str(folder), "files": dict(sorted(files.items()))}))
+    elif not given.quiet:
+        print(f"wrote    {counted(len(files), 'file')} of {sum(files.values()) / 1e6:,.1f} MB: {trainer.text}")
+        print(f"config   {printable(f'{named}/{trainer.snippet_name}')}")
+        print(f"train    {printable(command_of(trainer, named))}")
+        print(f"page     {trainer.page}")
+    return 0
+
+
+def _export_formats(given: argparse.Namespace) -> int:
     wanted = words_of(given.format)
     if wanted is None:
-        raise ConfigError("export needs a format to write. Try --format parquet.")
+        raise ConfigError("export needs a format to write, or a trainer. Try --format parquet, or --for trl.")
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     with signals_held("gristmill.publish.export"):
         from gristmill.pipeline.summary import formats_text  # noqa: PLC0415 - --help does without

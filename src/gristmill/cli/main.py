@@ -36,7 +36,7 @@ COMMANDS = {
     "report": ("report", "draw a dataset, or two: one HTML file with charts and the tables behind them"),
     "view": ("view", "look through a dataset in a browser: windows, files, why they are in or out"),
     "show": ("show", "one row as a model sees it: its tokens, syntax, special tokens, overlaps"),
-    "export": ("export", "the same windows in further formats, for other trainers and readers"),
+    "export": ("export", "the same windows in further formats, or a folder that a trainer reads as it is"),
     "push": ("push", "a finished dataset to the Hugging Face Hub, if nothing speaks against it"),
     "bench": ("bench", "what each way of making the dataset costs and gives, measured here"),
     "tokenizer": ("tokenizer", "train a vocabulary of your own, or compare tokenizers on your code"),

@@ -17,7 +17,7 @@ embedding wants `batch["input_ids"].long()`.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
 from gristmill.formats.chunks import (
     CHUNK_BYTES,
+    COUNT,
     Chunk,
     ChunkReader,
     EncodedRows,
@@ -134,6 +135,48 @@ def _chunk(told: Any, number: int, path: Path) -> Chunk:
             if told == _told(chunk):
                 return chunk
     raise DatasetError(f"{str(path)!r} is damaged: chunk {number} is not of this dataset. Build the dataset again.")
+
+
+# A stream of ids for LitData's TokensLoader, which cuts it into blocks as long as a training wants them. No block goes
+# from one chunk into the next.
+
+
+def write_token_chunks(contents: Iterable[bytes], kind: np.dtype[Any], folder: Path) -> None:
+    """`contents`: the stream, as raw `kind`. A chunk is one item: only the loader's blocks count."""
+    folder.mkdir()
+    digest = hashlib.sha256()
+    chunks: list[dict[str, Any]] = []
+    head_bytes = 3 * COUNT.itemsize
+    for content in _in_chunks(contents, (CHUNK_BYTES - head_bytes) // kind.itemsize * kind.itemsize):
+        name, num_bytes = _chunk_name(len(chunks)), head_bytes + len(content)
+        head = np.array([1, head_bytes, num_bytes], COUNT).tobytes()
+        with (folder / name).open("wb") as stream:
+            stream.writelines((head, content))
+        digest.update(content)
+        chunks.append({**_told(Chunk(name, 1, num_bytes)), "dim": len(content) // kind.itemsize})
+    config = {
+        "chunk_bytes": CHUNK_BYTES,
+        "chunk_size": None,
+        "compression": None,
+        "data_format": [f"no_header_tensor:{TORCH_TYPES[kind.name]}"],
+        "data_spec": json.dumps([SPEC_VERSION, LEAF]),
+        "encryption": None,
+        "item_loader": "TokensLoader",
+    }
+    index = {"chunks": chunks, "config": config, "updated_at": digest.hexdigest()}
+    (folder / INDEX).write_text(json.dumps(index, sort_keys=True))
+
+
+def _in_chunks(contents: Iterable[bytes], num_bytes: int) -> Iterator[bytes]:
+    """The same bytes, so many at once; the last has what is left."""
+    waiting = bytearray()
+    for content in contents:
+        waiting += content
+        while len(waiting) >= num_bytes:
+            yield bytes(waiting[:num_bytes])
+            del waiting[:num_bytes]
+    if waiting:
+        yield bytes(waiting)
 
 
 LITDATA = Format(
