@@ -875,7 +875,9 @@ def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypa
         return hidden(self, *arguments)
 
     monkeypatch.setattr("gristmill.lab.training.objectives.Objective._hidden", greedy)
-    with pytest.raises(TrainingError, match=r"does not fit into memory\. Try --batch-size 8, or a smaller --model\."):
+    with pytest.raises(
+        TrainingError, match=r"does not fit into memory\. Try --batch-size 8 --accumulate 2, or a smaller --model\."
+    ):
         train(small, tmp_path / "run", config)
 
 
@@ -1040,7 +1042,7 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
     )
     result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))
     assert result.objective == "causal"
-    # The very first token of a file has nothing before it, and cannot be told.
+    # The very first token of a file has nothing before it, and cannot be told; the one that ends it can.
     dataset = open_dataset(tmp_path / "dataset")
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
     model = make_model("tiny", "causal", Needs(32, dataset.tokenizer.definition))
@@ -1048,7 +1050,14 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
         Objective(model, is_causal=True), feeds.held_out("validation"), torch.device("cpu"), feeds.bytes_by_id
     )
     facts = dataset.manifest.splits["validation"]
-    assert found.tokens.sum() == facts.tokens - facts.files
+    assert dataset.manifest.tokenizer.closing
+    assert found.tokens.sum() == facts.tokens - facts.files + facts.files
+    # The end of a file spells no text.
+    files = [json.loads(line) for line in (tmp_path / "dataset/files.jsonl").read_bytes().splitlines()]
+    held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
+    firsts = [row["input_ids"][:1] for row in dataset["validation"] if row["start"] == 0]
+    num_first_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in firsts)
+    assert found.bytes.sum() == sum(row["bytes"] for row in held_out) - num_first_bytes
     with pytest.raises(ConfigError, match="has no mask token"):
         train(tmp_path / "dataset", tmp_path / "masked", TrainConfig(objective="mlm", tokens=2_000))
 
