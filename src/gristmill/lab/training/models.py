@@ -5,6 +5,7 @@ A Learner is a model with what is trained of it: all weights, or those of a LoRA
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -278,10 +279,17 @@ def _adapter(model: PreTrainedModel, config: TrainConfig) -> Any:
         task_type="CAUSAL_LM" if config.objective == "causal" else None,
     )
     try:
-        return get_peft_model(model, settings)
+        with warnings.catch_warnings():
+            # peft asks transformers for a property by its old name.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+            adapter: Any = get_peft_model(model, settings)
     except ValueError as error:
         first = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigError(f"--lora-targets {config.lora_targets} does not fit {config.model!r}: {first}.") from None
+    # peft has a set of names here, and adapter_config.json would have another order each time.
+    own = adapter.active_peft_config
+    own.target_modules = sorted(own.target_modules)
+    return adapter
 
 
 def _digest_of(model: PreTrainedModel) -> str:
