@@ -50,7 +50,8 @@ LORA = Recipe(epochs=3, learning_rate=2e-4, warmup_share=0.03, weight_decay=0.0,
 
 class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     objective: ObjectiveName | None = None
-    """`mlm`: tell what masked tokens were; `causal`: tell the next one. None: mlm if the tokenizer has a mask token."""
+    """`mlm`: tell what masked tokens were; `causal`: tell the next one. None: mlm if the tokenizer has a mask token
+    and rows are not packed."""
     model: str = "tiny"
     """`tiny`, `small` or `base` (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or Hub id (`gpt2`,
     `org/name`, `org/name@revision`): trained ones."""
@@ -70,9 +71,11 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     lora: bool = False
     """Train a LoRA adapter (peft) for a trained model, whose own weights stay as they are."""
     lora_rank: int = 16
+    """The width of an adapter: more learns more, and costs more memory."""
     lora_alpha: float = 32.0
     """The adapter's output is scaled by alpha / rank."""
     lora_dropout: float = 0.0
+    """Share of an adapter's inputs that are left out at random."""
     lora_targets: str = ALL_LINEAR
     """Which layers get an adapter: `all-linear` (all but the one that gives words), or names with commas between them:
     `q_proj,v_proj`."""
@@ -129,7 +132,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_fresh:
             raise ConfigError(
                 f"--lora adapts a trained model, and {self.model!r} begins with random weights. Name a model's folder "
-                "with --model, or leave out --lora."
+                f"with --model (one with that name as ./{self.model}), or leave out --lora."
             )
 
     @property
