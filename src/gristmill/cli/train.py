@@ -118,7 +118,7 @@ def add_training_options(parser: Parser) -> None:
     )
     parser.add_argument("--lora-rank", metavar="N", type=int, default=16, help="(default: 16)")
     parser.add_argument(
-        "--lora-alpha", metavar="A", type=float, default=32.0, help="scales the adapter by A / rank (default: 32)"
+        "--lora-alpha", metavar="A", type=int, default=32, help="scales the adapter by A / rank (default: 32)"
     )
     parser.add_argument("--lora-dropout", metavar="SHARE", type=float, default=0.0, help="(default: 0.0)")
     parser.add_argument(

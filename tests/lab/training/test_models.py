@@ -166,7 +166,7 @@ def test_pickled_weights_are_refused(packed, llama, tmp_path):
         ({"lora": True}, "--lora adapts a trained model, and 'tiny' begins with random weights"),
         ({"lora_rank": 8}, "--lora-rank is a setting of --lora"),
         ({"lora": True, "model": "m", "lora_rank": 0}, "--lora-rank must be at least 1"),
-        ({"lora": True, "model": "m", "lora_alpha": 0.0}, "--lora-alpha must be above 0"),
+        ({"lora": True, "model": "m", "lora_alpha": 0}, "--lora-alpha must be at least 1"),
         ({"lora": True, "model": "m", "lora_dropout": 1.0}, "--lora-dropout must be from 0 to 0.9"),
         ({"lora": True, "model": "m", "lora_targets": "q_proj,,"}, "--lora-targets takes all-linear or names"),
         ({"accumulate": 0}, "--accumulate must be at least 1"),
@@ -194,7 +194,7 @@ def test_options_of_an_adapter_reach_the_settings(packed, llama, tmp_path):
         | {
             "lora": True,
             "lora_rank": 2,
-            "lora_alpha": 3.0,
+            "lora_alpha": 3,
             "lora_dropout": 0.25,
             "lora_targets": "q_proj",
             "accumulate": 2,

@@ -30,6 +30,12 @@ def kept(folder):
     return AutoModelForCausalLM.from_pretrained(folder / "model").state_dict()
 
 
+def farthest(one, other):
+    """The largest difference of two weights. Adam makes much of the rounding of a gradient that is nearly 0."""
+    pairs = zip(kept(one).values(), kept(other).values(), strict=True)
+    return max(float((first - second).abs().max()) for first, second in pairs)
+
+
 def test_four_windows_twice_are_eight(dataset, root, tmp_path):
     """With a last step of fewer windows, and none of a whole batch."""
     model = tiny_llama(tmp_path / "llama", root / "tokenizer")
@@ -39,11 +45,9 @@ def test_four_windows_twice_are_eight(dataset, root, tmp_path):
         result = train(dataset, tmp_path / name, config)
         assert result.steps == -(-result_windows(dataset) // (size * accumulate))
     for one, other in (("eight", "four"), ("nine", "three")):
-        pairs = zip(kept(tmp_path / one).values(), kept(tmp_path / other).values(), strict=True)
-        assert all(torch.allclose(first, second, rtol=1e-4, atol=1e-5) for first, second in pairs)
+        assert farthest(tmp_path / one, tmp_path / other) < 2e-4
         assert losses(tmp_path / one, "train") == pytest.approx(losses(tmp_path / other, "train"), rel=1e-5)
-    pairs = zip(kept(tmp_path / "eight").values(), kept(tmp_path / "nine").values(), strict=True)
-    assert not all(torch.allclose(first, second, rtol=1e-4, atol=1e-5) for first, second in pairs)
+    assert farthest(tmp_path / "eight", tmp_path / "nine") > 2e-3
 
 
 def result_windows(folder):
@@ -52,7 +56,7 @@ def result_windows(folder):
 
 def test_a_run_with_several_batches_a_step_goes_on_as_if_it_had_not_stopped(root, tmp_path):
     dataset = causal_dataset(root, WindowConfig(length=64, overlap=0, pack="none"))
-    config = TrainConfig(objective="causal", epochs=1, batch_size=5, accumulate=3, eval_every=2, save_every=3)
+    config = TrainConfig(objective="causal", epochs=1, batch_size=5, accumulate=3, eval_every=4, eval_windows=16, save_every=3)
     train(dataset, tmp_path / "whole", config)
 
     def crash(line):

@@ -257,7 +257,7 @@ class Learner:
                 f"the weights of {self._name!r} are no longer those that this adapter was trained for. Put them back, "
                 "or train into a new folder."
             )
-        found = set_peft_model_state_dict(self._adapter, safetensors.torch.load_file(folder / ADAPTER_WEIGHTS))
+        found: Any = set_peft_model_state_dict(self._adapter, safetensors.torch.load_file(folder / ADAPTER_WEIGHTS))
         missing = [name for name in found.missing_keys if "lora_" in name]
         if missing or found.unexpected_keys:
             other = (missing or found.unexpected_keys)[0]

@@ -72,7 +72,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Train a LoRA adapter (peft) for a trained model, whose own weights stay as they are."""
     lora_rank: int = 16
     """The width of an adapter: more learns more, and costs more memory."""
-    lora_alpha: float = 32.0
+    lora_alpha: int = 32
     """The adapter's output is scaled by alpha / rank."""
     lora_dropout: float = 0.0
     """Share of an adapter's inputs that are left out at random."""
@@ -124,8 +124,7 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not self.lora:
             return
         at_least(1, "--lora-rank", self.lora_rank, most=MOST_LORA)
-        if not 0 < self.lora_alpha <= MOST_LORA:
-            raise ConfigError(f"--lora-alpha must be above 0 and at most {MOST_LORA}, got {self.lora_alpha:g}.")
+        at_least(1, "--lora-alpha", self.lora_alpha, most=MOST_LORA)
         between(0, 0.9, "--lora-dropout", self.lora_dropout)
         if not all(self.lora_layers):
             raise ConfigError(f"--lora-targets takes all-linear or names of layers, got {self.lora_targets!r}.")
