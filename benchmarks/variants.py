@@ -22,7 +22,6 @@ from gristmill.sources.languages import language_of
 from gristmill.variants.code_layout import lay_out_again
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.grammars import GRAMMARS, Parsed, parse
-from gristmill.variants.infill import Infiller, Sentinel
 from gristmill.variants.noise import Noise
 from gristmill.variants.rename import rename
 
@@ -117,7 +116,7 @@ def _seconds(function: Callable[[], Any]) -> list[float]:
 
 
 def by_tokens() -> None:
-    """Neither needs a grammar; both are measured with what it takes to tokenize once more."""
+    """Noise needs no grammar."""
     tokenizer = gristmill.load_tokenizer()
     texts = texts_of(Path(STDLIB), "python")
     megabytes = sum(map(len, texts)) / 1e6
@@ -129,17 +128,8 @@ def by_tokens() -> None:
             for start in range(0, len(own), 254):
                 noise.corrupt(own[start : start + 510], Dice(number))
 
-    prefix, middle, suffix = (Sentinel(index, b"") for index in (50_265, 50_266, 50_267))
-    infiller = Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, prefix, middle, suffix, 510)
-
-    def fill_in() -> None:
-        for number, text in enumerate(texts):
-            starts = tokenizer.encode(text, with_starts=True).starts
-            assert starts is not None
-            infiller.infill(text, starts, Dice(number))
-
     print(f"\n`noise`, windows of 512 with overlap 256: {megabytes / min(_seconds(add_noise)):.1f} MB/s.")
-    print(f"`fim`: {megabytes / min(_seconds(fill_in)):.1f} MB/s.\n")
+    print()
 
 
 def builds(runs: int) -> None:

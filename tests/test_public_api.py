@@ -21,7 +21,19 @@ def test_orders_and_masks_need_no_torch():
 
 
 def test_the_public_api_is_what_it_says():
-    sections = ["Duplicates", "Licenses", "Output", "Rewrite", "Rules", "Run", "Sampling", "Scan", "Secrets", "Split"]
+    sections = [
+        "Duplicates",
+        "Fim",
+        "Licenses",
+        "Output",
+        "Rewrite",
+        "Rules",
+        "Run",
+        "Sampling",
+        "Scan",
+        "Secrets",
+        "Split",
+    ]
     sections += ["Tables", "Tokenizer", "Train", "Variants", "Window"]
     classes = {"Config", *(f"{section}Config" for section in sections)}
     errors = {"Config", "Dataset", "Device", "Gristmill", "Input", "MissingExtra", "NotOnGpu", "Output", "Tokenizer"}

@@ -156,6 +156,8 @@ ROWS = (
     _build("packed", "--pack best-fit"),
     _build("packed-formats", f"--pack best-fit --overlap 64 --pad --with-text --format {ALL_FORMATS}"),
     _build_with_own_tokenizer("packed-repo", "--pack repo --format jsonl,parquet,bin", "none"),
+    _build_with_own_tokenizer("packed-imports", "--pack repo --repo-order imports", "none"),
+    _build_with_own_tokenizer("packed-shuffled", "--pack repo --repo-order shuffle --repo-order-seed 3", "none"),
     # Tokenizers. The default rows have codebert.
     _build_with_own_tokenizer("tokenizer-trained", "--with-text"),
     Row("tokenizer-of-dataset", ("build {corpus} --out dataset", "tokenizer train dataset --out tok.json --size 1000")),

@@ -207,12 +207,11 @@ def _limit(limit: bool | float) -> str:
 
 
 def variants() -> Iterator[str]:
-    tokens = {"mask": "a mask token", "fim": "tokens for fill in the middle", None: ""}
     rows = []
     for kind, one in VARIANTS.items():
         languages = ", ".join(GRAMMARS) if one.needs_grammar else "any"
         names = [name for name in config.setting_names() if name.startswith(one.settings)] if one.settings else []
-        needs = "a language model" if one.asks_model else tokens[one.needs_tokens]
+        needs = "a language model" if one.asks_model else "a mask token" if one.needs_mask else ""
         keeps = ", ".join(one.keeps)
         rows.append((f"`{kind}`", one.what, keeps, one.makes, languages, needs, ", ".join(f"`{n}`" for n in names)))
     heads = ("kind", "what becomes of the file", "keeps", "makes", "languages", "needs", "settings")

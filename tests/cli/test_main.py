@@ -140,6 +140,8 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
             "tail": "shift",
             "min_fresh": 32,
             "pack": "none",
+            "repo_order": "path",
+            "repo_order_seed": 0,
             "special_tokens": "template",
             "end_token": None,
         },

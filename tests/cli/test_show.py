@@ -145,7 +145,7 @@ def test_windows_that_share_a_row_have_a_head_each(packed, capsys):
     assert [first.split() for first in firsts] == [[str(one["lines"][0]), "<s>"] for one in row["segments"]]
 
 
-@pytest.mark.parametrize("kind", ["rename", "noise", "fim"])
+@pytest.mark.parametrize("kind", ["rename", "noise"])
 def test_variants_are_named_and_lines_are_numbered_where_there_are_any(varied, capsys, kind):
     number = next(number for number, row in enumerate(open_dataset(varied)["train"]) if row["variant"] == kind)
     out = shown(capsys, varied, "--row", number)

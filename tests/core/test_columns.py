@@ -2,7 +2,14 @@
 
 import pytest
 
-from gristmill.config.settings import OutputConfig, SamplingConfig, VariantsConfig, WindowConfig, conditions_met
+from gristmill.config.settings import (
+    FimConfig,
+    OutputConfig,
+    SamplingConfig,
+    VariantsConfig,
+    WindowConfig,
+    conditions_met,
+)
 from gristmill.core.columns import COLUMNS, PER_ID, Kind, When, row_columns, window_columns
 
 SCHEMA = {
@@ -23,6 +30,9 @@ SCHEMA = {
     "weight": (Kind.FRACTION, When.WEIGHTS),
     "variant": (Kind.TEXT, When.VARIANTS),
     "variant_seed": (Kind.NUMBER, When.VARIANTS),
+    "fim": (Kind.TEXT, When.FIM),
+    "middle": (Kind.TEXT, When.FIM),
+    "middle_tokens": (Kind.NUMBER, When.FIM),
 }
 """What whoever reads a dataset relies on, beside the code: names, kinds and order of its columns."""
 PLAIN = ["input_ids", "path", "repo", "language", "lines", "start", "fresh"]
@@ -34,6 +44,7 @@ OPTIONS = {
     When.NOISE: {"variants": VariantsConfig(rates={"noise": 1.0})},
     When.WEIGHTS: {"sampling": SamplingConfig(weights={"*": 2}, weights_only=True)},
     When.VARIANTS: {"variants": VariantsConfig(rates={"rename": 1.0})},
+    When.FIM: {"fim": FimConfig(rate=0.5)},
     When.PACK: {"window": WindowConfig(pack="best-fit")},
 }
 
@@ -49,6 +60,7 @@ def columns_with(**sections):
         "window": WindowConfig(),
         "output": OutputConfig(),
         "sampling": SamplingConfig(),
+        "fim": FimConfig(),
         "variants": VariantsConfig(),
     }
     return conditions_met(**{**defaults, **sections})
@@ -65,6 +77,7 @@ def test_rows_have_columns_in_the_promised_order():
     assert list(row_columns(columns_with())) == PLAIN
     everything = set(When) - {When.PACK}
     more = ["attention_mask", "text", "repeat", "labels", "weight", "variant", "variant_seed"]
+    more += ["fim", "middle", "middle_tokens"]
     assert list(row_columns(everything)) == [*PLAIN, *more]
     packed = ["input_ids", "segment_ids", "position_ids", "segments"]
     assert list(row_columns({When.ALWAYS, When.PACK, When.TEXT})) == packed

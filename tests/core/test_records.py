@@ -28,31 +28,30 @@ def test_every_stage_has_reasons_for_which_files_do_not_come_to_it():
     assert {reason.stage for reason in DropReason} == set(DropStage)
 
 
-# Each kind: makes, keeps, needs a grammar, needs tokens, has labels, asks a model, settings.
+# Each kind: makes, keeps, needs a grammar, needs a mask, has labels, asks a model, settings.
 EXPECTED_VARIANTS = {
-    "rename": ("text", ("tree", "meaning"), True, None, False, False, ()),
-    "comments": ("text", ("meaning",), True, None, False, False, ()),
-    "format": ("text", ("meaning",), True, None, False, False, ()),
-    "rewrite": ("text", (), True, None, False, True, ("rewrite.",)),
+    "rename": ("text", ("tree", "meaning"), True, False, False, False, ()),
+    "comments": ("text", ("meaning",), True, False, False, False, ()),
+    "format": ("text", ("meaning",), True, False, False, False, ()),
+    "rewrite": ("text", (), True, False, False, True, ("rewrite.",)),
     "noise": (
-        *("windows", (), False, "mask", True, False),
+        *("windows", (), False, True, True, False),
         ("variants.noise_mask", "variants.noise_span", "variants.noise_delete"),
     ),
-    "fim": ("windows", ("text",), False, "fim", False, False, ()),
 }
 
 
 def test_the_table_of_variants_is_what_datasets_and_checks_go_by():
     found = {
         str(kind): (
-            *(one.makes, one.keeps, one.needs_grammar, one.needs_tokens, one.has_labels, one.asks_model),
+            *(one.makes, one.keeps, one.needs_grammar, one.needs_mask, one.has_labels, one.asks_model),
             one.settings,
         )
         for kind, one in VARIANTS.items()
     }
     assert found == EXPECTED_VARIANTS
     assert list(VARIANTS) == list(VariantKind), "rows stand in this order behind those of their file"
-    assert {"noise", "fim"} == BY_THEMSELVES
+    assert {"noise"} == BY_THEMSELVES
     assert {"noise"} == WITH_LABELS
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gristmill import (
     Config,
     DatasetError,
+    FimConfig,
     OutputConfig,
     OutputError,
     SamplingConfig,
@@ -87,7 +88,7 @@ def as_told_by_the_slow_way(rows, schema):
         content = content if is_framed else ids
         start, end = one["start"], one["start"] + len(content)
         place = [one.get(name) for name in ("repo", "path", "variant", "variant_seed", "repeat")]
-        is_alone = not is_framed or one.get("variant") in {"noise", "fim"}
+        is_alone = not is_framed or one.get("variant") == "noise" or bool(one.get("fim"))
         goes_on = False
         if last is not None and not is_alone and last["place"] == place:
             goes_on = last["start"] <= start <= last["end"] <= end
@@ -113,7 +114,7 @@ CONTENTS = st.lists(st.integers(0, 5), max_size=9)
 @st.composite
 def any_rows(draw):
     """Windows of two files, which mostly go on where the last one is; with ids that are special ones too."""
-    names = draw(st.sets(st.sampled_from(["repeat", "variant", "labels", "text", "weight"])))
+    names = draw(st.sets(st.sampled_from(["repeat", "variant", "labels", "text", "weight", "fim"])))
     files = [draw(st.lists(st.integers(0, 5), min_size=30, max_size=30)) for _ in range(2)]
     rows, start = [], 0
     for _ in range(draw(st.integers(0, 12))):
@@ -126,10 +127,11 @@ def any_rows(draw):
         more |= {"text": draw(st.text(max_size=3))} if "text" in names else {}
         more |= {"weight": draw(st.sampled_from([1.0, 0.1, 2.5]))} if "weight" in names else {}
         more |= (
-            {"variant": draw(st.sampled_from(["", "", "rename", "noise", "fim"])), "variant_seed": 7}
+            {"variant": draw(st.sampled_from(["", "", "rename", "noise"])), "variant_seed": 7}
             if "variant" in names
             else {}
         )
+        more |= {"fim": draw(st.sampled_from(["", "", "psm"]))} if "fim" in names else {}
         rows.append(row(ids, path=f"{number}.py", start=start, **more))
     columns = tuple(rows[0]) if rows else COLUMNS
     end_id = draw(st.sampled_from([3, None]))
@@ -447,8 +449,13 @@ WAYS = {
         "sampling": SamplingConfig(weights={"c*.py": 3}, weights_only=True),
         "window": WindowConfig(overlap=0),
     },
+    "rewritten": {
+        "fim": FimConfig(rate=0.6),
+        "window": WindowConfig(length=128, overlap=0, pack="none"),
+        "preset": "fim",
+    },
     "varied": {
-        "variants": VariantsConfig(rates={"rename": 1.0, "noise": 1.0, "fim": 1.0}),
+        "variants": VariantsConfig(rates={"rename": 1.0, "noise": 1.0}),
         "output": OutputConfig(pad=True),
     },
 }
@@ -457,7 +464,7 @@ WAYS = {
 @pytest.fixture(scope="module", params=WAYS)
 def dataset(request, source, with_fim, tmp_path_factory):
     out = tmp_path_factory.mktemp("dataset") / request.param
-    more = {"tokenizer": with_fim} if request.param == "varied" else {}
+    more = {"tokenizer": with_fim} if request.param in {"varied", "rewritten"} else {}
     build(Config(sources=[str(source)], out=str(out), **WAYS[request.param], **more))
     return out
 

@@ -17,10 +17,12 @@ from gristmill import (
     Config,
     ConfigError,
     DatasetError,
+    DuplicatesConfig,
     OutputConfig,
     RunConfig,
     SamplingConfig,
     SplitConfig,
+    TokenizerConfig,
     VariantsConfig,
     WindowConfig,
     build,
@@ -37,10 +39,14 @@ from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.formats.megatron import _write_index
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.pipeline.summary import summary_text
 from gristmill.planning.explain import explain_row
+from gristmill.views.report.provenance import provenance_of
 from gristmill.windows.packing import best_fit
+from support import tokenizers_made_here
 from support.codebert_with import MARKERS, codebert_with
 from support.megatron_index import parsed_idx
+from support.source_trees import write_tree
 
 END, REPO, FILE = range(50_265, 50_268)
 
@@ -214,16 +220,6 @@ def test_a_document_ends_where_the_tokenizer_puts_nothing_by_itself(sources, tmp
             assert (row["input_ids"][end : end + 1] == [END]) == is_end
 
 
-def test_a_window_of_fill_in_the_middle_ends_like_a_document(sources, tmp_path, plain_tokenizer):
-    variants = VariantsConfig(rates={"fim": 0.5})
-    build(config(sources, tmp_path / "out", tokenizer=plain_tokenizer, variants=variants))
-    assert failed(check(tmp_path / "out", sources, workers=1)) == {}
-    segments = [(row, one) for row in open_dataset(tmp_path / "out")["train"] for one in row["segments"]]
-    ends = [row["input_ids"][one["at"] + one["length"]] for row, one in segments if one["variant"] == "fim"]
-    assert ends
-    assert set(ends) == {END}
-
-
 STREAMS = ("npy", "bin", "megatron")
 
 
@@ -311,6 +307,149 @@ def test_a_repository_is_laid_out_file_by_file(sources, tmp_path, plain_tokenize
     text = tokenizer.decode(stream[starts[3] + 1 : starts[4]])
     path, _, content = text.partition(b"\n")
     assert (Path(sources[0]) / path.decode()).read_bytes() == content
+
+
+TREE = {
+    "app/main.py": "from app.shop import cart, prices\nfrom app import nothing\n\nprint(cart.total(prices.ALL), 'in all')\n",
+    "app/shop/__init__.py": "'''The shop: carts, and what is in them.'''\nfrom .cart import total\n",
+    "app/shop/cart.py": "from .prices import price_of\n\n\ndef total(names):\n    return sum(map(price_of, names))\n",
+    "app/shop/prices.py": "from ..zero import ZERO\n\nALL = ['apple', 'pear']\n\n\ndef price_of(name):\n    return ZERO + len(name)\n",
+    "app/zero.py": "from app.ring_b import two\n\nZERO = two() - two()  # nothing at all, whatever comes\n",
+    "app/ring_a.py": "from app.ring_b import two\n\n\ndef one():\n    return 1 if two else 0\n",
+    "app/ring_b.py": "from app.ring_a import one\n\n\ndef two():\n    return one() + one()\n",
+}
+BY_IMPORTS = ["ring_a", "ring_b", "zero", "shop/prices", "shop/cart", "main", "shop/__init__"]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    return str(write_tree(tmp_path_factory.mktemp("ordered") / "shop", TREE))
+
+
+def in_one_split(source, out, tokenizer, **window):
+    settings = WindowConfig(length=64, pack="repo", **window)
+    kept = {"split": SplitConfig(shares="100/0/0"), "duplicates": DuplicatesConfig(near="keep"), "tokenizer": tokenizer}
+    return config([source], out, window=settings, run=RunConfig(workers=1), **kept)
+
+
+def paths_in(folder):
+    """Files of train, as its rows show them."""
+    segments = [one for row in open_dataset(folder)["train"] for one in row["segments"]]
+    return list(dict.fromkeys(one["path"] for one in segments))
+
+
+def test_a_file_stands_behind_what_it_imports(shop, tmp_path, plain_tokenizer):
+    manifest = build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="imports"))
+    assert paths_in(tmp_path / "out") == [f"app/{name}.py" for name in BY_IMPORTS]
+    facts = manifest.packing["train"].order
+    assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
+    assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
+    told = "each behind those that it imports: 8 imports between them, 1 in cycles not kept to"
+    assert f"| files of a repository | {told} |" in (tmp_path / "out/README.md").read_text()
+    assert f"(repo, files {told})" in summary_text(manifest, "out")
+    provenance = provenance_of(manifest)
+    assert provenance.repo_order == told
+    assert "--pack repo --repo-order imports" in provenance.command
+
+
+def test_another_seed_is_another_order_and_nothing_is_read_again(shop, tmp_path, plain_tokenizer):
+    orders, parts = [], []
+    for seed in (0, 1, 0):
+        build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="shuffle", repo_order_seed=seed))
+        assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
+        orders.append(paths_in(tmp_path / "out"))
+        parts.append([(path.name, path.stat().st_ino) for path in sorted((tmp_path / "out.work/prepared").iterdir())])
+    assert orders[0] == orders[2] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == sorted(TREE)
+    assert parts[0] == parts[1] == parts[2]
+    build(in_one_split(shop, tmp_path / "out", plain_tokenizer))
+    assert paths_in(tmp_path / "out") == sorted(TREE)
+
+
+@pytest.mark.parametrize("order", ["imports", "shuffle"])
+def test_an_order_of_files_is_the_same_for_any_workers(sources, tmp_path, plain_tokenizer, order):
+    window = WindowConfig(length=256, pack="repo", repo_order=order)
+    kept = {"window": window, "tokenizer": plain_tokenizer, "split": SplitConfig(shares="60/30/10")}
+    one = build(config(sources, tmp_path / "one", run=RunConfig(workers=1), **kept))
+    other = build(config(sources, tmp_path / "two", run=RunConfig(workers=2, batch_files=5), **kept))
+    assert one.files == other.files
+    assert one.packing == other.packing
+    assert failed(check(tmp_path / "one", sources, workers=1)) == {}
+    assert against_clean(tmp_path / "one") == []
+
+
+def test_files_in_another_order_are_found(shop, tmp_path, plain_tokenizer):
+    """Rows as another order has them, under a manifest that names this one."""
+    planted = {"path": {"repo_order": "imports"}, "imports": {"repo_order": "path"}, "shuffle": {"repo_order_seed": 1}}
+    for order, other in planted.items():
+        folder = tmp_path / order
+        build(in_one_split(shop, folder, plain_tokenizer, repo_order=order))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["settings"]["window"] |= other
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        found = failed(check(folder, workers=1))["windows"]
+        assert any("it stands where shop/app/" in one for one in found), found
+        assert any(f"in the order by {other.get('repo_order', order)}" in one for one in found)
+
+
+def test_files_that_do_not_stand_together_are_found(shop, tmp_path, plain_tokenizer):
+    folder = tmp_path / "out"
+    build(in_one_split(shop, folder, plain_tokenizer))
+    lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
+    (folder / "train.jsonl").write_text("".join([*lines[1:3], lines[0], *lines[3:]]))
+    mended(folder, "train.jsonl")
+    found = failed(check(folder, workers=1))["windows"]
+    assert any("other files of the repository stand between its tokens" in one for one in found), found
+
+
+def test_imports_that_are_counted_wrong_are_found(shop, tmp_path, plain_tokenizer):
+    build(in_one_split(shop, tmp_path / "out", plain_tokenizer, repo_order="imports"))
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    manifest["packing"]["train"]["order"]["imports"] += 1
+    (tmp_path / "out/manifest.json").write_text(json.dumps(manifest))
+    (found,) = failed(check(tmp_path / "out", workers=1))["windows"]
+    assert "packing.train.order" in found
+
+
+def test_imports_are_read_from_a_text_that_the_tokenizer_does_not_give_back(shop, tmp_path, plain_tokenizer):
+    """WordPiece: the text is kept beside the ids for it, and the check says that it has none to read."""
+    tree = json.loads(tokenizers_made_here.word_piece())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    first = max([*tree["model"]["vocab"].values(), *(one["id"] for one in tree["added_tokens"])]) + 1
+    tree["added_tokens"] += [
+        {"id": first + number, "content": name, "special": True, **flags}
+        for number, name in enumerate(("<repo_name>", "<file_sep>"))
+    ]
+    write_tree(tmp_path / "pieces", {"tokenizer.json": json.dumps(tree)})
+    tokenizer = TokenizerConfig(name=str(tmp_path / "pieces"))
+    build(in_one_split(shop, tmp_path / "out", tokenizer, repo_order="imports"))
+    assert paths_in(tmp_path / "out") == [f"app/{name}.py" for name in BY_IMPORTS]
+    report = check(tmp_path / "out", workers=1)
+    assert failed(report) == {}
+    assert report["windows"].status == "reported"
+    assert "which is not checked: this tokenizer does not give the text back" in report["windows"].summary
+
+
+def test_an_order_without_repositories_in_rows_is_refused():
+    for pack in (None, "none", "best-fit"):
+        with pytest.raises(ConfigError, match="Add --pack repo, or leave out --repo-order"):
+            WindowConfig(pack=pack, repo_order="imports")
+    for order in ("path", "imports"):
+        with pytest.raises(ConfigError, match="is the seed of --repo-order shuffle"):
+            WindowConfig(pack="repo", repo_order=order, repo_order_seed=3)
+
+
+def test_rows_of_a_repository_stand_in_reading_order_behind_a_cut(tmp_path, plain_tokenizer):
+    """Rows so short that one begins with the marker before what follows a cut, and one with the end token."""
+    shared = "".join(f"shared_{number} = work({number * 17})\n" for number in range(12))
+    own = {name: "".join(f"{name}_{number} = {name}({number * 13})\n" for number in range(30)) for name in "abcdef"}
+    tree = {f"{name}.py": f"{text[:300]}\n{shared}{text[300:]}" for name, text in own.items()}
+    source = write_tree(tmp_path / "code", tree)
+    window, split = WindowConfig(length=4, pack="repo"), SplitConfig(shares="50/50/0")
+    build(config([str(source)], tmp_path / "out", window=window, split=split, tokenizer=plain_tokenizer))
+    table = map(json.loads, (tmp_path / "out/files.jsonl").read_text().splitlines())
+    assert any(len(row["cuts"]) and row["cuts"][0][0] for row in table)
+    assert failed(check(tmp_path / "out", workers=1)) == {}
 
 
 def test_what_does_not_go_together_is_said(sources, tmp_path):

@@ -1,6 +1,5 @@
 """Builds with variants: train only, marked, in their file's split; real ones, and why the others are none."""
 
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,6 @@ from collections import Counter
 
 import msgspec
 import pytest
-from tokenizers import Tokenizer
 
 from gristmill import (
     Config,
@@ -25,7 +23,6 @@ from gristmill import (
     SplitConfig,
     TokenizerConfig,
     VariantsConfig,
-    WindowConfig,
     build,
     check,
     open_dataset,
@@ -33,7 +30,6 @@ from gristmill import (
 from gristmill.checks.rebuild import against_clean
 from gristmill.cli.parsers import parse_settings, parser_for
 from gristmill.config.config import load_config
-from gristmill.core.layout import CARDS
 from gristmill.core.records import VariantKind
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.variants.kinds import MAKERS
@@ -41,10 +37,9 @@ from support.builds import called, everything, files_table, in_a_process, make, 
 from support.chat_server import PARENT, ChatServer, fails, says
 from support.codebert_with import FIM, codebert_with
 from support.made_code import made_module
-from support.source_trees import write_tree
-from support.tokenizers_made_here import sentence_piece_bpe, unigram, word_piece
+from support.tokenizers_made_here import unigram, word_piece
 
-ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0, "fim": 1.0}
+ALL = {"rename": 1.0, "comments": 1.0, "format": 1.0, "noise": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +114,7 @@ def test_variants_are_of_train_files_and_stand_behind_them(varied, plain):
         assert bare == rows_of(plain, split)
     own = [row for row in rows_of(varied) if not row["variant"]]
     assert [row["input_ids"] for row in own] == [row["input_ids"] for row in rows_of(plain)]
-    order = ["rename", "comments", "format", "rewrite", "noise", "fim"]
+    order = ["rename", "comments", "format", "rewrite", "noise"]
     places = [(row["path"], order.index(row["variant"]) if row["variant"] else -1) for row in rows_of(varied)]
     assert places == sorted(places)
     for row in rows_of(varied):
@@ -355,103 +350,11 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
     assert check(tmp_path / "out", [str(source)]).ok
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["marked as special", "not marked"])
-def infilled(request, source, tmp_path_factory):
-    """Fill in the middle with texts, of a source that spells the tokens for it."""
-    folder = tmp_path_factory.mktemp("infilled")
-    shutil.copytree(source, folder / "project")
-    code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
-    (folder / "project/sentinels.py").write_text(code)
-    chosen = codebert_with(FIM, folder / "with-fim", is_marked=request.param)
-    settings = {"tokenizer": chosen, "split": SplitConfig(shares="100/0/0")}
-    for name, with_text in (("out", True), ("bare", False)):
-        rates = VariantsConfig(rates={"fim": 1.0})
-        make(folder / "project", folder / name, variants=rates, output=OutputConfig(with_text=with_text), **settings)
-    return folder
-
-
-def test_the_text_of_fill_in_the_middle_encodes_to_its_ids(infilled):
-    assert check(infilled / "out", [str(infilled / "project")]).ok
-    whole = Tokenizer.from_file(str(infilled / "with-fim/tokenizer.json"))
-    rows = [row for row in rows_of(infilled / "out") if row["variant"] == "fim"]
-    assert len(rows) > 50
-    for row in rows:
-        assert whole.encode(row["text"]).ids == row["input_ids"]
-
-
-def replanted(folder, change):
-    """With the first row of fill in the middle changed, and its digest mended -> failed checks."""
-    lines = (folder / "train.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    change(next(row for row in rows if row["variant"] == "fim"))
-    content = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows).encode()
-    (folder / "train.jsonl").write_bytes(content)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["train.jsonl"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    for name in CARDS:  # told by the manifest that was
-        (folder / name).unlink(missing_ok=True)
-    return {one.name for one in check(folder).checks if one.status == "failed"}
-
-
-def test_the_plain_text_in_a_row_of_fill_in_the_middle_is_found(infilled, tmp_path):
-    def to_plain(row):
-        row["text"] = re.sub("<fim_(prefix|suffix|middle)>", "", row["text"])
-
-    folder = shutil.copytree(infilled / "out", tmp_path / "planted")
-    assert replanted(folder, lambda row: None) == set()
-    assert replanted(folder, to_plain) == {"schema"}
-
-
-def test_a_file_that_spells_sentinels_stays_in_and_is_text(infilled):
-    for name in ("out", "bare"):
-        assert check(infilled / name, [str(infilled / "project")]).ok
-        row = files_table(infilled / name)["sentinels.py"]
-        assert row["status"] == "kept"
-        # A trainer that tokenizes its text would find sentinels there; among its ids there are none.
-        assert [one["missing"] for one in row["variants"]] == (["control_token"] if name == "out" else [None])
-
-
-def test_fill_in_the_middle_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
-    tree = json.loads(sentence_piece_bpe())
-    first, flags = len(tree["model"]["vocab"]), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tree["added_tokens"] += [
-        {"id": first + at, "content": name, "special": True, **flags} for at, name in enumerate(FIM)
-    ]
-    write_tree(tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree)})
-    settings = {"tokenizer": TokenizerConfig(name=str(tmp_path / "tokenizer"))}
-    settings |= {"variants": VariantsConfig(rates={"fim": 1.0}), "window": WindowConfig(length=256, overlap=0)}
-    make(source, tmp_path / "out", **settings)
-    assert check(tmp_path / "out", [str(source)]).ok
-    spell = {index: token for token, index in tree["model"]["vocab"].items()}
-    rows = [row for row in rows_of(tmp_path / "out") if row["variant"] == "fim"]
-    assert len(rows) > 50
-    for row in rows:
-        ids = row["input_ids"]
-        suffix, middle = ids.index(first + 2), ids.index(first + 1)
-        parts = [*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]]
-        words = (spell[index] for index in parts)
-        text = b"".join(bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
-        assert text.replace("▁".encode(), b" ") in (source / row["path"]).read_bytes()
-    with pytest.raises(ConfigError, match="--with-text does not go with --variants fim"):
-        make(source, tmp_path / "out", output=OutputConfig(with_text=True), **settings)
-
-    def put_blank(row):
-        row["input_ids"].insert(row["input_ids"].index(first + 2) + 1, tree["model"]["vocab"]["▁"])
-
-    assert "variants" in replanted(tmp_path / "out", put_blank)
-
-
-def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):
-    code, line = refusal(called("build", source, "--out", tmp_path / "out", "--variants", "fim"))
-    assert code == 2
-    assert "'codebert' has no tokens for fill-in-the-middle" in line
-
-
 @pytest.mark.parametrize(
     ("words", "part"),
     [
         (["--variants", "renam"], "Did you mean 'rename'"),
+        (["--variants", "fim"], "fill in the middle is no variant"),
         (["--variants", "rename=2"], "from 0 to 1"),
         (["--variants", "rename=many"], "KIND=RATE"),
         (["--variants", "rename", "--variant-seed", str(1 << 64)], "at most"),
@@ -494,8 +397,8 @@ def test_explain_tells_of_a_files_variants(varied):
     assert re.search(r"variants rename +\d+ windows, [\d,]+ tokens, seed \d+", explained)
     held_out = rows_of(varied, "test")[0]["path"]
     assert "variants none: only train files have variants" in called("explain", varied, held_out).stdout
-    number = next(number for number, row in enumerate(rows_of(varied)) if row["variant"] == "fim")
-    assert called("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", fim")
+    number = next(number for number, row in enumerate(rows_of(varied)) if row["variant"] == "noise")
+    assert called("explain", varied, "--row", f"train:{number}").stdout.rstrip().endswith(", noise")
 
 
 def test_four_steps_give_the_same_as_one_build(source, tokenizer, varied, tmp_path):
@@ -527,7 +430,7 @@ def test_a_file_over_which_workers_die_is_named_or_left_without(source, tmp_path
         split=SplitConfig(shares="100/0/0"),
         run=RunConfig(workers=workers),
     )
-    with pytest.raises(OutputError, match=r"project/calendar.py could not be varied: its worker died"):
+    with pytest.raises(OutputError, match=r"project/calendar.py could not be rewritten: its worker died"):
         in_a_process(build_dying_over_a_variant, config)
     run = RunConfig(workers=workers, skip_failed=True)
     in_a_process(build_dying_over_a_variant, msgspec.structs.replace(config, run=run))

@@ -289,6 +289,7 @@ def row(path, **values):
         "draw": None,
         "left_tokens": 0,
         "weight": 1.0,
+        "fim": None,
         "variants": [],
         "text_sha256": "a",
         "reason": None,

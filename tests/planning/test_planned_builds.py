@@ -21,6 +21,7 @@ from gristmill.config.settings import RunConfig, SamplingConfig, ScanConfig, Spl
 from gristmill.planning.overlap_choice import Wanted
 from gristmill.planning.plan_result import Plan
 from support.builds import called, in_a_process
+from support.codebert_with import MARKERS, codebert_with
 from support.source_trees import write_tree
 
 
@@ -133,7 +134,10 @@ PLANNED = {
     "--secrets drop --redact-emails --decontaminate-against {benchmark}",
     "splits": "--splits {earlier} --batch-bytes 50000 --cache-bytes 0 --skip-failed --task-seconds 99",
     "fresh": "--fresh-splits --tokenizer codebert --cache-dir {folder} --runner local --device cpu --out {folder}/other",
-    "causal": "--preset causal --pack none --special-tokens documents --end-token </s>",
+    "causal": "--preset causal --pack none --special-tokens documents --end-token </s> --repo-order path "
+    "--repo-order-seed 0",
+    "fim": "--tokenizer {folder}/fim --fim 0.6 --fim-spm 0.2 --fim-middles lines,characters --fim-max-middle 60 "
+    "--fim-seed 3 --pack none --overlap 0",
     "table": "--text-column code --path-column name --repo-column project --license-column terms --max-expansion 50",
     "no rewriting": "--rewrite-endpoint http://localhost:9/v1 --rewrite-model m "
     "--rewrite-concurrency 2 --rewrite-timeout 3 --rewrite-retries 1 --rewrite-max-tokens 99 --rewrite-context 4096",
@@ -183,6 +187,8 @@ def test_a_plan_is_of_the_build_that_the_same_options_give(name, code, earlier, 
     source, out = code, tmp_path / "out"
     benchmark = tmp_path / "benchmark.txt"
     benchmark.write_bytes((code / "email/charset.py").read_bytes())
+    if name == "fim":
+        codebert_with(MARKERS, tmp_path / "fim")
     if name == "table":
         source = tmp_path / "rows.jsonl"
         rows = [

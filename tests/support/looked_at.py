@@ -66,7 +66,7 @@ def make_varied(root: Path) -> Path:
         tokenizer=codebert_with(MARKERS, root / "tokenizer"),
         window=WindowConfig(length=64, overlap=20, tail="shift"),
         split=SplitConfig(shares="100/0/0"),
-        variants=VariantsConfig(rates={"rename": 1.0, "noise": 1.0, "fim": 1.0}),
+        variants=VariantsConfig(rates={"rename": 1.0, "noise": 1.0}),
         sampling=SamplingConfig(weights={"one.py": 3.0, "tiny.py": 3.0}),
         output=OutputConfig(with_text=True, pad=True, compress="zstd"),
     )

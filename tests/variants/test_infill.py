@@ -10,24 +10,42 @@ from tokenizers import Tokenizer
 
 from gristmill import load_tokenizer
 from gristmill.core.errors import ConfigError
+from gristmill.core.records import FimForm
 from gristmill.core.seeded_random import Dice
 from gristmill.tokenizers.control_tokens import FIM_NAMES
 from gristmill.tokenizers.cuda.merge_tables import byte_characters
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.sentinels import fim_ids, require_spelled_fim
 from gristmill.tokenizers.tokenizer import tokenizer_for
-from gristmill.variants.infill import Infiller, Sentinel
+from gristmill.variants.grammars import parse
+from gristmill.variants.infill import Infiller, InfillText, NotGivenBackError, Sentinel
+from gristmill.variants.middles import Shares, find_nodes
 from support import tokenizers_made_here as made
 from support.made_code import made_module
 
-PREFIX, MIDDLE, SUFFIX = 60_000, 60_001, 60_002
+PREFIX, MIDDLE, SUFFIX, END = 60_000, 60_001, 60_002, 60_003
+SENTINELS = (PREFIX, MIDDLE, SUFFIX)
 TOKENIZER = load_tokenizer()
 
 
-def infiller(num_content=64, tokenizer=TOKENIZER, ids=(PREFIX, MIDDLE, SUFFIX), *, with_text=False):
-    names = (b"<fim_prefix>", b"<fim_middle>", b"<fim_suffix>")
-    sentinels = map(Sentinel, ids, names)
-    return Infiller(lambda part: tokenizer.encode(part).ids, tokenizer.decode, *sentinels, num_content, with_text)
+def infiller(num_content=64, tokenizer=TOKENIZER, ids=SENTINELS, first=None, **more):
+    prefix, middle, suffix = map(Sentinel, ids, (b"<fim_prefix>", b"<fim_middle>", b"<fim_suffix>"))
+    settings = {"shares": Shares(0.5, 0.25, 0.25), "spm_share": 0.5, "max_middle_tokens": num_content // 2}
+    return Infiller(
+        encode=lambda part: tokenizer.encode(part).ids,
+        decode=tokenizer.decode,
+        decode_first=(first or tokenizer).decode,
+        prefix=prefix,
+        middle=middle,
+        suffix=suffix,
+        num_content=num_content,
+        **{**settings, **more},
+    )
+
+
+def document(text, tokenizer=TOKENIZER, nodes=None):
+    encoded = tokenizer.encode(text, with_starts=True)
+    return InfillText(text, encoded.ids, encoded.starts, nodes)
 
 
 def with_fim(spelled, **flags):
@@ -40,35 +58,69 @@ def with_fim(spelled, **flags):
     return Definition(name="with fim", json=json.dumps(tree).encode(), config=b"{}")
 
 
-def rejoined(ids):
-    """The piece, and whether its suffix stood before its prefix."""
-    assert np.isin(ids, [PREFIX, MIDDLE, SUFFIX]).sum() == 3
-    suffix_at, middle_at = (int(np.flatnonzero(ids == mark)[0]) for mark in (SUFFIX, MIDDLE))
+def parts_of(one, decode=TOKENIZER.decode):
+    """Prefix, middle and suffix of a window, or all of it as the first."""
+    ids, window = one.ids, one.window
+    assert len(ids) == window.num_ids
+    if window.form is None:
+        assert not np.isin(ids, SENTINELS).any()
+        return decode(ids), b"", b""
+    assert np.isin(ids, SENTINELS).sum() == 3
     assert ids[0] == PREFIX
-    assert suffix_at < middle_at
-    first, second, last = ids[1:suffix_at], ids[suffix_at + 1 : middle_at], ids[middle_at + 1 :]
-    if suffix_at == 1:  # the prefix is empty, or stands before the middle
-        return [TOKENIZER.decode(last) + TOKENIZER.decode(second), True]
-    return [TOKENIZER.decode(first) + TOKENIZER.decode(last) + TOKENIZER.decode(second), False]
+    suffix, middle = (int(np.flatnonzero(ids == mark)[0]) for mark in (SUFFIX, MIDDLE))
+    assert suffix < middle
+    tail = ids[middle + 1 :]
+    num_before = len(tail) - window.num_middle_tokens
+    assert num_before == 0 or window.form is FimForm.SPM
+    before = tail[:num_before] if window.form is FimForm.SPM else ids[1:suffix]
+    assert window.form is FimForm.PSM or suffix == 1
+    return decode(before), decode(tail[num_before:]), decode(ids[suffix + 1 : middle])
 
 
-def pieces_of(text, seed, num_content=64):
-    starts = TOKENIZER.encode(text, with_starts=True).starts
-    made = infiller(num_content).infill(text, starts, Dice(seed))
-    assert all(len(one.ids) <= num_content for one in made)
-    return made
-
-
-@given(st.text(min_size=20, max_size=400), st.integers(0, 99))
-def test_the_parts_rejoin_to_the_source(text, seed):
+@given(st.text(min_size=1, max_size=400), st.integers(0, 99))
+def test_windows_follow_one_another_and_rejoin_to_the_source(text, seed):
     text = text.encode()
-    made = pieces_of(text, seed)
-    joined = b"".join(rejoined(one.ids)[0] for one in made)
-    assert text.startswith(joined)
-    num_tokens = len(TOKENIZER.encode(text).ids)
-    assert num_tokens - (made[-1].place[1] if made else 0) < 8 or num_tokens < 8
-    edges = [edge for one in made for edge in one.place]
-    assert edges == sorted(edges)
+    made = infiller().infill(document(text), Dice(seed))
+    assert all(len(one.ids) <= 64 for one in made)
+    assert b"".join(b"".join(parts_of(one)) for one in made) == text
+    edges = [edge for one in made for edge in (one.window.start, one.window.end)]
+    assert edges[0] == 0
+    assert edges[1:-1:2] == edges[2::2]
+    assert edges[-1] == len(TOKENIZER.encode(text).ids)
+
+
+@given(st.text(min_size=20, max_size=400), st.integers(0, 99), st.integers(1, 20))
+def test_a_middle_is_no_longer_than_it_may_be_and_not_blank(text, seed, most):
+    for one in infiller(max_middle_tokens=most).infill(document(text.encode()), Dice(seed)):
+        if one.window.form is not None:
+            _, middle, _ = parts_of(one)
+            assert 1 <= one.window.num_middle_tokens <= most
+            assert middle.strip()
+
+
+@pytest.mark.parametrize(("share", "form"), [(0.0, FimForm.PSM), (1.0, FimForm.SPM)])
+def test_the_share_decides_the_order(share, form):
+    made = infiller(spm_share=share).infill(document(made_module("a.py", 9_000).encode()), Dice(1))
+    assert {one.window.form for one in made} <= {form, None}
+    assert sum(one.window.form is form for one in made) > 10
+
+
+def test_an_end_token_is_behind_every_middle():
+    made = infiller(end=Sentinel(END, b"<end>")).infill(document(made_module("a.py", 9_000).encode()), Dice(1))
+    for one in made:
+        assert len(one.ids) <= 64
+        assert (one.ids[-1] == END) == (one.window.form is not None)
+        assert one.text.endswith(b"<end>") == (one.window.form is not None)
+
+
+def test_middles_by_syntax_are_nodes():
+    text = made_module("a.py", 9_000).encode()
+    nodes = find_nodes(parse(text, "python"))
+    spans = {text[start:end] for start, end in zip(nodes.starts.tolist(), nodes.ends.tolist(), strict=True)}
+    made = infiller(200, shares=Shares(1, 0, 0)).infill(document(text, nodes=nodes), Dice(1))
+    by_syntax = [one for one in made if one.window.middle not in {None, "lines", "characters"}]
+    assert len(by_syntax) > 0.8 * len(made)
+    assert all(parts_of(one)[1] in spans for one in by_syntax)
 
 
 TEXTS = st.lists(
@@ -83,15 +135,15 @@ def test_no_blank_is_put_at_a_cut(spelled, text, seed):
     """By a tokenizer that puts one before a text: the tokens of each part spell it, and nothing else."""
     definition = Definition(name="test", json=spelled.encode(), config=b"{}")
     assert definition.puts_blank_before_text
-    text, parts = text.encode(), tokenizer_for(definition.continuing)
-    starts = tokenizer_for(definition).encode(text, with_starts=True).starts
-    pieces = infiller(40, parts).infill(text, starts, Dice(seed))
-    if pieces is None:  # an emoji, say, that a vocabulary without bytes does not have
-        assert not parts.gives_text_back
+    text, parts, whole = text.encode(), tokenizer_for(definition.continuing), tokenizer_for(definition)
+    try:
+        windows = infiller(40, parts, first=whole).infill(document(text, whole), Dice(seed))
+    except NotGivenBackError:  # an emoji, say, that a vocabulary without bytes does not have
+        assert not parts.gives_text_back or not whole.gives_text_back
         return
     spell = {index: token for token, index in definition.ids_by_token.items()}
-    for one in pieces:
-        words = ["" if index in (PREFIX, MIDDLE, SUFFIX) else spell[index] for index in one.ids.tolist()]
+    for one in (one for one in windows if one.window.form is not None):
+        words = ["" if index in SENTINELS else spell[index] for index in one.ids.tolist()]
         marks = [at for at, word in enumerate(words) if not word]
         assert len(marks) == 3
         first, second, last = words[1 : marks[1]], words[marks[1] + 1 : marks[2]], words[marks[2] + 1 :]
@@ -112,51 +164,36 @@ def test_the_text_of_a_row_is_what_the_tokenizer_makes_its_ids_of(spelled, text,
     definition = with_fim(spelled)
     require_spelled_fim(definition)
     tokenizer, text = tokenizer_for(definition), text.encode()
-    starts = tokenizer.encode(text, with_starts=True).starts
     whole = Tokenizer.from_str(definition.json.decode())
-    for one in infiller(40, tokenizer, fim_ids(definition), with_text=True).infill(text, starts, Dice(seed)):
-        assert whole.encode(one.text.decode()).ids == one.ids.tolist()
-        assert tokenizer.decode(one.ids) == one.text
+    filling = infiller(40, tokenizer, fim_ids(definition), with_text=True)
+    for one in filling.infill(document(text, tokenizer), Dice(seed)):
+        if one.window.form is not None:
+            assert whole.encode(one.text.decode()).ids == one.ids.tolist()
+            assert tokenizer.decode(one.ids) == one.text
 
 
 @pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
 def test_sentinels_that_a_text_does_not_spell_are_refused_with_texts(flag):
-    with pytest.raises(ConfigError, match=r"--with-text does not go with --variants fim .*does not find its tokens"):
+    with pytest.raises(ConfigError, match=r"--with-text does not go with --fim .*does not find its tokens"):
         require_spelled_fim(with_fim(made.byte_level(), **{flag: True}))
     with pytest.raises(ConfigError, match="puts a blank before each part"):
         require_spelled_fim(with_fim(made.sentence_piece_bpe()))
 
 
-def test_a_long_module_is_shown_whole_and_in_both_orders():
-    text = made_module("long.py", 100_000).encode()
-    made = pieces_of(text, 1, 510)
-    joined = [rejoined(one.ids) for one in made]
-    assert b"".join(piece for piece, _ in joined) == text
-    backwards = sum(is_spm for _, is_spm in joined)
-    assert 0.3 < backwards / len(joined) < 0.75
-
-
 def test_a_tokenizer_that_does_not_give_the_text_back_is_found_out():
     lossy = infiller()._replace(decode=lambda ids: TOKENIZER.decode(ids).lower())
     text = b"def F(X): return X + 1  # and so on, and so on, for long enough\n"
-    assert lossy.infill(text, TOKENIZER.encode(text, with_starts=True).starts, Dice(0)) is None
+    with pytest.raises(NotGivenBackError):
+        lossy.infill(document(text), Dice(0))
 
 
 @pytest.mark.parametrize("names", FIM_NAMES, ids=lambda names: names[0])
 def test_sentinels_go_by_the_names_that_models_give_them(names, tmp_path):
     tree = json.loads(made.byte_level())
     ids = range(1000, 1003)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     tree["added_tokens"] += [
-        {
-            "id": index,
-            "content": name,
-            "special": True,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-        }
-        for index, name in zip(ids, names, strict=True)
+        {"id": index, "content": name, "special": True, **flags} for index, name in zip(ids, names, strict=True)
     ]
     (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
     (tmp_path / "tokenizer_config.json").write_text("{}")

@@ -217,7 +217,7 @@ def test_overlaps_are_what_the_neighbours_show(plain, varied):
         assert len(runs) > 2
         for (_, variant, _), run in runs.items():
             for before, look, after in zip([None, *run], run, [*run[1:], None], strict=False):
-                is_alone = variant in {"noise", "fim"}
+                is_alone = variant == "noise"
                 assert shared(look, BEFORE) == (set() if is_alone else places(look) & places(before))
                 assert shared(look, AFTER) == (set() if is_alone else places(look) & places(after))
 
@@ -237,19 +237,18 @@ def test_the_text_of_a_row_is_the_text_that_a_build_wrote_beside_it(varied):
     for look, row in looks(varied):
         kinds.add(row["variant"])
         assert look.num_ids == sum(row["attention_mask"])
-        if row["variant"] not in {"noise", "fim"}:
+        if row["variant"] != "noise":
             assert text_of(look) == row["text"]
-    assert kinds == {"", "rename", "noise", "fim"}
+    assert kinds == {"", "rename", "noise"}
 
 
-def test_masks_and_sentinels_are_special(varied):
+def test_masks_are_special(varied):
     names = defaultdict(set)
     for look, row in looks(varied):
         special = {number for number, (_, flags) in enumerate(look.tokens) if flags & SPECIAL}
         names[row["variant"]] |= {stroke.text for stroke in look.strokes if stroke.token in special}
     assert names[""] == names["rename"] == {"<s>", "</s>"}
     assert names["noise"] == {"<s>", "</s>", "<mask>"}
-    assert names["fim"] == {"<s>", "</s>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>"}
 
 
 def test_windows_that_share_a_row_are_each_where_they_are(packed):

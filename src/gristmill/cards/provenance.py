@@ -11,6 +11,7 @@ from gristmill.config.presets import with_preset
 from gristmill.config.settings import PresetName, SecretsConfig
 from gristmill.core.manifest import Manifest
 from gristmill.core.markdown import in_code, literal, more, table
+from gristmill.core.names import counted
 from gristmill.core.records import VARIANTS
 
 SOURCES_LISTED = 50
@@ -31,6 +32,7 @@ def how_it_was_made(manifest: Manifest) -> Iterator[str]:
             ("gristmill", in_code(manifest.gristmill)),
             ("tokenizer", f"{in_code(facts.name)}{at}, {facts.vocab_size:,} ids, sha256 {in_code(facts.sha256)}"),
             ("special ids", _special_ids(manifest)),
+            *((("files of a repository", order),) if (order := repo_order_text(manifest)) is not None else ()),
             ("encoded by", in_code(facts.engine)),
             ("fingerprint of all inputs", in_code(manifest.fingerprint)),
             ("sha256 of the content", in_code(manifest.content_sha256)),
@@ -55,6 +57,21 @@ def _special_ids(manifest: Manifest) -> str:
         return f"the tokenizer's markers before repositories and files, {in_code([facts.end_id])} after each repository"
     told = f"{in_code(list(facts.prefix))} before each window, {in_code(list(facts.suffix))} after it"
     return f"{told}, {in_code(list(facts.closing))} after the last of a file" if facts.closing else told
+
+
+def repo_order_text(manifest: Manifest) -> str | None:
+    """Say in which order the files of a repository stand; None without --pack repo."""
+    if setting(manifest, "window", "pack") != "repo":
+        return None
+    match setting(manifest, "window", "repo_order"):
+        case "shuffle":
+            return f"shuffled by the seed {setting(manifest, 'window', 'repo_order_seed')}"
+        case "imports":
+            orders = [facts.order for facts in (manifest.packing or {}).values() if facts.order is not None]
+            imports, broken = counted(sum(one.imports for one in orders), "import"), sum(one.broken for one in orders)
+            return f"each behind those that it imports: {imports} between them, {broken:,} in cycles not kept to"
+        case _:
+            return "by path"
 
 
 def how_to_repeat_it(manifest: Manifest) -> Iterator[str]:

@@ -44,7 +44,7 @@ SPANS = {
 def readme(manifest: Manifest) -> bytes:
     sections: Sequence[Callable[[Manifest], Iterator[str]]] = (
         *(_what_it_is, _how_to_load_it, how_it_was_made, _splits, _filters, _secrets, _licenses),
-        *(_languages, _sampling, _variants, _limits, how_to_repeat_it),
+        *(_languages, _sampling, _fim, _variants, _limits, how_to_repeat_it),
     )
     text = "\n".join(line for section in sections for line in section(manifest))
     return f"{front_matter(manifest)}\n{text}\n".encode()
@@ -182,6 +182,21 @@ def _sampling(manifest: Manifest) -> Iterator[str]:
     ]
     yield from table(("weighted group", "weight", "share by nature", "share in train", "epochs"), groups)
     yield f"A pass over train shows each window {epochs.shown:.2f} times on average.\n"
+
+
+def _fim(manifest: Manifest) -> Iterator[str]:
+    facts = manifest.fim
+    if facts is None:
+        return
+    yield "## Fill in the middle\n"
+    yield (
+        f"{facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')} are rewritten, window by window, so that "
+        "the middle comes last. Held-out files are plain. The columns `fim`, `middle` and `middle_tokens` say where.\n"
+    )
+    rows = [(f"`{name}`", f"{count:,}") for name, count in (*facts.forms.items(), *facts.middles.items())]
+    yield from table(("form, or kind of middle", "windows"), rows)
+    missing = [(f"`{why}`", f"{count:,}", why.meaning) for why, count in facts.missing.items()]
+    yield from table(("why a chosen file is not rewritten", "files", "meaning"), missing)
 
 
 def _variants(manifest: Manifest) -> Iterator[str]:

@@ -3,7 +3,8 @@
 1. digests   every file against the manifest
 2. rows      of JSONL or, where there is none, of the first format: data files in parts, over processes: JSON, columns,
              ids, special tokens -> runs of windows, file by file; all other formats by a digest of every window
-3. files     runs against files.jsonl and the manifest: places, fresh tokens, counts, groups
+3. files     rows of fill in the middle put together again; runs against files.jsonl and the manifest: places, fresh
+             tokens, counts, groups
 4. texts     what the windows spell, over processes: secrets, and the source where it is given
 5. leakage   held-out tokens against train
 
@@ -20,8 +21,10 @@ from gristmill.checks.counts import check_counts, check_told
 from gristmill.checks.data_files import read_data_files
 from gristmill.checks.digests import check_cards, check_digests
 from gristmill.checks.file_rows import FilesTable, check_groups, read_files_table
+from gristmill.checks.fim import check_fim
 from gristmill.checks.findings import Faults, Report, Verdict, Verdicts, report_file, result_of
 from gristmill.checks.formats import First, check_formats
+from gristmill.checks.repo_order import RepoOrders, check_repo_order
 from gristmill.checks.requirements import Settings
 from gristmill.checks.source_texts import folders_by_repo
 from gristmill.checks.spans import check_leakage
@@ -57,7 +60,7 @@ CHECKS = (
         "duplicates",
         "files_table",
     ),
-    *("variants", "groups", "leakage", "secrets", "source"),
+    *("fim", "variants", "groups", "leakage", "secrets", "source"),
 )
 DATA_BYTES_PER_SOURCE_BYTE = 4
 """About; `num_workers` counts by source."""
@@ -100,7 +103,11 @@ def _check(
         with progress.phase("formats", num_windows, "windows") as step:
             formats = check_formats(settings, First(content_sha256, lines_sha256), runner, faults, step.advance)
         table = read_files_table(path, faults)
-        verdicts = {"cards": cards, "formats": formats, **_check_files(rows, table, settings, faults)}
+        with progress.phase("fim", 0):
+            rows, fim = check_fim(rows, table, settings, runner, faults)
+        orders = check_repo_order(rows, table, settings, runner, faults)
+        checked = _check_files(rows, table, settings, orders, faults)
+        verdicts = {"cards": cards, "formats": formats, "fim": fim, **checked}
         texts = Texts(rows, table, settings, folders)
         with progress.phase("texts", texts.num_tasks) as step:
             verdicts |= texts.check(runner, faults, step.advance)
@@ -117,14 +124,14 @@ def _check(
     )
 
 
-def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> Verdicts:
+def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: RepoOrders, faults: Faults) -> Verdicts:
     manifest = settings.manifest
     check_rows_against_table(rows, table, faults)
     check_order(rows, faults)
     check_counts(table, manifest, faults)
     check_groups(table, faults)
     num_tail_tokens = check_windows(rows, table, settings, faults)
-    check_ends(rows, table, settings, faults)
+    check_ends(rows, table, settings, orders.by_repo, faults)
     check_repeats(rows, table, settings.sampling.max_epochs, faults)
     check_told(rows, table, settings, faults)
     check_split_facts(rows, table, manifest, num_tail_tokens, faults)
@@ -141,7 +148,10 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
         "schema": Verdict(f"{num_rows} of {counted(len(manifest.columns), 'column')}"),
         "ids": Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}"),
         "special_tokens": Verdict(f"{num_rows}: {' '.join(map(str, special))}"),
-        "windows": Verdict(f"{num_rows} of {counted(len(rows.by_file), 'file')}"),
+        "windows": Verdict(
+            f"{num_rows} of {counted(len(rows.by_file), 'file')}{_order_text(settings, orders)}",
+            "ok" if orders.why_unchecked is None else "reported",
+        ),
         "fresh": Verdict(f"{counted(num_tokens, 'token')} of {counted(len(table.kept), 'file')}"),
         "duplicates": Verdict(
             f"{num_rows}{alike}", "reported" if num_alike else "ok", {"windows_as_in_another_file": num_alike}
@@ -152,6 +162,13 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, faults: Faul
         else Verdict("none were asked for", "skipped"),
         "groups": Verdict(counted(len({file.group for file in table.kept.values()}), "group")),
     }
+
+
+def _order_text(settings: Settings, orders: RepoOrders) -> str:
+    if not settings.is_by_repo:
+        return ""
+    unchecked = "" if orders.why_unchecked is None else f", which is not checked: {orders.why_unchecked}"
+    return f"; repositories in the order by {settings.repo_order}{unchecked}"
 
 
 def _write(folder: Path, report: Report) -> bool:

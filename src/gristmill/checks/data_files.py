@@ -14,11 +14,11 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.packs import PackedRows, PackRules, read_packed
 from gristmill.checks.requirements import Settings
 from gristmill.checks.rows import HEAD, Row, read_rows
-from gristmill.checks.runs import ROW, START, Run, joined, runs_of
+from gristmill.checks.runs import GROUP, ROW, START, Run, joined, runs_of
 from gristmill.checks.secrets import LOOK_AHEAD_BYTES, LOOK_BACK_BYTES, secrets_in
 from gristmill.checks.spelling import Spelling, wrong_texts
 from gristmill.checks.tokens import RowRules
-from gristmill.checks.windows_by_file import Packed, PlacedRun, Rows
+from gristmill.checks.windows_by_file import Packed, PlacedRun, RepoKey, Rows, Segment
 from gristmill.core.errors import DatasetError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
@@ -65,7 +65,7 @@ def secrets_in_column(rows: Sequence[Row], rules: PartRules, faults: Faults) -> 
         return
     for row, after in zip_longest(rows, rows[1:]):
         fields = row.fields
-        if fields.get("variant") == VariantKind.FIM:  # the file's text in another order, which `variants` checks
+        if fields.get("fim"):  # the file's text in another order, which `fim` puts together
             continue
         is_last = after is not None and _whose(after) != _whose(row)
         text = fields["text"].encode()
@@ -356,8 +356,19 @@ def read_data_files(
         num_rows += whole.num_rows
     rows = Rows.of(placed, num_rows)
     if settings.pack is not None:
-        rows = Rows.of(_in_order(placed, faults), num_rows)._replace(packed=packed)
+        layouts = _layouts(placed) if settings.is_by_repo else {}
+        rows = Rows.of(_in_order(placed, faults), num_rows)._replace(packed=packed, layouts=layouts)
     return ReadRows(rows, content.sha256(), lines.sha256())
+
+
+def _layouts(placed: list[PlacedRun]) -> dict[RepoKey, list[Segment]]:
+    """Return each repository's segments in order. Its last row may be shared, and then stand before its other rows."""
+    layouts: dict[RepoKey, list[Segment]] = {}
+    for one in sorted(placed, key=lambda one: one.run.windows[0, GROUP] > 1):
+        start, row, group = one.run.windows[0, [START, ROW, GROUP]].tolist()
+        segment = Segment(one.run.key.path, start, one.file, row, group)
+        layouts.setdefault((one.split, one.run.key.repo), []).append(segment)
+    return layouts
 
 
 def _in_order(placed: list[PlacedRun], faults: Faults) -> list[PlacedRun]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gristmill.checks.findings import Faults
-from gristmill.core.files_table import Count, FileRow, VariantRow
+from gristmill.core.files_table import Count, FileRow, FimRow, VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.plain_files import open_plain
 from gristmill.core.records import Cut, DropReason, Redaction, Split
@@ -37,6 +37,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     draw: tuple[Count, Count] | None
     left_tokens: Count
     weight: float
+    fim: FimRow | None
     variants: tuple[VariantRow, ...]
     sha256: str | None
     text_sha256: str
@@ -51,6 +52,11 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.repo}/{self.path}"
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Its rows are of fill in the middle."""
+        return self.fim is not None and self.fim.missing is None
 
     @property
     def shown_tokens(self) -> int:
@@ -114,11 +120,12 @@ def _defects(row: FileRow) -> Iterator[str]:
         yield "a digest that is none"
     if row.status == "dropped":
         yield from ["dropped without a reason"] if row.reason is None else []
-        yield from ["dropped, but with windows"] if row.windows or row.variants else []
+        yield from ["dropped, but with windows"] if row.windows or row.variants or row.fim else []
     else:
         yield from [f"kept, but for {row.reason}"] if row.reason is not None else []
         yield from ["kept without a window"] if not row.windows and row.draw != (0, 0) else []
         yield from ["variants of a file that is held out"] if row.variants and row.split is not Split.TRAIN else []
+        yield from ["fill in the middle of a file that is held out"] if row.fim and row.split is not Split.TRAIN else []
         yield from ["left_tokens without a draw"] if row.left_tokens and row.draw is None else []
         yield from ["cuts that are not in order, or beyond its tokens"] if not _are_in_order(row) else []
         yield from ["sha256 with redactions, or neither"] if (row.sha256 is None) != bool(row.redactions) else []
@@ -155,9 +162,3 @@ def check_groups(table: FilesTable, faults: Faults) -> None:
         if first.split is not file.split:
             what = f"in {file.split}, but {first.name} of the same group is in {first.split}"
             faults.add("groups", what, file=FILES, path=file.name)
-
-
-# The manifest's counts against files.jsonl (`files_table`).
-
-
-# What the manifest tells of sampling, variants and epochs, against files.jsonl and the rows (`files_table`).

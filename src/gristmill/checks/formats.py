@@ -133,6 +133,7 @@ def _wrong_documents(stream: _Stream) -> str | None:
     for (number, before), (_, after) in pairwise(stream.rows()):
         goes_on = stream.is_framed[number] and stream.is_framed[number + 1]
         goes_on &= _document_key(before) == _document_key(after) and before.get("variant") not in BY_WINDOWS
+        goes_on &= not (before.get("fim") or after.get("fim"))
         goes_on &= before["start"] <= after["start"] <= before["start"] + sizes[number]
         if goes_on != (documents[number] == documents[number + 1]):
             what = "a document ends" if goes_on else "no document ends"

@@ -54,6 +54,7 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
     natural: list[bytes] = []
     numbers: list[int] = []
     are_ended: list[bool] = []
+    groups: list[int] = []
     for number, line in enumerate(lines, first):
         row: Any = None
         try:
@@ -77,9 +78,10 @@ def read_packed(lines: Sequence[bytes], first: int, pack: PackRules, rules: RowR
             numbers.append(number)
             after = ids[one["at"] + one["length"] :]
             are_ended.append(_is_ended(after, pack, rules))
+            groups.append(row["segment_ids"][one["at"]])
     own = Faults()
     windows = [
-        row._replace(number=numbers[row.number], is_ended=are_ended[row.number])
+        row._replace(number=numbers[row.number], is_ended=are_ended[row.number], group=groups[row.number])
         for row in read_rows(natural, 0, rules, own)
     ]
     own.renumber(numbers)

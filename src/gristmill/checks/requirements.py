@@ -14,6 +14,7 @@ from gristmill.checks.tokens import RowRules
 from gristmill.checks.windows import Shape
 from gristmill.config.settings import (
     NO_END_TOKEN,
+    FimConfig,
     OutputConfig,
     SamplingConfig,
     ScanConfig,
@@ -29,8 +30,9 @@ from gristmill.core.layout import MANIFEST
 from gristmill.core.manifest import Manifest
 from gristmill.core.records import VARIANTS
 from gristmill.tokenizers.definition import Definition
-from gristmill.tokenizers.sentinels import repo_ids, variant_ids
+from gristmill.tokenizers.sentinels import mask_id, repo_ids
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
+from gristmill.tokenizers.window_frame import FimFrame, fim_frame
 
 
 class _Sections(msgspec.Struct):
@@ -40,6 +42,7 @@ class _Sections(msgspec.Struct):
     scan: ScanConfig
     secrets: SecretsConfig
     sampling: dict[str, Any]
+    fim: FimConfig
     variants: VariantsConfig
 
     def drawing(self) -> SamplingConfig:
@@ -54,6 +57,7 @@ class Settings(NamedTuple):
     notebooks: str
     secrets: SecretsConfig
     sampling: SamplingConfig
+    fim: FimConfig
     variants: VariantsConfig
     shape: Shape
     rules: RowRules
@@ -64,6 +68,8 @@ class Settings(NamedTuple):
     """Of rows that hold windows of several files."""
     is_by_repo: bool
     """Files are cut anywhere, one after the other."""
+    repo_order: str
+    repo_order_seed: int
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest, faults: Faults) -> "Settings":
@@ -81,13 +87,15 @@ class Settings(NamedTuple):
             vocab_size=facts.vocab_size,
             prefix=facts.prefix,
             suffix=facts.suffix,
-            closing=facts.closing,
+            closing=() if sections.window.pack == "repo" else facts.closing,
             control_ids=tuple(definition.control_ids) if definition is not None else (),
             pad_id=facts.pad_id if sections.output.pad else None,
         )
         if definition is not None:
-            rules = rules._replace(own_ids=_own_ids(definition, sections.variants, faults))
-        met = conditions_met(sections.window, sections.output, sampling, sections.variants)
+            rules = rules._replace(
+                own_ids=_own_ids(definition, sections.variants, faults), fim=_fim_frame(definition, sections, faults)
+            )
+        met = conditions_met(sections.window, sections.output, sampling, sections.fim, sections.variants)
         pack = None
         if sections.window.is_packed:
             pack = _pack_rules(rules, sections, facts.end_id, definition, faults)
@@ -100,11 +108,14 @@ class Settings(NamedTuple):
             notebooks=sections.scan.notebooks,
             secrets=sections.secrets,
             sampling=sampling,
+            fim=sections.fim,
             variants=sections.variants,
             shape=Shape.of(sections.window, len(facts.prefix) + len(facts.suffix) + len(facts.closing)),
             rules=rules if MASK in rules.columns else rules._replace(pad_id=None),
             pack=pack,
             is_by_repo=sections.window.pack == "repo",
+            repo_order=sections.window.repo_order,
+            repo_order_seed=sections.window.repo_order_seed,
             spelling=Spelling.of(folder, tokenizer),
             no_tokenizer=why,
         )
@@ -146,12 +157,20 @@ def _frame(window: WindowConfig, definition: Definition) -> tuple[Any, ...]:
 def _own_ids(
     definition: Definition, variants: VariantsConfig, faults: Faults
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    own: list[tuple[str, tuple[int, ...]]] = []
+    kinds = [kind for kind in variants.rates if VARIANTS[kind].needs_mask]
     try:
-        own.extend((kind, variant_ids(definition, kind)) for kind in variants.rates if VARIANTS[kind].needs_tokens)
+        return tuple((kind, (mask_id(definition),)) for kind in kinds)
     except ConfigError as error:
         faults.add("special_tokens", str(error), file=MANIFEST)
-    return tuple(own)
+        return ()
+
+
+def _fim_frame(definition: Definition, sections: _Sections, faults: Faults) -> FimFrame | None:
+    try:
+        return fim_frame(sections.window, definition) if sections.fim.is_on else None
+    except ConfigError as error:
+        faults.add("special_tokens", str(error), file=MANIFEST)
+        return None
 
 
 def _pack_rules(

@@ -17,7 +17,7 @@ from gristmill.checks.findings import Faults
 from gristmill.checks.tokens import Block, Fields, Ids, RowRules, key_of_ids, path_of
 from gristmill.core.columns import COLUMNS, Kind, When
 from gristmill.core.digits import Numbers, numbers_in
-from gristmill.core.records import VARIANTS
+from gristmill.core.records import VARIANTS, FimForm, MiddleKind
 
 HEAD = b'{"input_ids":['
 TOO_LARGE = 99_999_999
@@ -40,6 +40,8 @@ class Row(NamedTuple):
     """Of the labels' content, as of the ids'; 0 where there are none."""
     is_ended: bool = False
     """An end token follows."""
+    group: int = 1
+    """Which of the row's segment_ids it has, if the row is packed."""
 
 
 class _Line(NamedTuple):
@@ -195,10 +197,6 @@ def _is_fraction(value: Any) -> bool:
     return type(value) in {int, float} and 0 <= value < LARGEST
 
 
-def _is_kind(value: Any) -> bool:
-    return type(value) is str and (not value or value in VARIANTS)
-
-
 def _are_counts(value: Any) -> bool:
     return type(value) is list and all(map(_is_count, value))
 
@@ -213,8 +211,16 @@ BY_KIND: Mapping[Kind, Callable[[Any], bool]] = {
     Kind.FRACTION: _is_fraction,
     Kind.NUMBERS: _are_counts,
 }
+
+
+def _is_one_of(*words: str) -> Callable[[Any], bool]:
+    return lambda value: type(value) is str and (not value or value in words)
+
+
 BY_NAME: Mapping[str, Callable[[Any], bool]] = {
-    "variant": _is_kind,
+    "variant": _is_one_of(*VARIANTS),
+    "fim": _is_one_of(*FimForm),
+    "middle": _is_one_of(*MiddleKind),
     "labels": _are_labels,
     "lines": _is_line_range,
     "attention_mask": _is_mask,

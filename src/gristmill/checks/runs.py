@@ -3,7 +3,8 @@
 Each window after the first brings what it adds; what it shares with the one before must be the same ids (`windows`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,17 @@ import numpy.typing as npt
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row
 from gristmill.checks.tokens import Ids, key_of_ids
-from gristmill.core.records import BY_THEMSELVES
+from gristmill.core.records import BY_THEMSELVES, FimForm, MiddleKind
 
 BY_WINDOWS = BY_THEMSELVES
-COLUMNS = ("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended")
-ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED = range(len(COLUMNS))
+COLUMNS = (
+    *("row", "start", "end", "fresh", "first_line", "last_line", "num_ids", "key", "label_key", "is_ended", "group"),
+    *("form", "middle", "middle_tokens"),
+)
+ROW, START, END, FRESH, FIRST_LINE, LAST_LINE, NUM_IDS, KEY, LABEL_KEY, IS_ENDED, GROUP = range(11)
+FORM, MIDDLE, MIDDLE_TOKENS = range(11, len(COLUMNS))
+FORMS = ("", *FimForm)
+MIDDLES = ("", *MiddleKind)
 
 Table = npt.NDArray[np.int64]
 
@@ -59,8 +66,10 @@ class Run(NamedTuple):
     key: RunKey
     language: str
     windows: Table
-    """One line per window, with the COLUMNS."""
+    """One line per window, with the COLUMNS. A window of fill in the middle ends with the last token of its place."""
     stretches: list[Stretch]
+    infilled: Mapping[int, Ids] = MappingProxyType({})
+    """Ids of the windows of fill in the middle, by number. No stretch has them until checks.fim puts them together."""
 
     @property
     def repeat(self) -> int:
@@ -97,17 +106,27 @@ class _GrowingRun:
         self._windows: list[tuple[int, ...]] = []
         self._stretches: list[tuple[int, list[Ids]]] = []
         self._last = Stretch(-1, np.zeros(0, np.uint16))
+        self._infilled: dict[int, Ids] = {}
+        self._is_open = False
+        """The last stretch may go on."""
 
     def take(self, row: Row) -> bool:
         """Whether it agrees with the window before."""
-        start, ids = row.fields["start"], row.ids
-        first, last = row.fields["lines"]
-        numbers = (row.number, start, start + len(ids), row.fields["fresh"], first, last, row.num_ids)
-        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended))
-        before = self._last
-        self._last = Stretch(start, ids)
+        fields, ids = row.fields, row.ids
+        start, fresh, form = fields["start"], fields["fresh"], FORMS.index(fields.get("fim", ""))
+        first, last = fields["lines"]
+        end = start + (fresh if form else len(ids))
+        middle = (form, MIDDLES.index(fields.get("middle", "")), fields.get("middle_tokens", 0))
+        numbers = (row.number, start, end, fresh, first, last, row.num_ids)
+        self._windows.append((*numbers, key_of_ids(ids), row.label_key, row.is_ended, row.group, *middle))
+        if form:
+            self._infilled[len(self._windows) - 1] = ids
+            self._is_open = False
+            return True
+        before, was_open = self._last, self._is_open
+        self._last, self._is_open = Stretch(start, ids), True
         num_shared = before.end - start
-        if not self._stretches or start < before.start or num_shared < 0 or self.key.is_by_windows:
+        if not was_open or start < before.start or num_shared < 0 or self.key.is_by_windows:
             self._stretches.append((start, [ids]))
             return True
         self._stretches[-1][1].append(ids[num_shared:])
@@ -118,13 +137,18 @@ class _GrowingRun:
 
     def done(self) -> Run:
         stretches = [Stretch(start, np.concatenate(parts)) for start, parts in self._stretches]
-        return Run(self.key, self.language, np.array(self._windows, np.int64), stretches)
+        return Run(self.key, self.language, np.array(self._windows, np.int64), stretches, self._infilled)
 
 
 def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
     """Two runs of one file, the second right behind the first: a part of a data file ended between them."""
-    before, after = left.stretches[-1], right.stretches[0]
+    windows = np.concatenate((left.windows, right.windows))
+    moved = {number + len(left.windows): ids for number, ids in right.infilled.items()}
+    infilled = {**left.infilled, **moved}
     stretches = [*left.stretches, *right.stretches]
+    if left.windows[-1, FORM] or right.windows[0, FORM]:
+        return Run(left.key, left.language, windows, stretches, infilled)
+    before, after = left.stretches[-1], right.stretches[0]
     num_shared = before.end - after.start
     if after.start >= before.start and num_shared >= 0 and not left.key.is_by_windows:
         at = after.start - before.start
@@ -134,4 +158,4 @@ def joined(left: Run, right: Run, file: str, faults: Faults) -> Run:
             faults.add("windows", what, file=file, row=int(right.windows[0, ROW]), path=right.key.name)
         whole = Stretch(before.start, np.concatenate((before.ids, after.ids[num_shared:])))
         stretches = [*left.stretches[:-1], whole, *right.stretches[1:]]
-    return Run(left.key, left.language, np.concatenate((left.windows, right.windows)), stretches)
+    return Run(left.key, left.language, windows, stretches, infilled)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gristmill.checks.findings import Faults
 from gristmill.checks.rows import Row, clean_labels
 from gristmill.checks.tokens import Ids, RowRules
-from gristmill.core.records import WITH_LABELS, VariantKind
+from gristmill.core.records import WITH_LABELS
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
 
 CONTINUING = bytes(range(0x80, 0xC0))
@@ -53,9 +53,16 @@ class Spelling(NamedTuple):
         tokenizer = self.tokenizer
         key = tokenizer.definition.key
         if key not in known:
-            counts = (count(tokenizer.decode([index])) for index in range(tokenizer.vocab_size))
+            counts = (count(_spelled(tokenizer, index)) for index in range(tokenizer.vocab_size))
             known[key] = np.fromiter(counts, np.int64, tokenizer.vocab_size)
         return known[key]
+
+
+def _spelled(tokenizer: Tokenizer, index: int) -> bytes:
+    try:
+        return tokenizer.decode([index])
+    except LookupError:  # a vocabulary may leave out ids before those of its added tokens
+        return b""
 
 
 _NUM_BYTES: dict[str, npt.NDArray[np.int64]] = {}
@@ -67,7 +74,7 @@ def wrong_texts(rows: Sequence[Row], rules: RowRules, spelling: Spelling, faults
     """A character whose bytes two tokens share belongs to the window in which the first of them is."""
     for row in rows:
         # Of fill in the middle, the text is what the ids spell with any tokenizer: no other is made.
-        is_infilled = row.fields.get("variant") == VariantKind.FIM and spelling.tokenizer_key is not None
+        is_infilled = bool(row.fields.get("fim")) and spelling.tokenizer_key is not None
         if not spelling.is_exact and not is_infilled:
             continue
         text = row.fields["text"].encode()

@@ -19,81 +19,8 @@ from gristmill.checks.windows_by_file import Rows
 from gristmill.core.files_table import VariantRow
 from gristmill.core.layout import FILES
 from gristmill.core.names import counted
-from gristmill.core.records import WITH_LABELS, VariantKind
+from gristmill.core.records import WITH_LABELS
 from gristmill.runners.local import LocalRunner
-from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
-
-# Rows of fill in the middle, put together again: prefix, middle and suffix are a piece of their file.
-
-SLACK_BYTES = 8
-"""Tokens that share a character may spell more or fewer bytes apart than together."""
-SHOWN_BYTES = 20
-
-
-def wrong_pieces(
-    run: Run, file: Run | None, spelling: Spelling, sentinels: tuple[int, int, int]
-) -> Iterator[tuple[int, str]]:
-    """The row and what is wrong with it, for each that is no piece of its file where it says it is."""
-    tokenizer = spelling.tokenizer
-    goes_on = tokenizer_for(tokenizer.definition.continuing)
-    found: _Spelled | None = None
-    for index, one in enumerate(run.stretches):
-        row = int(run.windows[index, ROW])
-        piece = _rejoined(one.ids, sentinels, goes_on)
-        if piece is None:
-            continue  # its sentinels are wrong, which `variants` says
-        start = int(run.windows[index, START])
-        stretch = next((own for own in file.stretches if own.start <= start < own.end), None) if file else None
-        if stretch is None:
-            continue  # that part of the file is not shown
-        if found is None or found.stretch is not stretch:
-            found = _Spelled(stretch, tokenizer, goes_on)
-        what = found.compared(piece, start)
-        if what is not None:
-            yield row, what
-
-
-def _rejoined(ids: Ids, sentinels: tuple[int, int, int], tokenizer: Tokenizer) -> bytes | None:
-    """`<prefix> a <suffix> c <middle> b` or `<prefix> <suffix> c <middle> a b` -> `a b c`"""
-    prefix, middle, suffix = sentinels
-    places = [np.flatnonzero(ids == one).tolist() for one in (prefix, suffix, middle)]
-    if [len(one) for one in places] != [1, 1, 1] or places[0] != [0] or places[1] > places[2]:
-        return None
-    at, to = places[1][0], places[2][0]
-    return b"".join(map(tokenizer.decode, (ids[1:at], ids[to + 1 :], ids[at + 1 : to])))
-
-
-class _Spelled:
-    """The text of a stretch of a file, and how far its rows have been found in it."""
-
-    def __init__(self, stretch: Stretch, tokenizer: Tokenizer, goes_on: Tokenizer) -> None:
-        self.stretch, self._decode = stretch, goes_on.decode
-        self._text = (goes_on if stretch.start else tokenizer).decode(stretch.ids)
-        self._token, self._byte = stretch.start, 0
-
-    def compared(self, piece: bytes, start: int) -> str | None:
-        """Say what is wrong with a piece. Quick if pieces come in the order of their places."""
-        base = self.stretch.start
-        if start < self._token:
-            self._token, self._byte = base, 0
-        about = self._byte + len(self._decode(self.stretch.ids[self._token - base : start - base]))
-        at = self._text.find(piece, max(about - SLACK_BYTES, 0), about + SLACK_BYTES + len(piece))
-        if at < 0 and about + len(piece) > len(self._text) - SLACK_BYTES:
-            at = self._cut_short(piece, about)
-        if at < 0:
-            shown, there = piece[:SHOWN_BYTES], self._text[about : about + SHOWN_BYTES]
-            return f"put together it is {shown!r} …, and its file has {there!r} … at token {start}"
-        self._token, self._byte = start, at
-        return None
-
-    def _cut_short(self, piece: bytes, about: int) -> int:
-        """Find a piece that goes on beyond what the rows show of the file; -1: it is not there."""
-        for at in range(max(about - SLACK_BYTES, 0), min(about + SLACK_BYTES, len(self._text)) + 1):
-            rest = self._text[at : len(self._text) - SLACK_BYTES]
-            if len(rest) < len(piece) and piece.startswith(rest):
-                return at
-        return -1
-
 
 # The `lines` of windows and files against the line feeds in their tokens (`windows`).
 
@@ -143,8 +70,6 @@ TOKENS_PER_TASK = 1 << 18
 
 class TextRules(NamedTuple):
     spelling: Spelling
-    sentinels: tuple[int, ...]
-    """Ids of the fill-in-the-middle tokens; empty if such rows are not rejoined."""
     looks_for_secrets: bool
     emails: bool
     notebooks: str
@@ -160,8 +85,6 @@ class TextTask(NamedTuple):
     """In the source, if that is to be compared."""
     variant: VariantRow | None = None
     """What files.jsonl tells of it, if it is one."""
-    of_file: Run | None = None
-    """For a fill-in-the-middle variant: the file's own windows."""
 
 
 class TextFindings(NamedTuple):
@@ -187,13 +110,11 @@ class Texts(NamedTuple):
         secrets = self.settings.secrets
         why_no_secrets = self._why_no_secrets()
         spelling, notebooks = self.settings.spelling, self.settings.notebooks
-        own_ids = dict(self.settings.rules.own_ids) if spelling.tokenizer_key is not None else {}
-        sentinels = own_ids.get(VariantKind.FIM, ())
-        rules = TextRules(spelling, sentinels, why_no_secrets is None, secrets.emails, notebooks)
+        rules = TextRules(spelling, why_no_secrets is None, secrets.emails, notebooks)
         if secrets.action != "keep":
             self._check_names(secrets.emails, faults)
         num_at_cuts = num_compared = 0
-        if rules.spelling.is_close or self.folders or sentinels:
+        if rules.spelling.is_close or self.folders:
             tasks = list(self._tasks(faults))
             num_compared = sum(task.location is not None for batch in tasks for task in batch)
             for batch, found in zip(tasks, runner.map(partial(read_texts, rules), tasks), strict=True):
@@ -250,8 +171,7 @@ class Texts(NamedTuple):
             for run, file, _ in self.rows.variants.get(key, ()):
                 if run.key.variant not in WITH_LABELS:
                     row = self._variant_row(key, run.key.variant)
-                    of_file = runs[0].run if run.key.variant == VariantKind.FIM else None
-                    batch.append(TextTask(run, file, None, None, row, of_file))
+                    batch.append(TextTask(run, file, None, None, row))
                     size += sum(len(stretch.ids) for stretch in run.stretches)
             if size >= TOKENS_PER_TASK:
                 yield batch
@@ -264,24 +184,14 @@ def read_texts(rules: TextRules, tasks: list[TextTask]) -> TextFindings:
     faults = Faults()
     num_at_cuts = 0
     for task in tasks:
-        if task.run.key.variant == VariantKind.FIM:
-            _check_infilled(task, rules, faults)
-        elif rules.spelling.is_close:
+        if rules.spelling.is_close:
             num_at_cuts += _check_spelled(task, rules, faults)
         if task.kept is not None and task.location is not None:
-            found = differences(task.kept, task.run, task.location, rules.spelling, notebooks=rules.notebooks)
+            run = _with_places(task.run, task.kept)
+            found = differences(task.kept, run, task.location, rules.spelling, notebooks=rules.notebooks)
             for what in found:
                 faults.add("source", what, file=task.file, path=task.run.key.name)
     return TextFindings(num_at_cuts, faults)
-
-
-def _check_infilled(task: TextTask, rules: TextRules, faults: Faults) -> None:
-    if not rules.sentinels:
-        return
-    prefix, middle, suffix = rules.sentinels
-    for row, what in wrong_pieces(task.run, task.of_file, rules.spelling, (prefix, middle, suffix)):
-        faults.add("variants", what, file=task.file, row=row, path=task.run.key.name)
-        return  # one a file is enough
 
 
 def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
@@ -299,7 +209,7 @@ def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
         return num_at_cuts
     if rules.spelling.is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
         faults.add("ids", f"what its ids spell has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
-    wrong = wrong_line_feeds(run, kept, rules.spelling)
+    wrong = wrong_line_feeds(_with_places(run, kept), kept, rules.spelling)
     if wrong is not None:
         row, what = wrong
         faults.add("windows", what, file=task.file, row=row, path=kept.name)
@@ -313,6 +223,11 @@ def _check_variant(task: TextTask, variant: VariantRow, decode: Callable[[Ids], 
     if hashlib.sha256(decode(stretches[0].ids)).hexdigest() != variant.text_sha256:
         what = f"what the ids of its {variant.kind} spell has not the text_sha256 of {FILES}"
         faults.add("variants", what, file=task.file, path=task.run.key.name)
+
+
+def _with_places(run: Run, kept: KeptFile) -> Run:
+    """Without stretches if the tokens of fill in the middle are not the file's, as not all of it was drawn."""
+    return run._replace(stretches=[]) if kept.is_rewritten and not _is_whole(run, kept) else run
 
 
 def _is_whole(run: Run, kept: KeptFile) -> bool:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gristmill.checks.findings import Faults
 from gristmill.core.digits import Numbers
 from gristmill.core.names import counted
+from gristmill.tokenizers.window_frame import FimFrame
 
 NUM_KEY_BYTES = 8
 LARGEST_UINT16 = (1 << 16) - 1
@@ -34,6 +35,8 @@ class RowRules(NamedTuple):
     """Special ids behind the last window of a document."""
     own_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """By kind of variant, control ids that belong inside it."""
+    fim: FimFrame | None = None
+    """Special ids of rows of fill in the middle; None: there are none."""
 
 
 class Block:
@@ -107,9 +110,14 @@ class Block:
             self._add("special_tokens", row, what, faults)
 
     def _are_own(self, rows: Numbers, places: Numbers) -> npt.NDArray[np.bool_]:
-        own = dict(self._rules.own_ids)
-        kinds = [(fields or {}).get("variant") for fields in self._fields]
-        flags = [int(self._ids[place]) in own.get(kinds[row], ()) for row, place in zip(rows, places, strict=True)]
+        by_kind, fim = dict(self._rules.own_ids), self._rules.fim
+        own = [
+            fim.ids
+            if fim is not None and (fields or {}).get("fim")
+            else by_kind.get((fields or {}).get("variant", ""), ())
+            for fields in self._fields
+        ]
+        flags = [int(self._ids[place]) in own[row] for row, place in zip(rows, places, strict=True)]
         return np.array(flags, np.bool_)
 
     def _in_range(self, faults: Faults) -> Ids:

@@ -1,15 +1,17 @@
 """`variants`: each is of a train file that is kept, as files.jsonl tells it, and shows what it must.
 
-Another text is cut into windows as any. Of fill in the middle, each window has its three sentinels in order (and its
-parts are the file's text: checks.infilled); of noise, each window's labels are the file's own window there.
+Another text is cut into windows like any file. With noise, the labels of each window are the file's own window there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
 
 from gristmill.checks.file_rows import FilesTable
 from gristmill.checks.findings import Faults
 from gristmill.checks.requirements import Settings
-from gristmill.checks.runs import KEY, LABEL_KEY, ROW, START
+from gristmill.checks.runs import FORM, KEY, LABEL_KEY, ROW, START
+from gristmill.checks.tokens import key_of_ids
 from gristmill.checks.windows import Drawn, expected_windows, first_difference, wrong_draw, wrong_fresh
 from gristmill.checks.windows_by_file import PlacedRun, Rows
 from gristmill.core.files_table import VariantRow
@@ -105,25 +107,8 @@ def _copies(placed: PlacedRun, rows: Rows) -> Iterator[Fault]:
             return
 
 
-def _wrong_sentinels(placed: PlacedRun, _rows: Rows, settings: Settings) -> Iterator[Fault]:
-    """`prefix … suffix … middle …`, whichever of the parts comes where."""
-    sentinels = dict(settings.rules.own_ids).get(VariantKind.FIM, ())
-    if not sentinels:
-        return
-    prefix, middle, suffix = sentinels
-    for index, stretch in enumerate(placed.run.stretches):
-        found = [one for one in stretch.ids.tolist() if one in sentinels]
-        if found != [prefix, suffix, middle] or stretch.ids[0] != prefix:
-            yield index, f"sentinels {found}, not {[prefix, suffix, middle]}"
-            return
-
-
-def _wrong_labels(placed: PlacedRun, rows: Rows, _settings: Settings) -> Iterator[Fault]:
-    own = {
-        start: ids
-        for one in rows.by_file.get(placed.run.key.file, ())
-        for start, ids in one.run.windows[:, [START, KEY]].tolist()
-    }
+def _wrong_labels(placed: PlacedRun, rows: Rows, settings: Settings) -> Iterator[Fault]:
+    own = dict(_own_windows(rows.by_file.get(placed.run.key.file, ()), settings))
     for index, (start, ids, labels) in enumerate(placed.run.windows[:, [START, KEY, LABEL_KEY]].tolist()):
         if own.get(start, labels) != labels:
             yield index, f"its labels are not the file's window at {start}"
@@ -133,8 +118,20 @@ def _wrong_labels(placed: PlacedRun, rows: Rows, _settings: Settings) -> Iterato
             return
 
 
+def _own_windows(runs: Iterable[PlacedRun], settings: Settings) -> Iterator[tuple[int, int]]:
+    """Start and key of each window of a file; of one that is rewritten for fill in the middle, as it was before."""
+    for placed in runs:
+        windows = placed.run.windows
+        if not windows[:, FORM].any():
+            yield from map(tuple, windows[:, [START, KEY]].tolist())
+            continue
+        for stretch in placed.run.stretches:
+            expected = expected_windows(len(stretch.ids), (), settings.shape, drops_touched=False)
+            for start, end in expected.windows(len(stretch.ids)):
+                yield stretch.start + start, key_of_ids(np.ascontiguousarray(stretch.ids[start:end]))
+
+
 CHECKS_BY_THEMSELVES: dict[VariantKind, Callable[[PlacedRun, Rows, Settings], Iterator[Fault]]] = {
     VariantKind.NOISE: _wrong_labels,
-    VariantKind.FIM: _wrong_sentinels,
 }
 """For each kind of variant whose windows are by themselves, what they must show."""

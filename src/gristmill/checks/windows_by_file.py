@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +12,12 @@ import numpy as np
 from gristmill.checks.file_rows import FileKey, FilesTable, KeptFile
 from gristmill.checks.findings import Faults
 from gristmill.checks.requirements import Settings
-from gristmill.checks.runs import END, FRESH, IS_ENDED, KEY, NUM_IDS, ROW, START, Run, RunKey
+from gristmill.checks.runs import END, FORM, FRESH, IS_ENDED, KEY, NUM_IDS, ROW, START, Run, RunKey
 from gristmill.checks.windows import (
     Drawn,
     Expected,
     Shape,
+    drawn_numbers,
     expected_windows,
     first_difference,
     wrong_draw,
@@ -38,6 +39,22 @@ class PlacedRun(NamedTuple):
     file: str
     """The data file it is in."""
     split: Split
+
+
+RepoKey = tuple[Split, str]
+"""A repository's files in one split."""
+
+
+class Segment(NamedTuple):
+    """A place in a packed row."""
+
+    path: str
+    start: int
+    file: str
+    """The data file, and the row in it."""
+    row: int
+    group: int
+    """Which of the stretches that share the row."""
 
 
 class Packed(NamedTuple):
@@ -62,6 +79,8 @@ class Rows(NamedTuple):
     num_ids: int
     packed: dict[Split, Packed] | None = None
     """None: each row is a window."""
+    layouts: dict[RepoKey, list[Segment]] = {}  # noqa: RUF012 - never changed
+    """With --pack repo: the segments of each repository, in the order in which they are read."""
 
     @classmethod
     def of(cls, runs: Iterable[PlacedRun], num_rows: int) -> "Rows":
@@ -119,11 +138,14 @@ def check_windows(rows: Rows, table: FilesTable, settings: Settings, faults: Fau
             _add_if("fresh", wrong_fresh(placed.run.windows, is_again=placed.run.repeat > 0), placed, faults)
             if file is not None and settings.is_by_repo:
                 _add_if("windows", wrong_stretches(placed.run, file.tokens, file.cuts), placed, faults)
+            elif file is not None and file.is_rewritten:
+                _check_rewritten(placed, runs[0], file, seed, faults)
             elif file is not None and copies[placed.run.key] == 1:
                 _check_run(placed, file, _expected(file, shape, drops_touched=drops_touched), seed, faults)
     if shape.tail != "drop":
         return 0
-    expected = (_expected(file, shape, drops_touched=drops_touched) for file in table.kept.values())
+    plain = (file for file in table.kept.values() if not file.is_rewritten)
+    expected = (_expected(file, shape, drops_touched=drops_touched) for file in plain)
     return sum(one.num_tail_tokens_dropped for one in expected)
 
 
@@ -147,6 +169,35 @@ def _check_run(placed: PlacedRun, file: KeptFile, expected: Expected, seed: int,
         faults.add("fresh", what, file=FILES, path=file.name)
 
 
+def _check_rewritten(placed: PlacedRun, first: PlacedRun, file: KeptFile, seed: int, faults: Faults) -> None:
+    """Windows of fill in the middle follow one another: together they show the file once."""
+    windows = placed.run.windows
+    passes, num_drawn = file.draw or (1, 0)
+    _add_if("windows", wrong_lines(windows, file.lines), placed, faults)
+    if placed.run.repeat:
+        if placed.run.repeat == passes:
+            natural = [(start, end) for start, end in first.run.windows[:, [START, END]].tolist()]
+            numbers = drawn_numbers(len(natural), num_drawn, seed, file.key)
+            if windows[:, START].tolist() != [natural[number][0] for number in numbers]:
+                _add("windows", 0, "other windows are drawn than the seed says", placed, faults)
+        return
+    starts, ends = windows[:, START], windows[:, END]
+    before = np.concatenate(([0], ends[:-1]))
+    is_wrong = (starts < before) | (ends <= starts) | (ends > file.tokens)
+    if passes:
+        is_wrong |= starts != before
+        is_wrong[-1] |= ends[-1] != file.tokens
+    elif len(windows) != num_drawn:
+        _add("windows", 0, f"{counted(len(windows), 'window')} drawn, and {num_drawn} should be", placed, faults)
+    for index in np.flatnonzero(is_wrong)[:1].tolist():
+        what = f"tokens {starts[index]} to {ends[index]} of {file.tokens} do not follow those of the window before"
+        _add("windows", index, what, placed, faults)
+    num_fresh = int(windows[:, FRESH].sum())
+    if num_fresh != file.shown_tokens:
+        what = f"{counted(num_fresh, 'fresh token')} in its rows, {file.shown_tokens} by its tokens and left_tokens"
+        _add("fresh", 0, what, placed, faults)
+
+
 def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults) -> None:
     """A file's windows are there as often as it says and may be, and again just as they were before."""
     for kept in table.kept.values():
@@ -168,21 +219,28 @@ def check_repeats(rows: Rows, table: FilesTable, max_epochs: int, faults: Faults
                     _add("windows", index, "not the window that it repeats", placed, faults)
 
 
-def check_ends(rows: Rows, table: FilesTable, settings: Settings, faults: Faults) -> None:
-    """An end token stands where a document ends and nowhere else; with --pack repo, where a repository ends."""
+def check_ends(
+    rows: Rows, table: FilesTable, settings: Settings, orders: Mapping[RepoKey, Sequence[str]], faults: Faults
+) -> None:
+    """An end token stands where a document ends and nowhere else; with --pack repo, where a repository ends.
+
+    `orders`: the files of each repository, as they must stand.
+    """
     end_id = settings.manifest.tokenizer.end_id
     if end_id is None or not (settings.is_by_repo or settings.rules.closing):
         return
-    last_of_repo = {(file.split, file.repo): file.key for file in sorted(table.kept.values(), key=lambda one: one.key)}
+    last_of_repo = {key: (key[1], paths[-1]) for key, paths in orders.items() if paths}
     for placed in (one for runs in (*rows.by_file.values(), *rows.variants.values()) for one in runs):
         windows, file = placed.run.windows, table.kept.get(placed.run.key.file)
         num_tokens = _num_tokens(placed.run.key, file)
         if file is None or num_tokens is None:
             continue
+        closes = settings.rules.fim is not None and settings.rules.fim.closes
         is_end = (windows[:, END] == num_tokens) & (not placed.run.key.is_by_windows)
+        is_end = np.where(windows[:, FORM] > 0, closes, is_end)
         if settings.is_by_repo:  # the last end token may be in a row by itself
             is_end = windows[:, END] == windows[:, END].max()
-            is_end &= last_of_repo[file.split, file.repo] == file.key
+            is_end &= last_of_repo.get((file.split, file.repo)) == file.key
             is_wrong = (windows[:, IS_ENDED] == 1) & ~is_end
         else:
             is_wrong = (windows[:, IS_ENDED] == 1) != is_end

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from gristmill.config.options import NOTHING_ELSE, Option, add_options, all_options
-from gristmill.config.settings import REWRITE_WAYS
+from gristmill.config.settings import MIDDLES, NO_FIM_VARIANT, REWRITE_WAYS
 from gristmill.core.errors import ConfigError
 from gristmill.core.names import did_you_mean, printable
 from gristmill.core.records import VariantKind
@@ -119,6 +119,7 @@ def parse_settings(
     values = {option.setting: getattr(given, option.setting) for option in all_options()}
     values |= {"sources": given.sources or None, "run.workers": worker_count(values["run.workers"])}
     values["sampling.weights"] = weights_of(values["sampling.weights"])
+    values["fim.middles"] = middles_of(values["fim.middles"])
     values["output.formats"] = words_of(values["output.formats"])
     named = values["variants.rates"]
     values |= {"variants.rates": rates_of(named), "rewrite.way": way_of(named)}
@@ -235,11 +236,13 @@ def way_of(texts: Sequence[str] | None) -> str | None:
 
 
 def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
-    """`rename,fim=0.9` -> {"rename": 0.5, "fim": 0.9}"""
+    """`rename,noise=0.9` -> {"rename": 0.5, "noise": 0.9}"""
     rates: dict[str, float] = {}
     for text in ",".join(texts or ()).split(",") if texts else ():
         kind, has_rate, number = text.strip().partition("=")
         kind = VariantKind.REWRITE if kind in REWRITE_WAYS else kind
+        if kind == "fim":
+            raise ConfigError(f"--variants fim: {NO_FIM_VARIANT}")
         if kind not in list(VariantKind):
             known = [*map(str, VariantKind), *(way for way in REWRITE_WAYS if "_" not in way)]
             hint = did_you_mean(kind, known, "Try --variants rename.")
@@ -249,3 +252,18 @@ def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
         except ValueError:
             raise ConfigError(f"--variants takes KIND or KIND=RATE, like rename=0.5, got {text!r}.") from None
     return rates or None
+
+
+def middles_of(texts: Sequence[str] | None) -> dict[str, float] | None:
+    """`syntax,lines=0.5` -> {"syntax": 1.0, "lines": 0.5}"""
+    shares: dict[str, float] = {}
+    for word in words_of(texts) or ():
+        sort, has_share, number = word.partition("=")
+        if sort not in MIDDLES:
+            hint = did_you_mean(sort, list(MIDDLES), "Try --fim-middles syntax.")
+            raise ConfigError(f"--fim-middles {sort!r} is none of {', '.join(MIDDLES)}. {hint}")
+        try:
+            shares[sort] = float(number) if has_share else 1.0
+        except ValueError:
+            raise ConfigError(f"--fim-middles takes SORT or SORT=SHARE, like syntax=0.5, got {word!r}.") from None
+    return shares or None

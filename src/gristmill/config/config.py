@@ -99,7 +99,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def window_columns(self) -> tuple[str, ...]:
         """Columns of a row that holds one window."""
-        return window_columns(conditions_met(self.window, self.output, self.sampling, self.variants))
+        return window_columns(conditions_met(self.window, self.output, self.sampling, self.fim, self.variants))
 
     @property
     def needs_text(self) -> bool:

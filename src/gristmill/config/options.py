@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gristmill.config.config import choices_of, default_of
-from gristmill.config.settings import REWRITE_WAYS
+from gristmill.config.settings import MIDDLES, REWRITE_WAYS
 from gristmill.core.names import shell_word
 from gristmill.core.output_formats import FORMATS
 from gristmill.core.records import VARIANTS, VariantKind
@@ -87,6 +87,19 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             default="none with --preset mlm, else best-fit",
         ),
         Option(
+            "--repo-order",
+            "window.repo_order",
+            "path|imports|shuffle",
+            "with --pack repo, a repository's files by path, each behind the files that it imports, or shuffled",
+        ),
+        Option(
+            "--repo-order-seed",
+            "window.repo_order_seed",
+            "N",
+            "with --repo-order shuffle: another seed, another order, for instance one per epoch",
+            int,
+        ),
+        Option(
             "--special-tokens",
             "window.special_tokens",
             "template|documents",
@@ -155,6 +168,35 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--weights-only", "sampling.weights_only", None, "write each row's weight instead of drawing by weights"
         ),
         Option("--sample-seed", "sampling.seed", "N", "decides which windows are drawn", int),
+    ),
+    "fill in the middle, for causal models (middles by syntax need gristmill[variants])": (
+        Option(
+            "--fim",
+            "fim.rate",
+            "RATE",
+            "rewrite this share of train's documents as prefix, suffix and middle, window by window; held-out files "
+            "stay plain",
+            float,
+            default="0.5 with --preset fim, else 0",
+        ),
+        Option(
+            "--fim-spm",
+            "fim.spm",
+            "SHARE",
+            "share of the rewritten windows with the suffix first (SPM); in the others the prefix is first (PSM)",
+            float,
+            default="as the model's family was trained",
+        ),
+        Option(
+            "--fim-middles",
+            "fim.middles",
+            "SORT[=SHARE]",
+            f"{', '.join(MIDDLES)}, several with commas: a node of the syntax tree, whole lines, or between any two "
+            f"characters (default: {', '.join(f'{sort}={share:g}' for sort, share in MIDDLES.items())})",
+            repeats=True,
+        ),
+        Option("--fim-max-middle", "fim.max_middle", "N", "most tokens of a middle", int, default="half of the window"),
+        Option("--fim-seed", "fim.seed", "N", "decides which documents are rewritten, and where they are cut", int),
     ),
     f"real variations of train files, beside them (all but {WITHOUT_GRAMMAR} need gristmill[variants])": (
         Option(

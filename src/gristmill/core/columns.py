@@ -42,10 +42,11 @@ class When(StrEnum):
     NOISE = "`--variants noise`"
     WEIGHTS = "`--weights-only`"
     VARIANTS = "`--variants`"
+    FIM = "`--fim`"
     PACK = "`--pack`"
 
 
-DECIDED_LATER = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS})
+DECIDED_LATER = frozenset({When.DRAWN, When.WEIGHTS, When.VARIANTS, When.FIM})
 """Step 2 fills these columns. Step 1 measures rows without them, so that its parts are good for any weights."""
 
 
@@ -149,7 +150,8 @@ _COLUMNS = (
         Kind.NUMBER,
         When.ALWAYS,
         "how many of the window's tokens no earlier window of the file has shown",
-        "they are its last ones; of a variant, no earlier window of that variant; all of them in `noise` and `fim`",
+        "they are its last ones; of a variant, no earlier window of that variant; all of them in `noise`; with fill in "
+        "the middle, how many of the file's tokens are in the row",
     ),
     Column(MASK, Kind.NUMBERS, When.PAD, "1 for ids, 0 for padding", dtype="int8", padding=0),
     Column(
@@ -157,7 +159,7 @@ _COLUMNS = (
         Kind.TEXT,
         When.TEXT,
         "the window's text",
-        "of `fim` with its sentinels; a character that two windows would share is whole in the first",
+        "of fill in the middle with its sentinels; a character that two windows would share is whole in the first",
         needs_text=True,
     ),
     Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),
@@ -190,6 +192,29 @@ _COLUMNS = (
         When.VARIANTS,
         "with it and the file's text the same variant comes out again",
         "0 for the file itself",
+    ),
+    Column(
+        "fim",
+        Kind.TEXT,
+        When.FIM,
+        "order of the parts of a fill-in-the-middle row: `psm` or `spm`; empty for any other row",
+        "`psm` is prefix, suffix, middle; `spm` is suffix, prefix, middle",
+        has_few_values=True,
+    ),
+    Column(
+        "middle",
+        Kind.TEXT,
+        When.FIM,
+        "kind of the middle: a kind of syntax node, `lines` or `characters`",
+        "statement, block, body, arguments, lines or characters; empty without one",
+        has_few_values=True,
+    ),
+    Column(
+        "middle_tokens",
+        Kind.NUMBER,
+        When.FIM,
+        "how many of the row's last tokens are the middle",
+        "an end token behind them does not count",
     ),
 )
 COLUMNS = {column.name: column for column in _COLUMNS}

@@ -8,7 +8,7 @@ import msgspec
 
 from gristmill.core.errors import DatasetError
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import Cut, DropReason, FileKey, Redaction, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import Cut, DropReason, FileKey, Redaction, Split, VariantKind, WhyNoVariant, WhyPlain
 
 LONGEST_ROW = 64 << 20
 """Bytes; past it, the file is none of ours."""
@@ -29,6 +29,15 @@ class VariantRow(msgspec.Struct, frozen=True, kw_only=True):
     draw: tuple[Count, Count] | None = None
     text_sha256: str | None = None
     missing: WhyNoVariant | None = None
+
+
+class FimRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was chosen for fill in the middle: its rows, or why it is not rewritten."""
+
+    seed: int | None = None
+    rewritten: Count = 0
+    """Windows with a middle; the others are as they are in the file."""
+    missing: WhyPlain | None = None
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +62,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     left_tokens: Count | None
     """Tokens that no row shows, as those that would were not drawn."""
     weight: float | None
+    fim: FimRow | None
     variants: tuple[VariantRow, ...]
     sha256: str | None
     """Of the file's bytes; null where secrets were taken out, since it would confirm a guess."""

@@ -21,9 +21,12 @@ from gristmill.core.records import (
     LARGEST_VOCABULARY,
     LONGEST_WINDOW,
     DropReason,
+    FimForm,
+    MiddleKind,
     Split,
     VariantKind,
     WhyNoVariant,
+    WhyPlain,
 )
 
 Kind = TypeVar("Kind")
@@ -141,6 +144,23 @@ class VariantFacts(msgspec.Struct, frozen=True, kw_only=True):
     """That has rewritten them."""
 
 
+class FimFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents of train that are rewritten for fill in the middle."""
+
+    rate: float
+    chosen: int
+    """Files of train."""
+    rewritten: int
+    forms: dict[FimForm, int]
+    """Windows of rewritten files, each counted once."""
+    middles: dict[MiddleKind, int]
+    """The same windows by kind of middle."""
+    plain: int
+    """Windows of rewritten files that have no middle, as they are too short or blank."""
+    missing: dict[WhyPlain, int]
+    """Chosen files that are not rewritten."""
+
+
 class EpochFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How often train goes over its files' tokens, on average."""
 
@@ -183,6 +203,17 @@ class SplitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of all content tokens, as it came out; the settings have the one that was asked for."""
 
 
+class OrderFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """With `--repo-order imports`: imports between files of one repository and split."""
+
+    repos: int
+    """Repositories that have any."""
+    imports: int
+    """Pairs of files, of which one imports the other."""
+    broken: int
+    """Those in a cycle whose imported file stands behind the one that imports it."""
+
+
 class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of a split whose rows hold windows of several files."""
 
@@ -193,6 +224,8 @@ class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Without padding."""
     empty_share: float
     """Of all rows' room, what no id fills."""
+    order: OrderFacts | None = None
+    """None: the order of files does not go by imports."""
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +283,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     decontamination: Decontamination
     sampling: SamplingFacts | None
     """None: every window once."""
+    fim: FimFacts | None
+    """None: no document is rewritten."""
     variants: dict[VariantKind, VariantFacts]
     epochs: EpochFacts
     columns: list[str]

@@ -168,7 +168,6 @@ class VariantKind(StrEnum):
     FORMAT = "format"
     REWRITE = "rewrite"
     NOISE = "noise"
-    FIM = "fim"
 
 
 class VariantTraits(NamedTuple):
@@ -178,12 +177,12 @@ class VariantTraits(NamedTuple):
     """What becomes of the file."""
     makes: Literal["text", "windows"]
     """Another text, cut into windows as any file; or windows that are each by itself, from places in the file."""
-    keeps: tuple[Literal["tree", "meaning", "text"], ...] = ()
-    """The syntax tree, what the program does, the file's own text: what is the same for certain."""
+    keeps: tuple[Literal["tree", "meaning"], ...] = ()
+    """What is the same for certain: the syntax tree, what the program does."""
     needs_grammar: bool = False
     """It exists for languages that have a grammar; otherwise for any."""
-    needs_tokens: Literal["mask", "fim"] | None = None
-    """Tokens that it puts into windows, and that the tokenizer must have."""
+    needs_mask: bool = False
+    """It puts the mask token into windows, so the tokenizer must have one."""
     has_labels: bool = False
     """Its ids do not spell the file: the column `labels` has those that do."""
     asks_model: bool = False
@@ -222,15 +221,9 @@ VARIANTS: dict[VariantKind, VariantTraits] = {
         "spans masked and tokens deleted in `input_ids`, the clean window in `labels` (other rows have their own ids "
         "there; padding is -100)",
         makes="windows",
-        needs_tokens="mask",
+        needs_mask=True,
         has_labels=True,
         settings=("variants.noise_mask", "variants.noise_span", "variants.noise_delete"),
-    ),
-    VariantKind.FIM: VariantTraits(
-        "prefix, suffix, then the middle, cut between characters, in both orders",
-        makes="windows",
-        keeps=("text",),
-        needs_tokens="fim",
     ),
 }
 
@@ -300,6 +293,86 @@ class NoVariant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     path: str
     kind: VariantKind
     why: WhyNoVariant
+
+
+class FimForm(StrEnum):
+    """Order of the parts of a window that is rewritten for fill in the middle."""
+
+    PSM = "psm"
+    """Prefix, suffix, middle."""
+    SPM = "spm"
+    """Suffix, prefix, middle."""
+
+
+class MiddleKind(StrEnum):
+    STATEMENT = "statement"
+    """Also a declaration or a definition: a function, a class, an import."""
+    BLOCK = "block"
+    BODY = "body"
+    """The block of a function, a method, a class or the like."""
+    ARGUMENTS = "arguments"
+    """Brackets included."""
+    LINES = "lines"
+    CHARACTERS = "characters"
+
+
+class FimWindow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A window of a rewritten document: a piece of its file with the middle last, or, without a form, as it is."""
+
+    start: int
+    end: int
+    """Its place among the file's tokens."""
+    num_ids: int
+    """Sentinels included."""
+    form: FimForm | None = None
+    middle: MiddleKind | None = None
+    num_middle_tokens: int = 0
+
+
+class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How a document was rewritten for fill in the middle. Its part has the ids of these windows, end to end."""
+
+    seed: int
+    """With it and the file's text, the same comes out."""
+    windows: tuple[FimWindow, ...]
+    closes: bool
+    """The special ids that end a document follow each rewritten window. If not, its own ids have the end token."""
+    num_file_tokens: int
+    file_part: str
+    file_part_offset: int
+    file_part_bytes: int
+    """Where the file's own ids are."""
+
+    @property
+    def num_rewritten(self) -> int:
+        return sum(one.form is not None for one in self.windows)
+
+
+class WhyPlain(StrEnum):
+    """Why a file that was chosen for fill in the middle is not rewritten, one row each: its name and meaning."""
+
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str) -> Self:
+        self = str.__new__(cls, name)
+        self._value_ = name
+        self.meaning = meaning
+        return self
+
+    FILE_WAS_CUT = "file_was_cut", "spans were cut out of it"
+    TEXT_NOT_GIVEN_BACK = "text_not_given_back", "the tokenizer does not give its text back, or parts of it"
+    SPELLS_CONTROL_TOKEN = (
+        "spells_control_token",
+        "rows have a text, and this one spells a control token, which a reader would take for a sentinel",
+    )
+    NO_MIDDLE = "no_middle", "it is too short, or all of it is blank"
+    FAILED = "failed", "a worker died or hung over it in each of three attempts; with --skip-failed"
+
+
+class NotRewritten(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    repo: str
+    path: str
+    why: WhyPlain
 
 
 class Drop(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
@@ -450,11 +523,31 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
     """Of its rows, with --weights-only."""
     variant: Variant | None = None
     """None: it is the file itself."""
+    fim: Fim | None = None
+    """None: it is not rewritten for fill in the middle."""
+
+    @property
+    def num_file_tokens(self) -> int:
+        """Tokens of its text, which is another number than that of its ids if it was rewritten."""
+        return self.num_tokens if self.fim is None else self.fim.num_file_tokens
 
     @property
     def num_uncut_tokens(self) -> int:
         """Each once, but for those that are not drawn."""
-        return self.num_tokens - self.num_cut_tokens - self.num_left_tokens
+        return self.num_file_tokens - self.num_cut_tokens - self.num_left_tokens
+
+    def as_file(self) -> "PlacedDocument":
+        """The document as it was before it was rewritten. Its sizes are those of the rewritten one."""
+        if self.fim is None:
+            return self
+        return msgspec.structs.replace(
+            self,
+            fim=None,
+            num_tokens=self.fim.num_file_tokens,
+            part=self.fim.file_part,
+            part_offset=self.fim.file_part_offset,
+            part_bytes=self.fim.file_part_bytes,
+        )
 
 
 class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):

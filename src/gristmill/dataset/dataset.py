@@ -10,12 +10,15 @@ import importlib
 import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
+import msgspec
 import orjson
 
+from gristmill.config.settings import WindowConfig
 from gristmill.core.columns import PER_ID
 from gristmill.core.errors import DatasetError
 from gristmill.core.extras import require_torch
@@ -26,7 +29,8 @@ from gristmill.core.schema import Schema
 from gristmill.formats.jsonl import JsonlFile
 from gristmill.formats.stored_split import StoredSplit, UnpackedJsonlFile
 from gristmill.formats.zstd import ZstdJsonlFile
-from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_in
+from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for, tokenizer_in
+from gristmill.tokenizers.window_frame import FimFrame, fim_frame
 
 if TYPE_CHECKING:
     from gristmill.dataset.torch_stream import WindowStream
@@ -90,6 +94,17 @@ class Dataset(Mapping[str, "Rows"]):
             with self.edition.reading():
                 self._tokenizer = tokenizer_in(self.folder)
         return self._tokenizer
+
+    @property
+    def continuing(self) -> Tokenizer:
+        """The tokenizer for a text that goes on after other tokens: it puts no blank before it."""
+        return tokenizer_for(self.tokenizer.definition.continuing)
+
+    @cached_property
+    def fim_frame(self) -> FimFrame:
+        """Special ids of rows of fill in the middle."""
+        window = msgspec.convert(self.manifest.settings["window"], WindowConfig)
+        return fim_frame(window, self.tokenizer.definition)
 
     def __getitem__(self, split: str) -> "Rows":
         if split not in list(Split):

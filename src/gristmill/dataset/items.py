@@ -86,7 +86,7 @@ class ItemFormat(NamedTuple):
         if SEGMENTS in row:
             return self._tensor(self._fresh_flags(row, num_ids), 0)
         num_content = self.frame.num_content(row[IDS][:num_ids])
-        if row.get("variant") in BY_THEMSELVES:
+        if row.get("fim") or row.get("variant") in BY_THEMSELVES:
             return num_content
         return min(num_content, int(row.get("fresh", num_content)))
 

@@ -23,10 +23,10 @@ from gristmill.core.errors import DatasetError
 from gristmill.core.files_table import Count
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted
-from gristmill.core.records import LARGEST_VOCABULARY, FileKey, VariantKind
+from gristmill.core.records import BY_THEMSELVES, LARGEST_VOCABULARY, FileKey, VariantKind
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.frame import Frame
-from gristmill.dataset.stretches import Ids, Stretch
+from gristmill.dataset.stretches import Ids, Stretch, join
 
 HEAD = b'{"input_ids":['
 ROWS_AT_ONCE = 64
@@ -63,6 +63,10 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     repeat: Count = 0
     variant: str = ""
     variant_seed: int = 0
+    fim: str = ""
+    """Order of the parts of fill in the middle; empty without it."""
+    middle: str = ""
+    middle_tokens: Count = 0
     at: Count = 0
     """Where its tokens begin among the row's ids."""
     length: Count = 0
@@ -70,8 +74,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """Among the text's tokens, of a window that is a stretch of them."""
-        return self.start + self.length
+        """Place of its last token among the text's, and one."""
+        return self.start + (self.fresh if self.fim else self.length)
+
+    @property
+    def is_alone(self) -> bool:
+        """Its ids are not a stretch of the text: they have noise in them, or the middle comes last."""
+        return bool(self.fim) or self.variant in BY_THEMSELVES
 
     @property
     def file(self) -> FileKey:
@@ -102,6 +111,57 @@ class ReadRow(NamedTuple):
 
     def stretch(self, window: Window) -> Stretch:
         return Stretch(window.start, self.content(window))
+
+    def shown(self, window: Window) -> "ShownWindow":
+        return ShownWindow(window, self.content(window))
+
+
+class ShownWindow(NamedTuple):
+    window: Window
+    ids: Ids
+    """Without special tokens around them."""
+
+
+def join_windows(dataset: Dataset, shown: Iterable[ShownWindow]) -> list[Stretch] | None:
+    """Join windows of one file, in any order, repeated or not. None if two contradict each other.
+
+    Windows of fill in the middle are put together again and encoded.
+    """
+    windows = list(shown)
+    if not any(one.window.fim for one in windows):
+        return join(Stretch(one.window.start, one.ids) for one in windows)
+    firsts = sorted((one for one in windows if not one.window.repeat), key=lambda one: one.window.start)
+    stretches: list[Stretch] = []
+    for run in _without_gaps(firsts):
+        start = run[0].window.start
+        text = b"".join(_text_of(dataset, one) for one in run)
+        engine = dataset.tokenizer if not start else dataset.continuing
+        stretches.append(Stretch(start, engine.encode(text).ids.astype(np.uint32)))
+    return stretches
+
+
+def _without_gaps(ordered: Sequence[ShownWindow]) -> Iterator[list[ShownWindow]]:
+    run: list[ShownWindow] = []
+    for one in ordered:
+        if run and one.window.start != run[-1].window.end:
+            yield run
+            run = []
+        run.append(one)
+    if run:
+        yield run
+
+
+def _text_of(dataset: Dataset, shown: ShownWindow) -> bytes:
+    window, ids = shown
+    if not window.fim:
+        return (dataset.continuing if window.start else dataset.tokenizer).decode(ids)
+    frame = dataset.fim_frame
+    places = [np.flatnonzero(ids == one).tolist() for one in (frame.prefix, frame.suffix, frame.middle)]
+    if [len(one) for one in places] != [1, 1, 1]:
+        raise DatasetError(f"a row of {window.path} is damaged: it has not the sentinels of fill in the middle.")
+    (_,), (at,), (to,) = places
+    end = len(ids) - (frame.end is not None and ids[-1] == frame.end)
+    return b"".join(map(dataset.continuing.decode, (ids[1:at], ids[to + 1 : end], ids[at + 1 : to])))
 
 
 # What is stored, by who wrote it: a build says all of a window.
@@ -262,6 +322,9 @@ def _window(row: _BuiltRow | _ForeignRow, at: int, length: int) -> Window:
         repeat=row.repeat,
         variant=row.variant,
         variant_seed=row.variant_seed,
+        fim=row.fim,
+        middle=row.middle,
+        middle_tokens=row.middle_tokens,
         at=at,
         length=length,
     )

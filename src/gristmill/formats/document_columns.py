@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gristmill.config.config import Config
 from gristmill.core.columns import COLUMNS, IDS, LABELS, Kind
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import PlacedDocument, Split
+from gristmill.core.records import FimForm, FimWindow, MiddleKind, PlacedDocument, Split
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch
 from gristmill.formats.content_digest import digests_of, place_in
@@ -76,6 +76,42 @@ class PerDocument(NamedTuple):
     of: Indices
 
 
+class Choices(NamedTuple):
+    """One of a few values in each row."""
+
+    values: Sequence[Any]
+    numbers: Indices
+    """Index into the values, for each row."""
+
+
+FORMS: tuple[str, ...] = ("", *FimForm)
+MIDDLES: tuple[str, ...] = ("", *MiddleKind)
+
+
+class FimColumns(NamedTuple):
+    """Fill in the middle, for each row."""
+
+    forms: Indices
+    """Index into FORMS."""
+    middles: Indices
+    """Index into MIDDLES."""
+    num_middle_tokens: Indices
+
+    @classmethod
+    def of(cls, windows: Sequence[FimWindow | None]) -> "FimColumns":
+        """`windows`: for each row; None for one of a document that is not rewritten."""
+        numbers = [
+            (0, 0, 0)
+            if one is None
+            else (FORMS.index(one.form or ""), MIDDLES.index(one.middle or ""), one.num_middle_tokens)
+            for one in windows
+        ]
+        return cls(*np.array(numbers, np.int64).reshape(-1, 3).T)
+
+    def picked(self, numbers: Indices) -> "FimColumns":
+        return FimColumns(*(column[numbers] for column in self))
+
+
 class Rows(NamedTuple):
     """All that the rows of some documents are made from."""
 
@@ -92,6 +128,8 @@ class Rows(NamedTuple):
     """How often each window has been shown before; None: never."""
     closes: npt.NDArray[np.bool_] | None = None
     """Which rows end their document; None: those whose window ends with the document's ids."""
+    fim: FimColumns | None = None
+    """None: no document is rewritten for fill in the middle."""
     num_tail_tokens_dropped: Indices = np.zeros(0, np.int64)
     """Of each document."""
 
@@ -127,6 +165,7 @@ class Rows(NamedTuple):
             places=None if self.places is None else self.places.picked(numbers),
             repeats=None if self.repeats is None else self.repeats[numbers],
             closes=None if self.closes is None else self.closes[numbers],
+            fim=None if self.fim is None else self.fim.picked(numbers),
         )
 
 
@@ -186,7 +225,7 @@ class Pairs(NamedTuple):
     second: Indices
 
 
-Filled = PerDocument | IdRanges | TextRanges | Pairs | Indices
+Filled = PerDocument | Choices | IdRanges | TextRanges | Pairs | Indices
 """What a column holds in some rows. An array has a number for each row."""
 
 
@@ -250,6 +289,11 @@ def _placed(rows: Rows) -> Sequence[PlacedDocument]:
     return cast("Sequence[PlacedDocument]", rows.documents)
 
 
+def _fim(rows: Rows) -> FimColumns:
+    nothing = np.zeros(rows.num_rows, np.int64)
+    return rows.fim or FimColumns(nothing, nothing, nothing)
+
+
 FILLERS: dict[str, Callable[[Rows], Filled]] = {
     IDS: _ids,
     "path": lambda rows: rows.filled([one.path for one in rows.documents]),
@@ -269,6 +313,9 @@ FILLERS: dict[str, Callable[[Rows], Filled]] = {
     "variant_seed": lambda rows: PerDocument(
         [0 if one.variant is None else one.variant.seed for one in _placed(rows)], rows.of
     ),
+    "fim": lambda rows: Choices(FORMS, _fim(rows).forms),
+    "middle": lambda rows: Choices(MIDDLES, _fim(rows).middles),
+    "middle_tokens": lambda rows: _fim(rows).num_middle_tokens,
 }
 """For each column of a window."""
 
@@ -319,6 +366,8 @@ def _column(name: str, filled: Filled, schema: Schema) -> Values:
         return Ragged(values, np.arange(0, len(values) + 1, 2))
     if isinstance(filled, TextRanges):
         return filled.texts()
+    if isinstance(filled, Choices):
+        return [filled.values[number] for number in filled.numbers.tolist()]
     if isinstance(filled, PerDocument) and kind is Kind.TEXT:
         return [filled.values[number] for number in filled.of.tolist()]
     if isinstance(filled, PerDocument):

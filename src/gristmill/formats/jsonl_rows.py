@@ -22,6 +22,7 @@ from gristmill.core.schema import Schema
 from gristmill.formats.batch import Ragged, Values, WindowBatch, natural, require_fitting, stored
 from gristmill.formats.document_columns import (
     FILLERS,
+    Choices,
     Filled,
     IdRanges,
     Pairs,
@@ -58,6 +59,19 @@ class _OfDocuments(NamedTuple):
 
     def sizes(self) -> Indices:
         return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.of]
+
+
+class _Chosen(NamedTuple):
+    """One of a few in each row."""
+
+    values: list[bytes]
+    numbers: Indices
+
+    def encoded(self) -> list[bytes]:
+        return [self.values[number] for number in self.numbers.tolist()]
+
+    def sizes(self) -> Indices:
+        return np.fromiter(map(len, self.values), np.int64, len(self.values))[self.numbers]
 
 
 class _Numbers(NamedTuple):
@@ -227,6 +241,8 @@ def _row_pieces(rows: Rows, schema: Schema) -> Iterator[Piece]:
 def _pieces(name: str, filled: Filled, schema: Schema) -> Iterator[Piece]:
     if isinstance(filled, PerDocument):
         yield _OfDocuments(list(map(orjson.dumps, filled.values)), filled.of)
+    elif isinstance(filled, Choices):
+        yield _Chosen(list(map(orjson.dumps, filled.values)), filled.numbers)
     elif isinstance(filled, IdRanges):
         yield from _id_pieces(name, filled, schema)
     elif isinstance(filled, TextRanges):

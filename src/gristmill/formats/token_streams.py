@@ -225,6 +225,8 @@ def _are_of_one_document(rows: WindowBatch, is_framed: npt.NDArray[np.bool_]) ->
     is_alone = ~is_framed
     if "variant" in columns:
         is_alone |= np.fromiter((variant in BY_THEMSELVES for variant in columns["variant"]), np.bool_, len(rows))
+    if "fim" in columns:
+        is_alone |= np.fromiter(map(bool, columns["fim"]), np.bool_, len(rows))
     are_of_one: npt.NDArray[np.bool_] = ~(is_alone[1:] | is_alone[:-1])
     return are_of_one & are_alike(rows, (*DOCUMENT, "repeat"))
 

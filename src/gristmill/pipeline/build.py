@@ -136,11 +136,16 @@ def build_without(
 
 def load(config: Config, folder: Path) -> tuple[Definition, Context]:
     definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
+    context = Context.of(config, definition, folder)
     if config.variants.rates:
         from gristmill.variants.kinds import require_means  # noqa: PLC0415 - many builds do without, and it has much to load
 
         require_means(config, definition)
-    return definition, Context.of(config, definition, folder)
+    if context.config.fim.is_on:
+        from gristmill.pipeline.fim import require_fim  # noqa: PLC0415 - many builds do without
+
+        require_fim(context)
+    return definition, context
 
 
 def first_files(files: Iterator[SourceFile], run: RunConfig) -> list[SourceFile]:
@@ -228,7 +233,9 @@ def seal(
     with suppress(OSError):  # the dataset is in its place: what is not kept for the next build only costs it time
         remember(work.built, BUILT, Built(context.config, os.getcwd()).as_text(), is_private=True)
         write_index(context, judged.parts)
-        work.prune({*judged.parts, *judged.decision.variant_parts}, context.config.run.cache_bytes)
+        decision = judged.decision
+        used = {*judged.parts, *decision.fim_parts, *decision.variant_parts}
+        work.prune(used, context.config.run.cache_bytes)
     return manifest
 
 

@@ -35,7 +35,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_key: str
     prepare_key: str
     keeps_text: bool
-    """Beside the ids: for a column of its own, or for variants of a text that the tokenizer does not give back."""
+    """Beside the ids: for a column, or if the tokenizer does not give back a text that is varied, rewritten or read
+    for imports."""
     server: "Address | None" = None
     """Of the process that owns the card, where one does."""
 
@@ -44,7 +45,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """Decide what the preset decides, and put the tokenizer in its place. Refuse settings that it rules out."""
         config = with_preset(config, has_mask=definition.mask_id is not None)
         key, tokenizer = definition.key, tokenizer_for(definition)
-        keeps_text = config.needs_text or (bool(config.variants.rates) and not tokenizer.gives_text_back)
+        reads_text = bool(config.variants.rates) or config.fim.is_on or config.window.repo_order == "imports"
+        keeps_text = config.needs_text or (reads_text and not tokenizer.gives_text_back)
         context = cls(
             config=config,
             folder=folder,

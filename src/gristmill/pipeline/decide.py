@@ -133,8 +133,12 @@ def settle(
 def show(
     context: Context, judged: Judged, benchmarks: Sequence[Benchmark], runner: Runner, progress: Progress
 ) -> Judged:
-    """The second half of step 2: how often each window is shown, and the variants beside the files."""
+    """The second half of step 2: fill in the middle, how often each window is shown, variants beside the files."""
     config, decision = context.config, judged.decision
+    if config.fim.is_on:
+        from gristmill.pipeline.fim import with_fim  # noqa: PLC0415 - many builds do without, and it has much to load
+
+        decision = with_fim(context, decision, runner, progress)
     with progress.phase("compare", unit="tasks") as step:
         drawing = draw(decision.kept, config.sampling)
         if drawing is not None:

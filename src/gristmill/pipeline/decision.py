@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from gristmill.core.manifest import Decontamination, NearDuplicates, PreviousSplits, SamplingFacts
-from gristmill.core.records import Drop, FileKey, NoVariant, PlacedDocument
+from gristmill.core.records import Drop, FileKey, NotRewritten, NoVariant, PlacedDocument
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +18,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     near_duplicates: NearDuplicates
     cut_away: Sequence[PlacedDocument] = ()
     """Dropped because no window of them is left; with another overlap one might be."""
+    not_rewritten: Sequence[NotRewritten] = ()
+    """Files that were chosen for fill in the middle and stay as they are."""
+    fim_parts: Sequence[str] = ()
     variants: Sequence[PlacedDocument] = ()
     """In the order of their files."""
     no_variants: Sequence[NoVariant] = ()

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from gristmill.core.partition import neighbours
 from gristmill.core.progress import MapFunction
-from gristmill.core.records import Cut, PlacedDocument, Variant
+from gristmill.core.records import Cut, Fim, FimWindow, PlacedDocument, Variant
 from gristmill.core.schema import Schema
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import ROWS_AT_ONCE, Rows, Tokens, batch_of_rows, num_emitted
+from gristmill.formats.document_columns import ROWS_AT_ONCE, FimColumns, Rows, Tokens, batch_of_rows, num_emitted
 from gristmill.formats.jsonl_rows import row_sizes
 from gristmill.pipeline.cache import recall, remember
 from gristmill.pipeline.context import Context
@@ -41,9 +42,24 @@ class ShownWindows(NamedTuple):
     """Where in the file each is from, if that is not where it is in the ids."""
     repeats: Indices | None
     """How often each has been shown before; None: never."""
+    fim: list[FimWindow] | None = None
+    """None: the document is not rewritten for fill in the middle."""
+
+    def fim_windows(self) -> Sequence[FimWindow | None]:
+        return [None] * len(self.windows) if self.fim is None else self.fim
+
+    def closes(self, document: PlacedDocument) -> npt.NDArray[np.bool_]:
+        """Which windows end their document. Windows with noise do not."""
+        if self.fim is None or document.fim is None:
+            last: npt.NDArray[np.bool_] = self.windows.ends == document.num_tokens
+            return last if self.places is None else np.zeros_like(last)
+        num_tokens, closes = document.fim.num_file_tokens, document.fim.closes
+        return np.array([closes if one.form else one.end == num_tokens for one in self.fim], np.bool_)
 
 
 def shown_windows(document: PlacedDocument, shape: WindowShape) -> ShownWindows:
+    if document.fim is not None:
+        return _rewritten_windows(document, document.fim)
     if document.variant is not None and not document.variant.is_text:
         return ShownWindows(*_windows_by_themselves(document, document.variant), None)
     windows, repeats = shown(natural_windows(document, shape), document.draw, document.key)
@@ -56,7 +72,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
     shown = {
         number: shown_windows(document, shape)
         for number, document in enumerate(documents)
-        if document.cuts or document.draw is not None or document.variant is not None
+        if document.cuts or document.draw is not None or document.variant is not None or document.fim is not None
     }
     if not shown:
         of = np.repeat(np.arange(len(documents)), counts)
@@ -70,6 +86,7 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
     tails[list(shown)] = [one.windows.num_tail_tokens_dropped for one in shown.values()]
     has_places = any(one.places is not None for one in own)
     has_repeats = any(one.repeats is not None for one in own)
+    has_fim = any(one.fim is not None for one in own)
     return Rows(
         documents=documents,
         tokens=tokens,
@@ -77,6 +94,10 @@ def rows_of(documents: Sequence[PlacedDocument], tokens: Tokens, shape: WindowSh
         windows=joined_windows([one.windows for one in own]),
         places=joined_windows([one.places or one.windows for one in own]) if has_places else None,
         repeats=np.concatenate([_repeats(one) for one in own]) if has_repeats else None,
+        closes=np.concatenate([one.closes(document) for one, document in zip(own, documents, strict=True)])
+        if has_places
+        else None,
+        fim=FimColumns.of([window for one in own for window in one.fim_windows()]) if has_fim else None,
         num_tail_tokens_dropped=tails,
     )
 
@@ -109,6 +130,26 @@ def _windows_by_themselves(document: PlacedDocument, variant: Variant) -> tuple[
     starts, ends = edges[:-1][numbers], edges[1:][numbers]
     fresh = ends - starts
     return Windows(starts, ends, fresh, 0), Windows(places[numbers, 0], places[numbers, 1], fresh, 0)
+
+
+def _rewritten_windows(document: PlacedDocument, fim: Fim) -> ShownWindows:
+    """The windows of a rewritten document. As fresh counts what each shows of the file's tokens, once."""
+    edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
+    numbers, repeats = np.arange(len(fim.windows)), None
+    if document.draw is not None:
+        numbers, repeats = numbers_shown(len(fim.windows), document.draw, document.key)
+    own = [fim.windows[number] for number in numbers.tolist()]
+    starts, ends = np.array([(one.start, one.end) for one in own], np.int64).reshape(-1, 2).T
+    fresh = ends - starts if repeats is None else (ends - starts) * (repeats == 0)
+    windows = Windows(edges[:-1][numbers], edges[1:][numbers], fresh, 0)
+    return ShownWindows(windows, Windows(starts, ends, fresh, 0), repeats, own)
+
+
+def num_natural_windows(document: PlacedDocument, shape: WindowShape) -> int:
+    """How many windows a document has before any is drawn."""
+    if document.fim is not None:
+        return len(document.fim.windows)
+    return len(natural_windows(msgspec.structs.replace(document, draw=None), shape))
 
 
 def natural_windows(document: PlacedDocument, shape: WindowShape) -> Windows:
@@ -167,7 +208,7 @@ def measured(
         msgspec.structs.replace(
             document,
             cuts=tuple(_with_lines(document, block)),
-            num_cut_tokens=document.num_tokens - num_natural - sizes.num_tail_tokens_dropped,
+            num_cut_tokens=document.num_file_tokens - num_natural - sizes.num_tail_tokens_dropped,
             num_left_tokens=num_natural - num_fresh,
             **sizes._asdict(),
         )
@@ -250,6 +291,6 @@ def _key(document: PlacedDocument) -> bytes:
     """Of all that its rows are made of."""
     cuts = [(one.start, one.end) for one in document.cuts]
     names = (document.repo, document.path, document.language, document.text_sha256)
-    shown = (document.drops_touched_windows, document.draw, document.weight)
+    shown = (document.drops_touched_windows, document.draw, document.weight, document.fim)
     what = msgspec.msgpack.encode((names, cuts, shown))
     return hashlib.sha256(what).digest()[:16]

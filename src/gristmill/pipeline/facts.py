@@ -8,13 +8,32 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gristmill.config.settings import RewriteConfig, SamplingConfig, SplitConfig, VariantsConfig
+from gristmill.config.settings import FimConfig, RewriteConfig, SamplingConfig, SplitConfig, VariantsConfig
 from gristmill.core.layout import FILES
-from gristmill.core.manifest import Decontamination, EpochFacts, SamplingFacts, SplitFacts, VariantFacts, WeightFacts
+from gristmill.core.manifest import (
+    Decontamination,
+    EpochFacts,
+    FimFacts,
+    SamplingFacts,
+    SplitFacts,
+    VariantFacts,
+    WeightFacts,
+)
 from gristmill.core.names import counted
-from gristmill.core.records import VARIANTS, Drop, DropReason, FileKey, PlacedDocument, Split, VariantKind, WhyNoVariant
+from gristmill.core.records import (
+    VARIANTS,
+    Drop,
+    DropReason,
+    FileKey,
+    FimForm,
+    MiddleKind,
+    PlacedDocument,
+    Split,
+    VariantKind,
+    WhyNoVariant,
+)
 from gristmill.pipeline.decision import Decision
-from gristmill.pipeline.document_rows import natural_windows
+from gristmill.pipeline.document_rows import num_natural_windows
 from gristmill.windows.cut import WindowShape
 from gristmill.windows.draw import NUM_DIGITS, Drawing, Group, num_windows
 
@@ -259,6 +278,30 @@ def variant_facts(decision: Decision, config: VariantsConfig) -> dict[VariantKin
     return facts
 
 
+def fim_facts(decision: Decision, config: FimConfig) -> FimFacts | None:
+    if not config.is_on:
+        return None
+    rewritten = [one for one in decision.kept if one.fim is not None]
+    windows = [window for one in rewritten if one.fim is not None for window in one.fim.windows]
+    forms, middles = Counter(one.form for one in windows), Counter(one.middle for one in windows)
+    missing = Counter(one.why for one in decision.not_rewritten)
+    return FimFacts(
+        rate=config.rate or 0.0,
+        chosen=len(rewritten) + missing.total(),
+        rewritten=len(rewritten),
+        forms={form: forms[form] for form in FimForm},
+        middles={kind: middles[kind] for kind in MiddleKind if middles[kind]},
+        plain=forms[None],
+        missing=dict(sorted(missing.items())),
+    )
+
+
+def fim_warnings(facts: FimFacts | None) -> Iterator[str]:
+    if facts is not None and facts.chosen and not facts.rewritten:
+        why = ", ".join(f"{count:,} {why}" for why, count in facts.missing.items())
+        yield f"--fim rewrote none of {counted(facts.chosen, 'file')}: {why}."
+
+
 def variant_warnings(facts: Mapping[VariantKind, VariantFacts], rewrite: RewriteConfig) -> Iterator[str]:
     if rewrite.endpoint is not None and VariantKind.REWRITE not in facts:
         yield "the endpoint for rewriting is not used: nothing is to be rewritten. Try --variants rewrite=0.2."
@@ -277,8 +320,8 @@ def epoch_facts(decision: Decision, shape: WindowShape) -> EpochFacts:
     varied: Counter[FileKey] = Counter()
     for one in decision.variants:
         varied[one.key] += _num_distinct(one)
-    shown = sum(_epochs(one, shape) * (one.num_tokens - one.num_cut_tokens) for one in train)
-    total = sum(one.num_tokens - one.num_cut_tokens for one in train)
+    shown = sum(_epochs(one, shape) * (one.num_file_tokens - one.num_cut_tokens) for one in train)
+    total = sum(one.num_file_tokens - one.num_cut_tokens for one in train)
     most = max(
         ((_in_effect(one, varied, shape), one.name) for one in train), key=lambda item: item[0], default=(0.0, "")
     )
@@ -306,12 +349,12 @@ def _num_distinct(document: PlacedDocument) -> int:
 
 
 def _in_effect(document: PlacedDocument, varied: Mapping[FileKey, int], shape: WindowShape) -> float:
-    num_tokens = max(document.num_tokens - document.num_cut_tokens, 1)
+    num_tokens = max(document.num_file_tokens - document.num_cut_tokens, 1)
     return _epochs(document, shape) + VARIANT_WORTH * varied.get(document.key, 0) / num_tokens
 
 
 def _epochs(document: PlacedDocument, shape: WindowShape) -> float:
     if document.draw is None:
         return 1.0
-    num_windows = len(natural_windows(document, shape)) if document.draw.extra else 1
+    num_windows = num_natural_windows(document, shape) if document.draw.extra else 1
     return document.draw.passes + document.draw.extra / num_windows

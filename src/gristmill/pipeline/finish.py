@@ -13,7 +13,7 @@ import msgspec
 
 from gristmill.cleaning.clean import without_secret
 from gristmill.config.config import fingerprint
-from gristmill.core.files_table import FileRow, VariantRow
+from gristmill.core.files_table import FileRow, FimRow, VariantRow
 from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG
 from gristmill.core.manifest import (
     FORMAT,
@@ -32,6 +32,8 @@ from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
 from gristmill.pipeline.facts import (
     epoch_facts,
+    fim_facts,
+    fim_warnings,
     sampling_warnings,
     split_facts,
     split_warnings,
@@ -99,6 +101,7 @@ def _prepared_rows(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
     """Of the files that were read, part by part in path order: so are the parts, and what is in each."""
     kept = iter(judged.decision.kept)
     variants = _variant_rows(judged.decision)
+    missing = {(one.repo, one.path): FimRow(missing=one.why) for one in judged.decision.not_rewritten}
     late = {(drop.repo, drop.path): drop for drop in judged.decision.drops}
     for part in judged.parts:
         reader = PartReader(context.prepared, part)
@@ -106,7 +109,7 @@ def _prepared_rows(context: Context, judged: Judged) -> Iterator[list[FileRow]]:
         for before, facts in zip(reader.documents(), reader.facts(), strict=True):
             drop = late.pop(key := before.key, None)
             if drop is None:
-                rows.append(_kept_row(next(kept), facts, tuple(variants.get(key, ()))))
+                rows.append(_kept_row(next(kept), facts, missing.get(key), tuple(variants.get(key, ()))))
             else:
                 rows.append(_dropped_row(drop, facts))
         yield sorted(rows, key=BY_PATH)
@@ -134,7 +137,10 @@ def _variant_rows(decision: Decision) -> dict[FileKey, list[VariantRow]]:
     return {key: sorted(own, key=lambda row: order[row.kind]) for key, own in rows.items()}
 
 
-def _kept_row(document: PlacedDocument, facts: DocumentFacts, variants: tuple[VariantRow, ...]) -> FileRow:
+def _kept_row(
+    document: PlacedDocument, facts: DocumentFacts, not_rewritten: FimRow | None, variants: tuple[VariantRow, ...]
+) -> FileRow:
+    fim = document.fim
     return FileRow(
         repo=document.repo,
         path=document.path,
@@ -145,12 +151,13 @@ def _kept_row(document: PlacedDocument, facts: DocumentFacts, variants: tuple[Va
         encoding=facts.encoding,
         bytes=document.size,
         lines=facts.num_lines,
-        tokens=document.num_tokens,
+        tokens=document.num_file_tokens,
         cut_tokens=document.num_cut_tokens,
         windows=document.num_windows,
         draw=None if document.draw is None else (document.draw.passes, document.draw.extra),
         left_tokens=document.num_left_tokens,
         weight=document.weight,
+        fim=not_rewritten if fim is None else FimRow(seed=fim.seed, rewritten=fim.num_rewritten),
         variants=variants,
         sha256=facts.sha256,
         text_sha256=document.text_sha256,
@@ -185,6 +192,7 @@ def _dropped_row(drop: Drop, facts: DocumentFacts | None = None) -> FileRow:
         draw=None,
         left_tokens=None,
         weight=None,
+        fim=None,
         variants=(),
         sha256=facts.sha256 if facts else drop.sha256,
         text_sha256=drop.text_sha256,
@@ -224,6 +232,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
     splits = split_facts(decision)
     if made.packing is not None:
         splits = {split: _packed(facts, made.packing[split], context) for split, facts in splits.items()}
+    fim = fim_facts(decision, context.config.fim)
     variants = variant_facts(decision, context.config.variants)
     own_files = {name: facts_of(context.dataset / name) for name in (FILES, TOKENIZER, TOKENIZER_CONFIG)}
     return Manifest(
@@ -231,7 +240,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         gristmill=__version__,
         fingerprint=fingerprint(context.config, definition.key, __version__, own_files[FILES].sha256),
         settings=context.config.settings(),
-        versions=versions() | grammar_versions(context.config.variants),
+        versions=versions() | grammar_versions(context.config),
         tokenizer=TokenizerFacts(
             name=located.name,
             sha256=definition.sha256,
@@ -250,6 +259,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         near_duplicates=decision.near_duplicates,
         decontamination=decontamination,
         sampling=judged.sampling,
+        fim=fim,
         variants=variants,
         epochs=epoch_facts(decision, context.window_shape),
         columns=list(context.schema.columns),
@@ -272,6 +282,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         files=dict(sorted({**made.files.facts, **own_files}.items())),
         warnings=[
             *sampling_warnings(judged.sampling, context.config.sampling, has_variants=bool(decision.variants)),
+            *fim_warnings(fim),
             *variant_warnings(variants, context.config.rewrite),
             *scan.warnings,
             *stand_in_notes(context.config.tokenizer.name, located),

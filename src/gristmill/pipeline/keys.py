@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from gristmill.config.config import Config
-from gristmill.config.settings import VariantsConfig
 from gristmill.core.columns import COLUMNS, DECIDED_LATER
 from gristmill.core.version import __version__
 from gristmill.variants.grammars import GRAMMAR_PACKAGES
@@ -24,6 +23,8 @@ BUILDING_PACKAGES = (
     "windows",
 )
 """The code that makes parts and rows."""
+DECIDED_IN_STEP_3 = frozenset({"repo_order", "repo_order_seed"})
+"""Settings of windows that parts do not depend on."""
 CODE_SUFFIXES = frozenset({".py", ".toml", ".scm", ".txt"})
 """Rules, queries and words are code too."""
 
@@ -35,11 +36,12 @@ def key_of(*parts: Any) -> str:
 def prepare_key(config: Config, tokenizer_key: str, *, keeps_text: bool) -> str:
     """All that step 1 goes by, but for the files: also the code that does it."""
     settings = config.settings()
+    window = {name: value for name, value in settings["window"].items() if name not in DECIDED_IN_STEP_3}
     return key_of(
         tokenizer_key,
         code_digest(),
         versions(),
-        [settings[section] for section in ("window", "rules", "secrets")],
+        [window, settings["rules"], settings["secrets"]],
         hashlib.sha256(config.secrets.salt.encode()).hexdigest(),
         [settings["scan"][name] for name in ("languages", "max_file_bytes", "notebooks")],
         [name for name in config.window_columns if COLUMNS[name].when not in DECIDED_LATER],
@@ -53,9 +55,10 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in VERSIONED}
 
 
-def grammar_versions(config: VariantsConfig) -> dict[str, str]:
-    """Of what makes such variants."""
-    return {name: version(name) for name in GRAMMAR_PACKAGES} if config.need_grammar else {}
+def grammar_versions(config: Config) -> dict[str, str]:
+    """Versions of the grammars; none if neither variants nor fill in the middle need them."""
+    needs_grammar = config.variants.need_grammar or config.fim.needs_grammar
+    return {name: version(name) for name in GRAMMAR_PACKAGES} if needs_grammar else {}
 
 
 @cache

@@ -1,8 +1,8 @@
 """Step 3 with --pack: which windows share a row, and those rows in every format.
 
 best-fit   each file's windows, each with its special tokens; rows are filled from all files of the split
-repo       a repository's files one after the other, markers between them, cut every so many ids; what is left of each
-           repository at its end shares rows with others
+repo       a repository's files one after the other (repo_order.py), markers between them, cut every so many ids; what
+           is left of each repository at its end shares rows with others
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gristmill.core.manifest import PackingFacts
+from gristmill.core.manifest import OrderFacts, PackingFacts
 from gristmill.core.progress import Progress
-from gristmill.core.records import FileKey, PlacedDocument, Split
+from gristmill.core.records import FileKey, Fim, FimWindow, PlacedDocument, Split
 from gristmill.formats.batch import WindowBatch
-from gristmill.formats.document_columns import Rows, batch_of_rows
+from gristmill.formats.document_columns import FimColumns, Rows, Tokens, batch_of_rows
 from gristmill.formats.jsonl import piece_bytes
 from gristmill.formats.packed_rows import Placed, packed
 from gristmill.formats.shares import AllFiles, Share, WrittenFiles, shares_of, write_share
@@ -26,9 +26,10 @@ from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.document_rows import rows_of, shown_windows
 from gristmill.pipeline.other_formats import MadeFiles, clear_formats, write_all
 from gristmill.pipeline.parts import read_blocks, tokens_of
+from gristmill.pipeline.repo_order import laid_out
 from gristmill.runners.runner import Runner
 from gristmill.tokenizers.sentinels import RepoIds, repo_ids
-from gristmill.windows.cut import Windows, stretches_of
+from gristmill.windows.cut import Indices, Windows, stretches_of
 from gristmill.windows.packing import best_fit
 
 BYTES_PER_ID = 6
@@ -60,13 +61,15 @@ Row = list[Place]
 
 class SplitRows(msgspec.Struct, frozen=True):
     documents: list[PlacedDocument]
+    """In the order in which they are laid out."""
     rows: list[Row]
+    order: OrderFacts | None = None
 
 
 def pack_all(context: Context, decision: Decision, runner: Runner, progress: Progress) -> MadeFiles:
     """Step 3 with --pack: rows of several files, in every format alike."""
     with progress.phase("pack"):
-        packs = pack_rows(context, decision.shown())
+        packs = pack_rows(context, decision.shown(), runner)
         clear_formats(context)
         tasks = list(packed_tasks(context, packs))
     files = AllFiles()
@@ -90,18 +93,19 @@ def _segments_by_file(packs: Mapping[Split, SplitRows]) -> dict[FileKey, int]:
     }
 
 
-def pack_rows(context: Context, documents: Iterable[PlacedDocument]) -> dict[Split, SplitRows]:
+def pack_rows(context: Context, documents: Iterable[PlacedDocument], runner: Runner) -> dict[Split, SplitRows]:
     by_split: dict[Split, list[PlacedDocument]] = {split: [] for split in Split}
     for document in documents:
         by_split[document.split].append(document)
     by_repo = context.config.window.pack == "repo"
     length = context.config.window.length
     packs: dict[Split, SplitRows] = {}
-    for split, own in by_split.items():
+    for split, in_path_order in by_split.items():
+        own, order = laid_out(context, in_path_order, runner)
         full, loose = _repo_rows(context, own) if by_repo else ([], _window_rows(context, own))
         sizes = [sum(place.size for place in one) for one in loose]
         shared = [_in_groups([loose[number] for number in row]) for row in best_fit(sizes, length)]
-        packs[split] = SplitRows(own, sorted([*full, *shared], key=_first_place))
+        packs[split] = SplitRows(own, sorted([*full, *shared], key=_first_place), order)
     return packs
 
 
@@ -117,11 +121,10 @@ def _window_rows(context: Context, documents: Sequence[PlacedDocument]) -> list[
     schema = context.window_schema
     loose: list[Row] = []
     for number, document in enumerate(documents):
-        windows, places, _ = shown_windows(document, context.window_shape)
-        ranges = zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)
-        for window, (start, end) in enumerate(ranges):
-            is_end = places is not None or end == document.num_tokens
-            after = (*schema.suffix, *schema.closing) if is_end else schema.suffix
+        shown = shown_windows(document, context.window_shape)
+        ranges = (shown.windows.starts.tolist(), shown.windows.ends.tolist(), shown.closes(document).tolist())
+        for window, (start, end, closes) in enumerate(zip(*ranges, strict=True)):
+            after = (*schema.suffix, *schema.closing) if closes else schema.suffix
             loose.append([Place(1, number, start, end, window, schema.prefix, after)])
     return loose
 
@@ -131,19 +134,22 @@ def _repo_rows(context: Context, documents: Sequence[PlacedDocument]) -> tuple[l
     full: list[Row] = []
     loose: list[Row] = []
     length, end_id = context.config.window.length, context.window_schema.end_id
-    markers = _Markers(context)
+    markers = RepoMarkers(context)
     for _, members in groupby(enumerate(documents), key=lambda one: one[1].repo):
         rows = _Filling(length)
-        last = 0
+        last, last_end = 0, 0
         for is_first, (number, document) in zip(_first_only(), members, strict=False):
-            last = number
-            rows.add(number, markers.repo(document) if is_first else ())
+            last, last_end = number, document.num_tokens
+            rows.add(number, 0, markers.repo(document) if is_first else ())
+            if document.fim is not None:
+                rows.add_windows(number, document.fim, markers.file(document))
+                continue
             for start, end in stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts]):
-                rows.add(number, markers.file(document))
+                rows.add(number, start, markers.file(document))
                 rows.add_tokens(number, start, end)
-        rows.add(last, (end_id,) if end_id is not None else ())
+        rows.add(last, last_end, (end_id,) if end_id is not None else ())
         full += rows.full
-        loose += [rows.open] if rows.open else []
+        loose += [*rows.short, *([rows.open] if rows.open else [])]
     return full, loose
 
 
@@ -159,18 +165,31 @@ class _Filling:
     def __init__(self, length: int) -> None:
         self._length = self._room = length
         self.full: list[Row] = []
+        self.short: list[Row] = []
+        """Rows that ended early, as the next window did not fit."""
         self.open: Row = []
 
-    def add(self, document: int, special: tuple[int, ...]) -> None:
+    def add(self, document: int, at: int, special: tuple[int, ...]) -> None:
+        """Special ids before the token at this place, by which rows that begin with them are sorted."""
         while special:
             now, special = special[: self._room], special[self._room :]
-            self._take(Place(1, document, 0, 0, None, now, ()))
+            self._take(Place(1, document, at, at, None, now, ()))
 
     def add_tokens(self, document: int, start: int, end: int) -> None:
         while start < end:
             stop = min(end, start + self._room)
             self._take(Place(1, document, start, stop, None, (), ()))
             start = stop
+
+    def add_windows(self, document: int, fim: Fim, name: tuple[int, ...]) -> None:
+        """Add each window of a rewritten document whole, the file's name before it."""
+        start = 0
+        for number, window in enumerate(fim.windows):
+            if len(name) + window.num_ids > self._room:
+                self.short += [self.open] if self.open else []
+                self.open, self._room = [], self._length
+            self._take(Place(1, document, start, start + window.num_ids, number, name, ()))
+            start += window.num_ids
 
     def _take(self, place: Place) -> None:
         self.open.append(place)
@@ -180,7 +199,9 @@ class _Filling:
             self.open, self._room = [], self._length
 
 
-class _Markers:
+class RepoMarkers:
+    """Ids before a repository and before each of its files."""
+
     def __init__(self, context: Context) -> None:
         self._tokenizer = context.tokenizer
         self._ids: RepoIds = repo_ids(context.tokenizer.definition)
@@ -213,6 +234,7 @@ def packing_facts(packs: SplitRows, length: int) -> PackingFacts:
         segments=sum(num_segments(packs)),
         ids=num_ids,
         empty_share=round(1 - num_ids / (len(packs.rows) * length), 6) if packs.rows else 0.0,
+        order=packs.order,
     )
 
 
@@ -271,15 +293,39 @@ def _batches(context: Context, packs: SplitRows) -> Iterator[WindowBatch]:
         yield packed(placed, batch)
 
 
+def _stored_at(document: PlacedDocument) -> tuple[str, int]:
+    """Neighbours in a part are read at once, wherever the order of files puts them."""
+    return document.part, document.part_offset
+
+
 def _shown_rows(context: Context, documents: Sequence[PlacedDocument], places: Sequence[Place]) -> Rows:
     """A row for each place: a window of its document, or any range of it."""
-    wanted = sorted({place.document for place in places})
+    wanted = sorted({place.document for place in places}, key=lambda number: _stored_at(documents[number]))
     chosen = [documents[number] for number in wanted]
     tokens = tokens_of([block for _, block in read_blocks(context.prepared, chosen, context.tokenizer.vocab_size)])
-    of = np.searchsorted(wanted, [place.document for place in places])
-    windows = [place.number for place in places if place.number is not None]
-    if len(windows) < len(places):
-        starts, ends = (np.array([getattr(place, name) for place in places]) for name in ("start", "end"))
-        return Rows(chosen, tokens, of, Windows(starts, ends, ends - starts, 0))
+    index_of = {number: index for index, number in enumerate(wanted)}
+    of = np.array([index_of[place.document] for place in places], np.int64)
+    if context.config.window.pack == "repo":
+        return _ranges(chosen, tokens, of, places)
     rows = rows_of(chosen, tokens, context.window_shape)
-    return rows.picked(np.searchsorted(rows.of, of) + np.array(windows, np.int64))
+    return rows.picked(np.searchsorted(rows.of, of) + np.array([place.number for place in places], np.int64))
+
+
+def _ranges(documents: Sequence[PlacedDocument], tokens: Tokens, of: Indices, places: Sequence[Place]) -> Rows:
+    """Any ranges of documents, or whole windows of those that are rewritten for fill in the middle."""
+    starts, ends = (np.array([getattr(place, name) for place in places]) for name in ("start", "end"))
+    windows = Windows(starts, ends, ends - starts, 0)
+    rewritten = [_fim_window(documents[number], place) for number, place in zip(of.tolist(), places, strict=True)]
+    if not any(rewritten):
+        return Rows(documents, tokens, of, windows)
+    told = [
+        (place.start, place.end) if one is None else (one.start, one.end)
+        for one, place in zip(rewritten, places, strict=True)
+    ]
+    firsts, lasts = np.array(told, np.int64).T
+    in_file = Windows(firsts, lasts, lasts - firsts, 0)
+    return Rows(documents, tokens, of, windows, places=in_file, fim=FimColumns.of(rewritten))
+
+
+def _fim_window(document: PlacedDocument, place: Place) -> FimWindow | None:
+    return None if document.fim is None or place.number is None else document.fim.windows[place.number]

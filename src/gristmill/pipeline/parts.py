@@ -1,7 +1,8 @@
 """A batch as it was prepared, in one file: named by all that went in, closed with a digest of name and content.
 
     ids of each document | keys of near-duplicates | anchors of shared spans
-    documents | renamed drops | facts | drops | keys of the files | variants that are not | lengths | sha256
+    documents | renamed drops | facts | drops | keys of the files | variants that are not | files not rewritten
+    lengths | sha256
 
 So a part that is there need not be made again, by whichever build, and one that was cut short or altered is noticed.
 """
@@ -22,11 +23,19 @@ import numpy.typing as npt
 
 from gristmill.core.layout import write_atomically
 from gristmill.core.plain_files import open_plain
-from gristmill.core.records import AnyStoredText, DocumentFacts, Drop, NoVariant, PlacedDocument, TokenizedDocument
+from gristmill.core.records import (
+    AnyStoredText,
+    DocumentFacts,
+    Drop,
+    NotRewritten,
+    NoVariant,
+    PlacedDocument,
+    TokenizedDocument,
+)
 from gristmill.dedup.signatures import NUM_BANDS, Keys
 from gristmill.formats.document_columns import DocumentText, Tokens
 from gristmill.splits.shared_spans import Anchors, KeyTable, Positions
-from gristmill.tokenizers.tokenizer import Encoded
+from gristmill.tokenizers.tokenizer import Encoded, Tokenizer
 
 # A document's ids on disk between prepare and shape: a block in the part of its batch.
 
@@ -57,6 +66,12 @@ def to_bytes(block: Block) -> bytes:
     text = () if block.text is None else (block.text.starts.tobytes(), block.text.utf8)
     clean = b"" if block.clean_ids is None else block.clean_ids.tobytes()
     return b"".join((block.ids.tobytes(), block.newline_tokens.tobytes(), clean, *text))
+
+
+def text_of(block: Block, text_sha256: str, tokenizer: Tokenizer) -> bytes | None:
+    """The text that was tokenized; None if the tokenizer does not give it back."""
+    text = block.text.utf8 if block.text is not None else tokenizer.decode(block.ids)
+    return text if hashlib.sha256(text).hexdigest() == text_sha256 else None
 
 
 def ids_bytes(ids: npt.NDArray[Any], vocab_size: int) -> bytes:
@@ -183,11 +198,11 @@ def with_shared_words(document: PlacedDocument) -> PlacedDocument:
 
 
 SUFFIX = ".part"
-LENGTHS = struct.Struct("<9Q")
+LENGTHS = struct.Struct("<10Q")
 DIGEST_BYTES = 32
 BYTES_AT_ONCE = 1 << 22
 
-IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS, NO_VARIANTS = range(9)
+IDS, BANDS, ANCHORS, DOCUMENTS, RENAMED, FACTS, DROPS, KEYS, NO_VARIANTS, NOT_REWRITTEN = range(10)
 
 
 class Part(NamedTuple):
@@ -206,6 +221,7 @@ class Part(NamedTuple):
     """Those whose name held a secret, so that they are elsewhere in path order."""
     keys: "FileKeys"
     no_variants: Sequence[NoVariant] = ()
+    not_rewritten: Sequence[NotRewritten] = ()
 
 
 class FileKeys(msgspec.Struct, frozen=True, array_like=True):
@@ -218,7 +234,7 @@ class FileKeys(msgspec.Struct, frozen=True, array_like=True):
 def write_part(path: Path, part: Part) -> None:
     encode = msgspec.msgpack.encode
     tables = [encode(part.documents), encode(part.renamed), encode(part.facts), encode(part.drops)]
-    tables += [encode(part.keys), encode(part.no_variants)]
+    tables += [encode(part.keys), encode(part.no_variants), encode(part.not_rewritten)]
     tables = [part.bands.tobytes(), _anchor_bytes(part.anchors), *tables]
     content = [*part.blocks, *tables, LENGTHS.pack(sum(map(len, part.blocks)), *map(len, tables))]
     if sum(map(len, content)) <= BYTES_AT_ONCE:
@@ -348,6 +364,10 @@ class PartReader:
     def no_variants(self) -> list[NoVariant]:
         failed: list[NoVariant] = self._table(NO_VARIANTS, list[NoVariant])
         return failed
+
+    def not_rewritten(self) -> list[NotRewritten]:
+        files: list[NotRewritten] = self._table(NOT_REWRITTEN, list[NotRewritten])
+        return files
 
     def _table(self, table: int, kind: Any) -> Any:
         return msgspec.msgpack.decode(self._read(table), type=kind)

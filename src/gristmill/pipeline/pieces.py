@@ -198,6 +198,7 @@ def piece_key(context: Context, piece: Piece) -> str:
             one.draw,
             one.weight,
             one.variant,
+            one.fim,
         )
         for one in piece.documents
     ]

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
+from gristmill.cards.provenance import repo_order_text
 from gristmill.config.presets import preset_text
 from gristmill.config.settings import asked_shares
 from gristmill.core.manifest import (
     Decontamination,
     EpochFacts,
+    FimFacts,
     GpuFacts,
     Manifest,
     PreviousSplits,
@@ -38,6 +40,7 @@ def summary_json(manifest: Manifest, out: str) -> str:
         "near_duplicates": manifest.near_duplicates,
         "decontamination": manifest.decontamination,
         "sampling": manifest.sampling,
+        "fim": manifest.fim,
         "variants": manifest.variants,
         "epochs": manifest.epochs,
         "bytes": sum(facts.bytes for facts in manifest.files.values() if facts.format is not None),
@@ -60,6 +63,7 @@ def summary_text(manifest: Manifest, out: str) -> str:
     lines = [
         _splits_table(manifest),
         *sampling_lines(manifest.sampling, manifest.settings["sampling"]),
+        *fim_lines(manifest.fim),
         *variant_lines(manifest.variants),
         _preset_line(manifest),
         f"files    {counts.found:,} found, {counts.kept:,} kept{_without_rows(manifest)}, {counts.dropped:,} dropped",
@@ -137,6 +141,22 @@ def sampling_lines(facts: SamplingFacts | None, settings: Mapping[str, Any]) -> 
     headings = ("weights for train", "weight", "files", "natural", "requested", "realised", "epochs", "largest repeat")
     undrawn = ["Nothing was drawn: realised is what a trainer sees that draws rows by their weight.", ""]
     return [table_text(headings, rows), *(undrawn if settings["weights_only"] else [])]
+
+
+def fim_lines(facts: FimFacts | None) -> list[str]:
+    """Windows of fill in the middle by kind of middle, and chosen files that are not rewritten with the reason."""
+    if facts is None:
+        return []
+    num_windows = sum(facts.forms.values())
+    forms = ", ".join(f"{count:,} {form}" for form, count in facts.forms.items())
+    middles = ", ".join(f"{kind} {count:,}" for kind, count in facts.middles.items())
+    files = f"{facts.rewritten:,} of {counted(facts.chosen, 'chosen train file')}"
+    return [
+        f"fim      {files} rewritten in {counted(num_windows, 'window')} ({forms}), rate {facts.rate:g}",
+        *([f"         middles: {middles}"] if middles else []),
+        *(f"{count:>15,} {why}: {why.meaning}" for why, count in facts.missing.items()),
+        "",
+    ]
 
 
 def variant_lines(facts: Mapping[VariantKind, VariantFacts]) -> list[str]:
@@ -243,7 +263,8 @@ def _limit(gpu: GpuFacts, seconds: Mapping[str, float]) -> str:
 def _packing_line(manifest: Manifest) -> list[str]:
     if manifest.packing is None:
         return []
-    how = manifest.settings["window"]["pack"]
+    order = repo_order_text(manifest)
+    how = manifest.settings["window"]["pack"] if order is None else f"repo, files {order}"
     rows, segments = (sum(getattr(one, name) for one in manifest.packing.values()) for name in ("rows", "segments"))
     room = rows * manifest.window_length
     empty = 1 - sum(one.ids for one in manifest.packing.values()) / room

@@ -20,9 +20,8 @@ from gristmill.core.records import (
     WhyNoVariant,
 )
 from gristmill.dedup.signatures import NO_BANDS, end_to_end
-from gristmill.formats.document_columns import DocumentText
 from gristmill.pipeline.context import Context
-from gristmill.pipeline.document_rows import measured, natural_windows
+from gristmill.pipeline.document_rows import measured, num_natural_windows
 from gristmill.pipeline.keys import grammar_versions, key_of
 from gristmill.pipeline.parts import (
     SUFFIX,
@@ -32,6 +31,7 @@ from gristmill.pipeline.parts import (
     PartReader,
     is_whole,
     read_blocks,
+    text_of,
     to_bytes,
     write_part,
 )
@@ -61,12 +61,12 @@ class Made(NamedTuple):
 
 def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[VariantKind, Made | WhyNoVariant]]:
     document = chosen.document
-    text = text_of(context, document, block)
+    text = text_of(block, document.text_sha256, context.tokenizer)
     if text is None:
         yield from ((kind, WhyNoVariant.TEXT_NOT_GIVEN_BACK) for kind, _ in chosen.kinds)
         return
     config = context.config
-    means = Means(config.variants, context.tokenizer, context.window_shape, config.needs_text)
+    means = Means(config.variants, context.tokenizer, context.window_shape)
     original = Original(
         text=text,
         ids=block.ids,
@@ -81,13 +81,7 @@ def made_of(context: Context, chosen: Chosen, block: Block) -> Iterator[tuple[Va
         elif isinstance(made, bytes):
             yield kind, _encoded(context, block, variant, made)
         else:
-            yield kind, _by_themselves(context, block, variant, made)
-
-
-def text_of(context: Context, document: PlacedDocument, block: Block) -> bytes | None:
-    """What was tokenized; None where the tokenizer does not give it back."""
-    text = block.text.utf8 if block.text is not None else context.tokenizer.decode(block.ids)
-    return text if hashlib.sha256(text).hexdigest() == document.text_sha256 else None
+            yield kind, _by_themselves(block, variant, made)
 
 
 def _encoded(context: Context, original: Block, variant: Variant, text: bytes) -> Made | WhyNoVariant:
@@ -118,8 +112,8 @@ def _own_windows(file_ids: npt.NDArray[Any], ids: npt.NDArray[Any], shape: Windo
     return own if len(own) < len(places) else None
 
 
-def _by_themselves(context: Context, original: Block, variant: Variant, windows: Sequence[LoneWindow]) -> Made:
-    """Windows one after the other, with where in the file's tokens each is from, and what each spells."""
+def _by_themselves(original: Block, variant: Variant, windows: Sequence[LoneWindow]) -> Made:
+    """Windows one after the other, with where in the file's tokens each is from."""
     ids = np.concatenate([one.ids for one in windows]).astype(original.ids.dtype)
     edges = np.cumsum([0, *(len(one.ids) for one in windows)]).tolist()
     variant = msgspec.structs.replace(
@@ -128,18 +122,8 @@ def _by_themselves(context: Context, original: Block, variant: Variant, windows:
         places=tuple(one.place for one in windows),
         num_file_tokens=len(original.ids),
     )
-    clean = original.ids if variant.has_labels else None
-    if variant.has_labels:
-        text = original.text
-    else:
-        text = _text_of_rows([one.text or b"" for one in windows], edges) if context.config.needs_text else None
-    return Made(Block(ids, original.newline_tokens, text, clean), variant, variant.kind.encode() + ids.tobytes())
-
-
-def _text_of_rows(texts: Sequence[bytes], edges: Sequence[int]) -> DocumentText:
-    """A row's tokens all begin where its text does: no window begins within a row."""
-    ends = np.cumsum([0, *map(len, texts)])
-    return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], np.diff(edges)), ends[-1]))
+    block = Block(ids, original.newline_tokens, original.text, original.ids)
+    return Made(block, variant, variant.kind.encode() + ids.tobytes())
 
 
 # Variants of some documents, over runs of them: read back · vary · judge · tokenize · sign -> a part of their own.
@@ -167,7 +151,7 @@ def _settings(context: Context) -> tuple[object, ...]:
     """All that variants go by, but for the documents; how many there are to be is said for each."""
     variants = msgspec.structs.asdict(context.config.variants)
     del variants["rates"]
-    return "variants", context.rows_key, variants, grammar_versions(context.config.variants)
+    return "variants", context.rows_key, variants, grammar_versions(context.config)
 
 
 def _told(chosen: Chosen) -> tuple[object, ...]:
@@ -181,8 +165,10 @@ def _told(chosen: Chosen) -> tuple[object, ...]:
 def _part(context: Context, name: str, chosen: Sequence[Chosen]) -> Part:
     made: list[tuple[PlacedDocument, Block]] = []
     failed: list[NoVariant] = []
-    blocks = read_blocks(context.prepared, [one.document for one in chosen], context.tokenizer.vocab_size)
-    for one, (document, block) in zip(chosen, blocks, strict=True):
+    files = [one.document.as_file() for one in chosen]
+    blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
+    for one, (_, block) in zip(chosen, blocks, strict=True):
+        document = one.document
         for kind, result in made_of(context, one, block):
             if isinstance(result, WhyNoVariant):
                 failed.append(NoVariant(document.repo, document.path, kind, result))
@@ -213,6 +199,7 @@ def _document(context: Context, parent: PlacedDocument, made: Made) -> PlacedDoc
     document = msgspec.structs.replace(
         parent,
         variant=made.variant,
+        fim=None,
         num_tokens=len(block.ids),
         num_newlines=len(block.newline_tokens),
         text_sha256=hashlib.sha256(made.content).hexdigest(),
@@ -222,7 +209,7 @@ def _document(context: Context, parent: PlacedDocument, made: Made) -> PlacedDoc
     (document,) = measured([document], [block], schema, shape)
     if parent.draw is None or parent.draw.passes:
         return document
-    share = parent.draw.extra / len(natural_windows(msgspec.structs.replace(parent, draw=None), shape))
+    share = parent.draw.extra / num_natural_windows(parent, shape)
     draw = Draw(0, max(1, round(share * document.num_windows)), parent.draw.seed)
     (document,) = measured([msgspec.structs.replace(document, draw=draw)], [block], schema, shape)
     return document

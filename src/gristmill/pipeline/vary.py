@@ -10,14 +10,12 @@ import numpy as np
 
 from gristmill.cleaning.secrets import redact
 from gristmill.config.settings import SecretsConfig, VariantsConfig
-from gristmill.core.errors import OutputError
 from gristmill.core.layout import write_atomically
 from gristmill.core.partition import neighbours
-from gristmill.core.progress import MapFunction, Progress, Step
+from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import (
     VARIANTS,
     AnyStoredText,
-    FileKey,
     NoVariant,
     PlacedDocument,
     Split,
@@ -28,9 +26,10 @@ from gristmill.core.seeded_random import luck, number_of
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision
 from gristmill.pipeline.decontaminate import sides_of, tokenized
-from gristmill.pipeline.parts import IdReader, read_blocks
-from gristmill.pipeline.variant_parts import Chosen, text_of, variants_in, vary
-from gristmill.runners.runner import Runner, TaskFailed
+from gristmill.pipeline.over_documents import over_documents
+from gristmill.pipeline.parts import IdReader, read_blocks, text_of
+from gristmill.pipeline.variant_parts import Chosen, variants_in, vary
+from gristmill.runners.runner import Runner
 from gristmill.sources.benchmark_files import Benchmark
 from gristmill.splits.shared_spans import SPAN_TOKENS, span_keys
 from gristmill.splits.span_join import Shared, compare
@@ -80,7 +79,7 @@ def _why_not(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant | None
 
 
 def tasks_for(chosen: Sequence[Chosen]) -> list[list[Chosen]]:
-    return list(neighbours(chosen, lambda one: one.document.num_tokens, CHOSEN_TOKENS))
+    return list(neighbours(chosen, lambda one: one.document.num_file_tokens, CHOSEN_TOKENS))
 
 
 def real_variants(
@@ -93,9 +92,10 @@ def real_variants(
     """Of all that were made, those that count; and why the others do not."""
     made: list[PlacedDocument] = []
     missing: list[NoVariant] = []
+    files = {document.key: document for document in decision.kept}
     for part in parts:
         documents, failed = variants_in(context, part)
-        made += documents
+        made += (_beside(document, files[document.key]) for document in documents)
         missing += failed
     is_new = _are_new(made, decision)
     shares = _shares_span(context, made, decision, benchmarks, map_tasks)
@@ -109,6 +109,12 @@ def real_variants(
         else:
             kept.append(document)
     return kept, missing
+
+
+def _beside(variant: PlacedDocument, file: PlacedDocument) -> PlacedDocument:
+    """A variant with what this build knows of its file: an earlier build may have made its part."""
+    known = ("license", "license_from", "group", "split", "moved_from")
+    return msgspec.structs.replace(variant, **{name: getattr(file, name) for name in known})
 
 
 def _are_new(made: Sequence[PlacedDocument], decision: Decision) -> list[bool]:
@@ -136,7 +142,7 @@ def _shares_span(
         return set()
     sides = sides_of(context, "variants", others, made)
     found = compare(others, made, sides, map_tasks, cut="large")
-    file_of = {document.key: document for document in decision.kept}
+    file_of = {document.key: document.as_file() for document in decision.kept}
     suspects = [
         Suspect(number, made[number], file_of[made[number].key], shared)
         for number, shared in found.items()
@@ -185,46 +191,12 @@ def with_variants(
     if any(VariantKind.REWRITE in dict(one.kinds) for one in chosen):
         chosen, model = _with_answers(context, chosen, progress)
     with progress.phase("vary", total=len(chosen)) as step:
-        parts, failed = _vary_all(context, chosen, runner, step)
+        parts, failed = over_documents(context, partial(vary, context), tasks_for(chosen), runner, step)
         variants, more = real_variants(context, decision, parts, benchmarks, runner.map)
-    missing += [*failed, *more]
+    kinds_of = {one.document.key: one.kinds for one in chosen}
+    missing += [NoVariant(*key, kind, WhyNoVariant.FAILED) for key in failed for kind, _ in kinds_of[key]]
+    missing += more
     return msgspec.structs.replace(decision, variants=variants, no_variants=missing, variant_parts=parts, model=model)
-
-
-def _vary_all(
-    context: Context, chosen: Sequence[Chosen], runner: Runner, step: Step
-) -> tuple[list[str], list[NoVariant]]:
-    """The parts, in the order of the files. A file over which a worker dies or hangs is found by trying each alone."""
-    waiting = tasks_for(chosen)
-    parts: dict[FileKey, str] = {}
-    missing: list[NoVariant] = []
-    seconds = context.config.run.task_seconds
-    # A grammar may run out of time or memory over a text that was made for that: never in this process.
-    is_alone = (lambda _: True) if runner.workers == 1 else None
-    while waiting:
-        failed: list[list[Chosen]] = []
-        for number, answer in runner.as_done(
-            partial(vary, context), waiting, seconds_for=lambda _: seconds, is_alone=is_alone
-        ):
-            task = waiting[number]
-            if isinstance(answer, TaskFailed):
-                failed += [[one] for one in task] if len(task) > 1 else []
-                missing += _without(context, task[0], answer.reason) if len(task) == 1 else []
-                continue
-            parts[task[0].document.key] = answer.part
-            step.advance(answer.num_documents)
-        waiting = failed
-    return [part for _, part in sorted(parts.items())], missing
-
-
-def _without(context: Context, chosen: Chosen, reason: str) -> list[NoVariant]:
-    document = chosen.document
-    if not context.config.run.skip_failed:
-        raise OutputError(
-            f"{document.name} could not be varied: {reason}. What is done is kept: run the same command again, with "
-            "--skip-failed to do without its variants."
-        )
-    return [NoVariant(*document.key, kind, WhyNoVariant.FAILED) for kind, _ in chosen.kinds]
 
 
 def _with_answers(context: Context, chosen: Sequence[Chosen], progress: Progress) -> tuple[list[Chosen], str]:
@@ -265,9 +237,10 @@ def _without_secrets(config: SecretsConfig, text: str, language: str) -> str:
 def _rewrite_tasks(context: Context, chosen: Sequence[Chosen]) -> Iterator[RewriteTask]:
     """Of texts that have been redacted: what a part holds is what was tokenized."""
     wanted = {number: one for number, one in enumerate(chosen) if VariantKind.REWRITE in dict(one.kinds)}
-    blocks = read_blocks(context.prepared, [one.document for one in wanted.values()], context.tokenizer.vocab_size)
+    files = [one.document.as_file() for one in wanted.values()]
+    blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
     for (number, one), (document, block) in zip(wanted.items(), blocks, strict=True):
-        text = text_of(context, document, block)
+        text = text_of(block, document.text_sha256, context.tokenizer)
         if text is not None:
             seed = dict(one.kinds)[VariantKind.REWRITE]
             yield RewriteTask(number, text, document.language, seed, context.config.rewrite.way)

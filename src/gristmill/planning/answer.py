@@ -14,12 +14,20 @@ import numpy.typing as npt
 from gristmill.config.config import Config
 from gristmill.config.presets import preset_text
 from gristmill.config.settings import SamplingConfig
-from gristmill.core.manifest import PreviousSplits, SamplingFacts, SplitFacts, VariantFacts
+from gristmill.core.manifest import FimFacts, PreviousSplits, SamplingFacts, SplitFacts, VariantFacts
 from gristmill.core.names import path_text
 from gristmill.core.records import Drop, DropReason, PlacedDocument, Split, VariantKind
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decision import Decision, Judged
-from gristmill.pipeline.facts import sampling_warnings, split_facts, split_warnings, variant_facts, variant_warnings
+from gristmill.pipeline.facts import (
+    fim_facts,
+    fim_warnings,
+    sampling_warnings,
+    split_facts,
+    split_warnings,
+    variant_facts,
+    variant_warnings,
+)
 from gristmill.planning.overlap_choice import FEW_PASSES, MANY_PASSES, Wanted, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, TAIL, WINDOWS, Natural, RowsTried
 from gristmill.planning.plan_result import Budget, OverlapPlan, Passes, Plan, Portion, Removed, Sample, SplitPlan
@@ -62,6 +70,7 @@ class Build(NamedTuple):
     removed: list[Removed]
     splits: list[SplitPlan]
     sampling: SamplingFacts | None
+    fim: FimFacts | None
     variants: dict[VariantKind, VariantFacts]
     warnings: list[str]
     error: float
@@ -88,6 +97,7 @@ class Counted(NamedTuple):
 def build_at(gathered: Gathered, context: Context, judged: Judged, natural: Natural, column: int) -> Build:
     decision, drawn = judged.decision, gathered.drawn
     facts = split_facts(decision) if decision.kept else {}
+    fim = fim_facts(decision, context.config.fim)
     variants = variant_facts(decision, context.config.variants)
     sampling = judged.sampling
     wanted, there = (sampling.wanted_windows, sampling.natural_windows) if sampling else ({}, {})
@@ -104,8 +114,9 @@ def build_at(gathered: Gathered, context: Context, judged: Judged, natural: Natu
         removed=_removed(gathered, decision),
         splits=_splits(facts) if is_all else [],
         sampling=sampling if is_all else None,
+        fim=fim if is_all else None,
         variants=variants if is_all else {},
-        warnings=_warnings(gathered, judged, variants) if is_all and facts else [],
+        warnings=_warnings(gathered, judged, fim, variants) if is_all and facts else [],
         error=0.0 if is_all else _error(drawn, decision, natural, column),
     )
 
@@ -181,6 +192,7 @@ def answer(gathered: Gathered, counted: Counted, wanted: Wanted, seconds: float)
         splits=build.splits,
         previous_splits=gathered.previous_splits,
         sampling=build.sampling,
+        fim=build.fim,
         variants=build.variants,
         passes=_passes(build, wanted),
         pick=picked,
@@ -200,12 +212,14 @@ def _splits(facts: Mapping[Split, SplitFacts]) -> list[SplitPlan]:
 def _warnings(
     gathered: Gathered,
     judged: Judged,
+    fim: FimFacts | None,
     variants: Mapping[VariantKind, VariantFacts],
 ) -> list[str]:
     """Those of a build, in its order."""
     config, decision = gathered.config, judged.decision
     return [
         *sampling_warnings(judged.sampling, config.sampling, has_variants=bool(decision.variants)),
+        *fim_warnings(fim),
         *variant_warnings(variants, config.rewrite),
         *gathered.found.warnings,
         *split_warnings(config.split, decision, judged.decontamination),
@@ -279,7 +293,8 @@ class _Grown(NamedTuple):
     def of(cls, gathered: Gathered, counted: Counted, column: int) -> "_Grown":
         without, here = counted.tried[0], counted.tried[column]
         total, total_without = counted.builds[column].total, counted.builds[0].total
-        if gathered.config.sampling != SamplingConfig() or gathered.config.variants.rates:
+        config = gathered.config
+        if config.sampling != SamplingConfig() or config.variants.rates or config.fim.is_on:
             # Each overlap shows other windows: what they take is not that of the first, and more.
             per_byte = total[BYTES] / max(1, here.jsonl_bytes)
             return cls(per_byte, per_byte)

@@ -9,7 +9,7 @@ import msgspec
 
 from gristmill.cards.provenance import dotted
 from gristmill.core.errors import DatasetError
-from gristmill.core.files_table import Count, VariantRow, decoded_lines
+from gristmill.core.files_table import Count, FimRow, VariantRow, decoded_lines
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Edition, Manifest, SplitFacts
 from gristmill.core.records import Cut, DropReason, FileKey, Split
@@ -40,6 +40,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     draw: tuple[Count, Count] | None
     left_tokens: Count | None
     weight: float | None
+    fim: FimRow | None
     variants: tuple[VariantRow, ...]
     text_sha256: str | None
     reason: DropReason | None
@@ -62,7 +63,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         """With the same text, tokenizer and settings: the same shape, the same rows."""
         cuts = tuple((cut.start, cut.end) for cut in self.cuts)
         made = tuple(one for one in self.variants if one.missing is None)
-        return self.language, self.tokens, self.windows, self.draw, self.left_tokens, self.weight, made, cuts
+        shown = (self.draw, self.left_tokens, self.weight, self.fim)
+        return self.language, self.tokens, self.windows, shown, made, cuts
 
 
 def compare_tables(before: Path, after: Path, most: int | None) -> dict[FileKind, FileChanges]:
@@ -132,7 +134,7 @@ def _told(old: Row | None, new: Row | None) -> FileChange:
 
 
 EXAMPLES = 10
-ROW_SETTINGS = ("window.", "variants.", "rewrite.", "sampling.seed")
+ROW_SETTINGS = ("window.", "fim.", "variants.", "rewrite.", "sampling.seed")
 """With another one of these, rows of the same text may be others."""
 PADDING = "output.pad"
 WEIGHTS = ("sampling.preset", "sampling.weights")

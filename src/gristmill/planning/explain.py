@@ -15,7 +15,7 @@ from gristmill.cleaning.licenses import NOASSERTION
 from gristmill.cleaning.rules import RULES, Limits
 from gristmill.config.settings import RulesConfig
 from gristmill.core.errors import ConfigError, DatasetError, InputError
-from gristmill.core.files_table import FileRow, VariantRow, file_rows
+from gristmill.core.files_table import FileRow, FimRow, VariantRow, file_rows
 from gristmill.core.layout import FILES
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, did_you_mean, path_text, printable
@@ -49,6 +49,8 @@ class WindowPlace(msgspec.Struct, frozen=True, kw_only=True):
     fresh: int
     repeat: int = 0
     variant: str | None = None
+    fim: str | None = None
+    middle: str | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,6 +207,8 @@ def _place(row: str, window: Window, num_ids: int) -> WindowPlace:
         fresh=window.fresh,
         repeat=window.repeat,
         variant=window.variant or None,
+        fim=window.fim or None,
+        middle=window.middle or None,
     )
 
 
@@ -227,6 +231,7 @@ def explanation_text(explained: Explanation) -> str:
         *_part("drawn", _draw_lines(file)),
         *_part("weight", [f"{file.weight:g}, for a trainer that draws"] if file.weight not in {None, 1.0} else []),
         *_part("beside", _listed([f"in the row: {name}" for name in explained.beside])),
+        *_part("fim", [_fim(file.fim)] if file.fim is not None else []),
         *_part("variants", [*map(_variant, file.variants), *_not_chosen(explained)]),
         *_part("windows", _window_lines(explained)),
     ]
@@ -306,6 +311,12 @@ def _draw_lines(file: FileRow) -> list[str]:
     return lines
 
 
+def _fim(row: FimRow) -> str:
+    if row.missing is not None:
+        return f"not rewritten, {row.missing}: {row.missing.meaning}"
+    return f"{counted(row.rewritten, 'window')} rewritten for fill in the middle, seed {row.seed}"
+
+
 def _variant(row: VariantRow) -> str:
     if row.missing is not None:
         return f"{row.kind:<8} none, {row.missing}: {row.missing.meaning}"
@@ -327,7 +338,8 @@ def _told(place: WindowPlace) -> str:
     repeat = f", repeat {place.repeat}" if place.repeat else ""
     own = "" if place.variant in BY_THEMSELVES else " (lines and tokens of its own)"
     variant = f", {place.variant}{own}" if place.variant else ""
-    return f"{told}, {place.fresh} fresh{repeat}{variant}"
+    fim = f", {place.fim}, middle: {place.middle}" if place.fim else ""
+    return f"{told}, {place.fresh} fresh{repeat}{variant}{fim}"
 
 
 def _window_lines(explained: Explanation) -> list[str]:

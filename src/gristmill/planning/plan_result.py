@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gristmill.core.manifest import PreviousSplits, SamplingFacts, VariantFacts
+from gristmill.core.manifest import FimFacts, PreviousSplits, SamplingFacts, VariantFacts
 from gristmill.core.records import DropReason, Split, VariantKind
 
 
@@ -121,6 +121,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What an earlier build in the output folder decides."""
     sampling: SamplingFacts | None
     """What came of weights and sizes, as a build says it; None: every window once, or a sample."""
+    fim: FimFacts | None
     variants: dict[VariantKind, VariantFacts]
     """Of each kind asked for; empty for a sample."""
     passes: list[Passes]

@@ -7,7 +7,7 @@ import msgspec
 from gristmill.config.settings import SamplingConfig
 from gristmill.core.names import counted, printable
 from gristmill.core.text import size_text, table_text
-from gristmill.pipeline.summary import previous_lines, sampling_lines, variant_lines
+from gristmill.pipeline.summary import fim_lines, previous_lines, sampling_lines, variant_lines
 from gristmill.planning.overlap_choice import FEW_PASSES
 from gristmill.planning.plan_result import Plan, Portion
 
@@ -28,6 +28,7 @@ def plan_text(plan: Plan, command: str, sampling: SamplingConfig | None = None) 
             *_sample_lines(plan),
             *_split_lines(plan),
             *sampling_lines(plan.sampling, settings),
+            *fim_lines(plan.fim),
             *variant_lines(plan.variants),
             _portions("language", plan.languages),
             _portions("folder", plan.folders),

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from gristmill.core.errors import ConfigError
-from gristmill.core.records import VARIANTS, VariantKind
 from gristmill.tokenizers.control_tokens import FIM_FAMILIES, MASK_NAMES, REPO_NAMES, FimFamily
 from gristmill.tokenizers.definition import Definition
 
@@ -19,17 +18,6 @@ class FimIds(NamedTuple):
     prefix: int
     middle: int
     suffix: int
-
-
-def variant_ids(definition: Definition, kind: VariantKind) -> tuple[int, ...]:
-    """Ids that this kind of variant puts into windows. Raise ConfigError if the tokenizer has no such tokens."""
-    match VARIANTS[kind].needs_tokens:
-        case "mask":
-            return (mask_id(definition),)
-        case "fim":
-            return tuple(fim_ids(definition))
-        case None:
-            return ()
 
 
 def mask_id(definition: Definition) -> int:
@@ -65,7 +53,7 @@ def require_spelled_fim(definition: Definition) -> None:
         why = "it does not find its tokens for fill-in-the-middle wherever a text spells them"
     if why is not None:
         raise ConfigError(
-            f"--with-text does not go with --variants fim and the tokenizer {definition.name!r}: {why}, so no text "
+            f"--with-text does not go with --fim and the tokenizer {definition.name!r}: {why}, so no text "
             "gives the ids of such a row. Leave out one of them."
         )
 
@@ -85,6 +73,6 @@ def fim_ids(definition: Definition) -> FimIds:
         found = [definition.id_of(name) for name in (family.prefix, family.middle, family.suffix)]
         return FimIds(*(index for index in found if index is not None))
     raise ConfigError(
-        f"the tokenizer {definition.name!r} has no tokens for fill-in-the-middle (like <fim_prefix>), which --variants "
-        "fim needs. Leave fim out, or use a tokenizer that has them, like bigcode/starcoder2-3b."
+        f"the tokenizer {definition.name!r} has no tokens for fill in the middle (like <fim_prefix>), which --fim "
+        "needs. Use a tokenizer that has them, like bigcode/starcoder2-3b, or --fim 0."
     )

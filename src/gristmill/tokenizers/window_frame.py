@@ -5,6 +5,7 @@ from typing import NamedTuple
 from gristmill.config.settings import NO_END_TOKEN, WindowConfig
 from gristmill.core.errors import ConfigError
 from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.sentinels import fim_family, fim_ids
 
 
 class WindowFrame(NamedTuple):
@@ -29,6 +30,37 @@ def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
     if window.special_tokens != "documents":
         return WindowFrame(*definition.template, (), end_id)
     return WindowFrame(definition.begin_ids, (), () if end_id is None else (end_id,), end_id)
+
+
+class FimFrame(NamedTuple):
+    """Special ids of a window that is rewritten for fill in the middle."""
+
+    prefix: int
+    middle: int
+    suffix: int
+    """Sentinels."""
+    end: int | None
+    """End token behind the middle, inside the window; None if the ids around the window have it, or there is none."""
+    closes: bool
+    """The ids that end a document follow the window."""
+    spm_share: float
+    """As the model's family was trained."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Control ids inside the window."""
+        return self.prefix, self.middle, self.suffix, *(() if self.end is None else (self.end,))
+
+
+def fim_frame(window: WindowConfig, definition: Definition) -> FimFrame:
+    """Return the special ids of rewritten windows. Raise ConfigError if the tokenizer has none."""
+    sentinels, family, frame = fim_ids(definition), fim_family(definition), window_frame(window, definition)
+    assert family is not None, "fim_ids has found it"
+    end = frame.end_id if family.end is None else definition.id_of(family.end)
+    is_alone = window.pack != "repo"
+    closes = is_alone and end is not None and frame.closing == (end,)
+    has_end = closes or (is_alone and end is not None and frame.suffix[:1] == (end,))
+    return FimFrame(*sentinels, None if has_end else end, closes, family.spm_share)
 
 
 def _end_id(name: str | None, definition: Definition) -> int | None:

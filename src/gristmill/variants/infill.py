@@ -1,35 +1,42 @@
-"""`fim`: fill in the middle. A piece of text is cut at two characters by chance, and the middle comes last:
+"""Fill in the middle: a document is rewritten piece by piece, so that the middle of each piece comes last.
 
-    PSM   <prefix> a <suffix> c <middle> b
-    SPM   <prefix> <suffix> c <middle> a b        one in two (Bavarian et al. 2022)
+    PSM   <prefix> a <suffix> c <middle> b <end>
+    SPM   <prefix> <suffix> c <middle> a b <end>        (Bavarian et al. 2022)
 
-The cuts are between characters, not tokens: so are those of an editor's cursor. Each piece is as long as a window
-takes, so that no window is without one of its sentinels. Decoded, the parts are the piece, byte for byte.
+variants/middles.py chooses the middle. Cuts are between characters, not between tokens, as an editor's cursor is, and
+each part is encoded by itself, as an editor sends it. A piece is as long as a window takes, so no window has half of a
+rewriting. Decoded, the parts are the piece, byte for byte.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.records import Range
+from gristmill.core.records import FimForm, FimWindow, MiddleKind
 from gristmill.core.seeded_random import Dice
+from gristmill.variants.middles import Nodes, Shares, choose_middle
 from gristmill.windows.cut import Indices
 
 NUM_SENTINELS = 3
 MIN_PIECE_TOKENS = 8
-"""Shorter ones have no middle worth guessing."""
-ROOM = 12
-"""Tokens that cutting at characters may cost: a token in two is two or three."""
+"""Shorter pieces have no middle worth guessing. They stay as they are."""
+ROOM = 4
+"""Tokens that cutting between characters usually costs at most: a token that is cut in two becomes two or three."""
+MAX_TRIES = 4
+"""Attempts to find a middle that has few enough tokens."""
 
 Ids = npt.NDArray[Any]
+NO_IDS = np.zeros(0, np.uint32)
 
 
 class Infilled(NamedTuple):
+    """One window of a rewritten document."""
+
+    window: FimWindow
     ids: Ids
-    place: Range
-    """Of the file's tokens."""
     text: bytes
     """The text that encodes to these ids: the parts in this order, sentinels spelled out."""
 
@@ -39,59 +46,120 @@ class Sentinel(NamedTuple):
     spelled: bytes
 
 
+class NotGivenBackError(ValueError):
+    """The tokenizer does not give a part of the text back as it was."""
+
+
 class Infiller(NamedTuple):
-    """`encode` and `decode` take a part as one that goes on after other tokens: no blank is put before it."""
+    """`encode` and `decode` take a part that goes on after other tokens: no blank is put before it."""
 
     encode: Callable[[bytes], Ids]
     decode: Callable[[Ids], bytes]
+    decode_first: Callable[[Ids], bytes]
+    """Decode the beginning of a text."""
     prefix: Sentinel
     middle: Sentinel
     suffix: Sentinel
     num_content: int
     """Tokens that a window takes."""
+    shares: Shares
+    spm_share: float
+    max_middle_tokens: int
+    end: Sentinel | None = None
+    """Token behind each middle, if the window's own ids have it."""
     with_text: bool = False
-    """Rows have a text, which must encode to their ids. Where the tokenizer would join the end of the prefix with the
+    """Rows have a text, which must encode to their ids. If the tokenizer would join the end of the prefix with the
     beginning of the middle, the row is PSM, which has a sentinel between the two."""
 
-    def infill(self, text: bytes, starts: Indices, dice: Dice) -> list[Infilled] | None:
-        """The whole file, piece by piece; None where the tokenizer does not give a part of it back as it was.
-
-        `starts`: the byte at which each of its tokens begins, and the length.
-        """
+    def infill(self, document: "InfillText", dice: Dice) -> list[Infilled]:
+        """Rewrite a document. Raise NotGivenBackError if the tokenizer does not give a part of it back."""
         made: list[Infilled] = []
-        start, num_tokens = 0, len(starts) - 1
-        while num_tokens - start >= MIN_PIECE_TOKENS:
-            end = min(start + self.num_content - NUM_SENTINELS - ROOM, num_tokens)
-            while end - start >= MIN_PIECE_TOKENS:
-                parts = self._parts(whole_characters(text, int(starts[start]), int(starts[end])), dice)
-                if parts is None:
-                    return None
-                ids = np.concatenate([part.ids for part in parts])
-                if len(ids) <= self.num_content:
-                    made.append(Infilled(ids, (start, end), b"".join(part.text for part in parts)))
-                    break
-                end -= len(ids) - self.num_content
-            start = max(end, start + 1)
+        start = 0
+        while start < document.num_tokens:
+            made.append(self._window(document, start, dice))
+            start = made[-1].window.end
         return made
 
-    def _parts(self, piece: bytes, dice: Dice) -> "list[_Part] | None":
-        """In the order of the row, sentinels among them."""
-        characters = piece.decode()
-        first, last = sorted((dice.below(len(characters) + 1), dice.below(len(characters) + 1)))
-        texts = [part.encode() for part in (characters[:first], characters[first:last], characters[last:])]
-        parts = [_Part(self.encode(text) if text else np.zeros(0, np.uint32), text) for text in texts]
-        if any(self.decode(part.ids) != part.text for part in parts if part.text):
-            return None
-        before, between, behind = parts
-        sentinels = (_Part(np.array([one.id], np.uint32), one.spelled) for one in self[2:5])
-        prefix, middle, suffix = sentinels
-        if dice.below(2) and not (self.with_text and self._are_joined(before, between)):
-            return [prefix, suffix, behind, middle, before, between]
-        return [prefix, before, suffix, behind, middle, between]
+    def _window(self, document: "InfillText", start: int, dice: Dice) -> Infilled:
+        """Make the window that begins with this token, as long as it can be."""
+        num_special = NUM_SENTINELS + (self.end is not None)
+        end = document.end_before(start, start + self.num_content - num_special - ROOM)
+        while end - start >= MIN_PIECE_TOKENS:
+            cut = self._cut(document, start, end, dice)
+            if cut is None:
+                break
+            ids = np.concatenate([part.ids for part in cut.parts])
+            if len(ids) <= self.num_content:
+                window = FimWindow(start, end, len(ids), cut.form, cut.kind, cut.num_middle_tokens)
+                return Infilled(window, ids, b"".join(part.text for part in cut.parts))
+            end = document.end_before(start, end - (len(ids) - self.num_content))
+        return self._plain(document, start)
+
+    def _plain(self, document: "InfillText", start: int) -> Infilled:
+        """Leave a piece as it is: it is too short, or has no middle."""
+        end = document.end_before(start, start + self.num_content)
+        ids, text = document.ids[start:end], document.text[document.starts[start] : document.starts[end]]
+        if (self.decode if start else self.decode_first)(ids) != text:
+            raise NotGivenBackError(text[:20])
+        return Infilled(FimWindow(start, end, end - start), ids, text)
+
+    def _cut(self, document: "InfillText", start: int, end: int, dice: Dice) -> "_Cut | None":
+        """Cut a piece in three. None if it has no middle."""
+        first, last = int(document.starts[start]), int(document.starts[end])
+        max_bytes = (last - first) * self.max_middle_tokens // (end - start)
+        for _ in range(MAX_TRIES):
+            middle = choose_middle(document.text, (first, last), document.nodes, self.shares, max_bytes, dice)
+            if middle is None:
+                return None
+            edges = (first, middle.start, middle.end, last)
+            before, between, behind = (self._part(document.text[at:to]) for at, to in pairwise(edges))
+            if len(between.ids) <= self.max_middle_tokens:
+                return self._ordered(before, between, behind, middle.kind, dice)
+            max_bytes = (middle.end - middle.start) * self.max_middle_tokens // len(between.ids)
+        return None
+
+    def _part(self, text: bytes) -> "_Part":
+        ids = self.encode(text) if text else NO_IDS
+        if text and self.decode(ids) != text:
+            raise NotGivenBackError(text[:20])
+        return _Part(ids, text)
+
+    def _ordered(self, before: "_Part", between: "_Part", behind: "_Part", kind: MiddleKind, dice: Dice) -> "_Cut":
+        prefix, middle, suffix = (_spelled(one) for one in (self.prefix, self.middle, self.suffix))
+        end = () if self.end is None else (_spelled(self.end),)
+        is_spm = dice.fraction() < self.spm_share
+        if is_spm and not (self.with_text and self._are_joined(before, between)):
+            parts = (prefix, suffix, behind, middle, before, between, *end)
+            return _Cut(FimForm.SPM, kind, len(between.ids), parts)
+        return _Cut(FimForm.PSM, kind, len(between.ids), (prefix, before, suffix, behind, middle, between, *end))
 
     def _are_joined(self, before: "_Part", between: "_Part") -> bool:
-        together = self.encode(before.text + between.text) if before.text + between.text else before.ids
+        together = self.encode(before.text + between.text)
         return not np.array_equal(together, np.concatenate((before.ids, between.ids)))
+
+
+class InfillText(NamedTuple):
+    """A document that is rewritten."""
+
+    text: bytes
+    ids: Ids
+    starts: Indices
+    """The byte at which each token begins, and the length."""
+    nodes: Nodes | None
+    """Nodes of its syntax tree; None if its language has no grammar."""
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.starts) - 1
+
+    def end_before(self, start: int, end: int) -> int:
+        """The last place up to `end`, and behind `start`, at which a token begins with a character."""
+        end = min(end, self.num_tokens)
+        for place in range(end, start, -1):
+            at = int(self.starts[place])
+            if at == len(self.text) or self.text[at] & 0xC0 != 0x80:  # noqa: PLR2004 - a byte that continues a character
+                return place
+        return max(end, start + 1)
 
 
 class _Part(NamedTuple):
@@ -99,10 +167,13 @@ class _Part(NamedTuple):
     text: bytes
 
 
-def whole_characters(text: bytes, start: int, end: int) -> bytes:
-    """A character whose bytes two tokens share belongs to the first of them."""
-    while start < len(text) and text[start] & 0xC0 == 0x80:  # noqa: PLR2004 - a byte that continues a character
-        start += 1
-    while end < len(text) and text[end] & 0xC0 == 0x80:  # noqa: PLR2004
-        end += 1
-    return text[start:end]
+class _Cut(NamedTuple):
+    form: FimForm
+    kind: MiddleKind
+    num_middle_tokens: int
+    parts: tuple[_Part, ...]
+    """In the order of the row, sentinels among them."""
+
+
+def _spelled(sentinel: Sentinel) -> _Part:
+    return _Part(np.array([sentinel.id], np.uint32), sentinel.spelled)

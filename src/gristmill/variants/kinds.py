@@ -17,15 +17,14 @@ from gristmill.config.settings import VariantsConfig
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import VARIANTS, Range, VariantKind, WhyNoVariant
 from gristmill.core.seeded_random import Dice
-from gristmill.tokenizers.definition import AddedToken, Definition
-from gristmill.tokenizers.sentinels import fim_ids, mask_id, require_spelled_fim, variant_ids
-from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.sentinels import mask_id
+from gristmill.tokenizers.tokenizer import Tokenizer
 from gristmill.variants.answers import why_refused
 from gristmill.variants.code_layout import lay_out_again
 from gristmill.variants.comments import vary_comments
 from gristmill.variants.endpoint import Endpoint
 from gristmill.variants.grammars import Parsed, is_hard_to_query, parse, require_grammars
-from gristmill.variants.infill import Infiller, Sentinel
 from gristmill.variants.noise import Noise
 from gristmill.variants.rename import rename
 from gristmill.windows.cut import WindowShape, cut
@@ -55,8 +54,6 @@ class Means(NamedTuple):
     config: VariantsConfig
     tokenizer: Tokenizer
     window_shape: WindowShape
-    with_text: bool
-    """Rows have a column of text."""
 
 
 class LoneWindow(NamedTuple):
@@ -65,8 +62,6 @@ class LoneWindow(NamedTuple):
     ids: Ids
     place: Range
     """The tokens of the file that it is made from."""
-    text: bytes | None = None
-    """What its ids spell; None if they spell nothing."""
 
 
 Content = bytes | Sequence[LoneWindow]
@@ -95,10 +90,8 @@ def require_means(config: Config, definition: Definition) -> None:
     kinds = config.variants.rates
     if config.variants.need_grammar:
         require_grammars()
-    for kind in kinds:
-        variant_ids(definition, kind)
-    if VariantKind.FIM in kinds and config.needs_text:
-        require_spelled_fim(definition)
+    if any(VARIANTS[kind].needs_mask for kind in kinds):
+        mask_id(definition)
     if config.variants.ask_model:
         Endpoint.of(config.rewrite)
 
@@ -139,39 +132,10 @@ def _noisy(original: Original, means: Means, dice: Dice) -> Content | WhyNoVaria
     return [LoneWindow(own, place) for own, place in made if own is not None]
 
 
-def _infilled(original: Original, means: Means, dice: Dice) -> Content | WhyNoVariant:
-    tokenizer, definition = means.tokenizer, means.tokenizer.definition
-    if means.with_text and any(token.content.encode() in original.text for token in _found_in_texts(definition)):
-        return WhyNoVariant.CONTROL_TOKEN  # a trainer that tokenizes the row's text would make one of it
-    goes_on = definition.continuing
-    parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
-    spelled = {token.id: token.content.encode() for token in definition.added_tokens}
-    prefix, middle, suffix = (Sentinel(index, spelled.get(index, b"")) for index in fim_ids(definition))
-    infiller = Infiller(
-        encode=lambda part: parts.encode(part).ids,
-        decode=parts.decode,
-        prefix=prefix,
-        middle=middle,
-        suffix=suffix,
-        num_content=means.window_shape.num_content,
-        with_text=means.with_text,
-    )
-    starts = tokenizer.encode(original.text, with_starts=True).starts
-    assert starts is not None, "they were asked for"
-    made = infiller.infill(original.text, starts, dice)
-    return WhyNoVariant.TEXT_NOT_GIVEN_BACK if made is None else [LoneWindow(*one) for one in made]
-
-
-def _found_in_texts(definition: Definition) -> list[AddedToken]:
-    """Tokens that other programs find in a text that spells them."""
-    return [token for token in definition.added_tokens if token.special or token.id in definition.control_ids]
-
-
 MAKERS: dict[VariantKind, Maker] = {
     VariantKind.RENAME: _by_grammar(rename),
     VariantKind.COMMENTS: _by_grammar(vary_comments),
     VariantKind.FORMAT: _by_grammar(lay_out_again),
     VariantKind.REWRITE: _rewritten,
     VariantKind.NOISE: _noisy,
-    VariantKind.FIM: _infilled,
 }

@@ -12,31 +12,18 @@ syntax, lines, characters. The kind of a middle is the one that was used.
 """
 
 from collections.abc import Callable
-from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.records import Range
+from gristmill.core.records import MiddleKind, Range
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.edits import COMMENTS
 from gristmill.variants.grammars import Parsed, captures, is_hard_to_query
 
 Numbers = npt.NDArray[np.int64]
-
-
-class MiddleKind(StrEnum):
-    STATEMENT = "statement"
-    """Also a declaration or a definition: a function, a class, an import."""
-    BLOCK = "block"
-    BODY = "body"
-    """The block of a function, a method, a class or the like."""
-    ARGUMENTS = "arguments"
-    """Brackets included."""
-    LINES = "lines"
-    CHARACTERS = "characters"
 
 
 class Middle(NamedTuple):

@@ -13,15 +13,16 @@ import msgspec
 from gristmill.core.errors import InputError
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, printable
-from gristmill.core.records import BY_THEMSELVES, Split
+from gristmill.core.records import BY_THEMSELVES, FimForm, Split
 from gristmill.dataset.dataset import Dataset, Rows
 from gristmill.dataset.row_windows import Window, read_row
 from gristmill.tokenizers.tokenizer import Tokenizer
 from gristmill.views.syntax import syntax_of
 from gristmill.views.token_text import STAND_IN, Piece, note_on, pieces_of
 
-SPECIAL, BEFORE, AFTER = 1, 2, 4
-"""Flags of a token: it is special; the window before or after it, of the same file, shows it too."""
+SPECIAL, BEFORE, AFTER, MIDDLE = 1, 2, 4, 8
+"""Flags of a token: it is special; the window before or after it, of the same file, shows it too; it is in the middle
+of fill in the middle."""
 ODD = "odd"
 TokenFlags = tuple[int, int]
 """Id and flags."""
@@ -111,7 +112,7 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 
 def _shared(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
     """Tokens that the window before shows too, and the one after: builds have those of one file stand together."""
-    if window.variant in BY_THEMSELVES or not isinstance(dataset.record, Manifest):
+    if window.is_alone or not isinstance(dataset.record, Manifest):
         return 0, 0
     if dataset.record.packing is not None:
         # Its neighbours may be in any row. What is fresh tells of the one before, unless all of it was shown before.
@@ -125,7 +126,7 @@ def _neighbour(dataset: Dataset, split: str, row: int, window: Window) -> Window
     if not 0 <= row < len(dataset[split]):
         return None
     found = read_row(dataset, split, row).windows[0]
-    names = ("repo", "path", "variant", "repeat")
+    names = ("repo", "path", "variant", "repeat", "is_alone")
     return found if all(getattr(found, name) == getattr(window, name) for name in names) else None
 
 
@@ -147,6 +148,10 @@ def _flagged(pieces: Sequence[Piece], windows: Iterable[WindowLook]) -> list[Tok
             flags[index] |= BEFORE
         for index in range(end - window.shared_after, end):
             flags[index] |= AFTER
+        while window.fim and end > window.at and flags[end - 1] & SPECIAL:  # an end token behind the middle
+            end -= 1
+        for index in range(max(window.at, end - window.middle_tokens), end):
+            flags[index] |= MIDDLE
     return [(piece.id, flag) for piece, flag in zip(pieces, flags, strict=True)]
 
 
@@ -216,8 +221,15 @@ def window_facts(window: WindowLook) -> list[str]:
         f"{counted(window.length, 'token')} from {window.start:,} on",
         *([f"{window.fresh:,} fresh"] if _is_told(window) else []),
         *([f"variant {printable(window.variant)}"] if window.variant else []),
+        *([_fim(window)] if window.fim else []),
         *([f"shown {counted(window.repeat, 'time')} before"] if window.repeat else []),
     ]
+
+
+def _fim(window: WindowLook) -> str:
+    order = "suffix first" if window.fim == FimForm.SPM else "prefix first"
+    middle = counted(window.middle_tokens, "token")
+    return f"fill in the middle, {order}: {middle} of {printable(window.middle)} to fill in"
 
 
 def _lines(window: WindowLook) -> str:
@@ -238,7 +250,7 @@ def _has_text_of_its_own(window: WindowLook) -> bool:
 
 def has_lines(window: Window) -> bool:
     """Its text is a stretch of lines as they are, of the file or of a variant, and which is known."""
-    return _is_told(window) and window.variant not in BY_THEMSELVES
+    return _is_told(window) and not window.is_alone
 
 
 def window_edges(look: RowLook) -> list[int]:
@@ -262,6 +274,10 @@ def shared_words(look: RowLook) -> Iterator[tuple[int, str]]:
         yield BEFORE, f"{counted(before, 'token')} that the window before shows too"
     if AFTER in marks:
         yield AFTER, f"{counted(after, 'token')} that the window after shows too"
+
+
+def has_middle(look: RowLook) -> bool:
+    return any(flags & MIDDLE for _, flags in look.tokens)
 
 
 def has_special(look: RowLook) -> bool:

@@ -12,10 +12,12 @@ from operator import attrgetter
 from gristmill.views.row import (
     AFTER,
     BEFORE,
+    MIDDLE,
     SPECIAL,
     RowLook,
     Stroke,
     WindowLook,
+    has_middle,
     has_odd,
     has_special,
     row_facts,
@@ -27,7 +29,7 @@ from gristmill.views.row import (
 from gristmill.views.syntax import KINDS
 from gristmill.views.theme import variables_under
 
-CLASSES = {SPECIAL: "special", BEFORE: "before", AFTER: "after"}
+CLASSES = {SPECIAL: "special", BEFORE: "before", AFTER: "after", MIDDLE: "middle"}
 LINES = {BEFORE: "dotted", AFTER: "dashed"}
 SCOPE = ".gristmill-look"
 RULES = """\
@@ -43,6 +45,8 @@ overflow-wrap:anywhere;tab-size:4;font:13px/1.6 ui-monospace,SFMono-Regular,Menl
 .gristmill-look .before{background:var(--before);text-decoration:underline dotted 1px;text-underline-offset:3px}
 .gristmill-look .before.second{background:var(--before-token)}
 .gristmill-look .before.after{text-decoration:underline double 1px}
+.gristmill-look .middle{background:var(--after);text-decoration:underline solid 2px;text-underline-offset:3px}
+.gristmill-look .middle.second{background:var(--after-token)}
 .gristmill-look .special{background:var(--band);color:var(--special);border-radius:3px;\
 padding:0 2px;font-weight:600;outline:1px solid var(--field)}
 .gristmill-look .odd{color:var(--odd);font-weight:600;outline:1px dotted var(--odd)}
@@ -97,6 +101,8 @@ def _legend(look: RowLook) -> Iterator[str]:
     yield '<span class="second">every second token</span> is shaded'
     for flag, words in shared_words(look):
         yield f'<span class="{CLASSES[flag]}">{LINES[flag]} line</span>: {escape(words)}'
+    if has_middle(look):
+        yield '<span class="middle">solid line</span>: the middle, which the model fills in'
     if has_special(look):
         yield '<span class="special">boxed</span>: a special token'
     if has_odd(look):

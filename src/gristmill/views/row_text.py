@@ -14,11 +14,13 @@ from typing import NamedTuple
 from gristmill.views.row import (
     AFTER,
     BEFORE,
+    MIDDLE,
     SPECIAL,
     RowLook,
     Stroke,
     WindowLook,
     has_lines,
+    has_middle,
     has_odd,
     has_special,
     row_facts,
@@ -32,6 +34,8 @@ BETWEEN = "│"
 """Between two tokens, where there are no colours."""
 SIGNS = {BEFORE: "«", AFTER: "»"}
 """Where what the window before shows ends, and where what the one after shows begins."""
+MIDDLE_SIGNS = ("▸", "◂")
+"""Around the middle of fill in the middle."""
 FEED = "↵"
 NARROWEST = 20
 TAB = 4
@@ -94,6 +98,8 @@ def _foot(look: RowLook, pen: _Pen) -> list[str]:
     for flag, words in shared_words(look):
         where = ("up to" if flag == BEFORE else "from") + f" {SIGNS[flag]}"
         told.append(f"{where}{', faint' if pen.colour and flag == BEFORE else ''}: {words}")
+    if has_middle(look):
+        told.append(f"from {MIDDLE_SIGNS[0]} to {MIDDLE_SIGNS[1]}: the middle, which the model fills in")
     if has_special(look):
         told.append(f"{'reversed' if pen.colour else 'like <s>'}: a special token")
     if has_odd(look):
@@ -145,6 +151,10 @@ def _signs(look: RowLook) -> dict[int, str]:
         if window.shared_after:
             at = window.at + window.length - window.shared_after
             signs[at] = signs.get(at, "") + SIGNS[AFTER]
+    is_middle = [False, *(bool(flags & MIDDLE) for _, flags in look.tokens), False]
+    for token, (before, after) in enumerate(pairwise(is_middle)):
+        if before != after:
+            signs[token] = signs.get(token, "") + MIDDLE_SIGNS[before]
     return signs
 
 

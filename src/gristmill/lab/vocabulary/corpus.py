@@ -25,8 +25,8 @@ from gristmill.core.manifest import PreviousSplits, require_windows
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, PlacedDocument, Range, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.row_windows import read_rows
-from gristmill.dataset.stretches import Stretch, join
+from gristmill.dataset.row_windows import ShownWindow, join_windows, read_rows
+from gristmill.dataset.stretches import Stretch
 from gristmill.pipeline.context import Context
 from gristmill.pipeline.decide import decide
 from gristmill.pipeline.decision import Decision, Judged
@@ -144,7 +144,7 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
 
 def _natural(config: Config) -> Config:
     """Each text once, whatever is drawn of it and made of it afterwards: none of that changes its split."""
-    window = msgspec.structs.replace(config.window, pack="none")
+    window = msgspec.structs.replace(config.window, pack="none", repo_order="path", repo_order_seed=0)
     sections = (SamplingConfig(), FimConfig(rate=0), VariantsConfig(), RewriteConfig())
     sampling, fim, variants, rewrite = sections
     return msgspec.structs.replace(
@@ -206,7 +206,7 @@ class DatasetCorpus:
     def texts(self, split: Split) -> Iterator[Text]:
         """Variants are no text of the corpus, and a window that is drawn twice is one."""
         rows = read_rows(self._dataset, split)
-        own = ((window.file, row.stretch(window)) for row in rows for window in row.windows if not window.variant)
+        own = ((window.file, row.shown(window)) for row in rows for window in row.windows if not window.variant)
         for key, windows in groupby(own, key=itemgetter(0)):
             stretches = self._stretches(window for _, window in windows)
             texts = [whole_characters(self._engine.decode(stretch.ids)) for stretch in stretches]
@@ -217,8 +217,8 @@ class DatasetCorpus:
         with self._dataset.edition.reading():
             shutil.copyfile(self._dataset.folder / FILES, path)
 
-    def _stretches(self, windows: Iterable[Stretch]) -> list[Stretch]:
-        found = join(windows)
+    def _stretches(self, windows: Iterable[ShownWindow]) -> list[Stretch]:
+        found = join_windows(self._dataset, windows)
         if found is None:
             raise DatasetError(
                 f"{str(self._dataset.folder)!r} is damaged: two windows of a file contradict each other. "

@@ -117,6 +117,26 @@ def secrets_section(facts: Facts) -> Section:
     return Section("secrets", "Secrets", told, [figure], more)
 
 
+def fim_section(facts: Facts) -> Section | None:
+    """Fill in the middle, if some documents are rewritten for it."""
+    fim = facts.fim
+    if fim is None:
+        return None
+    kinds, windows = list(map(str, fim.middles)), list(fim.middles.values())
+    total = sum(windows)
+    rows: list[list[Cell]] = [[kind, count, share_text(count, total)] for kind, count in fim.middles.items()]
+    forms = ", ".join(f"{counted(count, 'window')} {form}" for form, count in fim.forms.items())
+    figure = Figure(
+        "fim-middles",
+        "Windows by kind of middle",
+        f"{forms}. {counted(fim.plain, 'window')} of rewritten files without a middle.",
+        Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
+        Table("Windows by kind of middle", ["middle", "windows", "share"], rows),
+    )
+    words = f"{fim.rewritten:,} of {counted(fim.chosen, 'chosen file')} of train are rewritten for fill in the middle."
+    return Section("fim", "Fill in the middle", words, [figure])
+
+
 def variants_section(facts: Facts) -> Section:
     if not facts.variants:
         return Section("variants", "Variants", "There are none: every row shows a file as it is.")
@@ -198,6 +218,7 @@ def _digests_table(made: Provenance) -> Table:
         ["content, of every row", made.content_sha256],
     ]
     rows += [[f"tokenizer: {name}", value] for name, value in made.tokenizer]
+    rows += [] if made.repo_order is None else [["files of a repository", made.repo_order]]
     return Table("What it is known by", ["what", "value"], rows)
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gristmill.core.manifest import FimFacts
 from gristmill.core.records import Split
 
 PerSplit = dict[Split, int]
@@ -171,6 +172,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     gristmill: str
     versions: dict[str, str]
     tokenizer: list[tuple[str, str]]
+    repo_order: str | None
+    """In which order the files of a repository stand; None without --pack repo."""
     fingerprint: str
     content_sha256: str
     files: list[tuple[str, int, str]]
@@ -234,6 +237,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     secrets: dict[str, int]
     """Redacted, by kind."""
     secret_files: list[Example]
+    fim: FimFacts | None
     variants: list[Variation]
     seconds: dict[str, float]
     """By phase, without the total."""

@@ -88,6 +88,7 @@ def gather(
         certificate=certificate_in(folder, manifest),
         secrets=manifest.counts.redactions,
         secret_files=shares.secret_files,
+        fim=manifest.fim,
         variants=[
             Variation(kind=kind, chosen=one.chosen, made=one.made, windows=one.windows, tokens=one.tokens)
             for kind, one in manifest.variants.items()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gristmill.cards.provenance import without_secret
+from gristmill.cards.provenance import repo_order_text, without_secret
 from gristmill.checks.findings import CheckResult, Report
 from gristmill.config.config import Config, default_of
 from gristmill.config.options import all_options, build_line
@@ -37,6 +37,7 @@ def provenance_of(manifest: Manifest) -> Provenance:
         gristmill=manifest.gristmill,
         versions=manifest.versions,
         tokenizer=list(_told(manifest.tokenizer)),
+        repo_order=repo_order_text(manifest),
         fingerprint=manifest.fingerprint,
         content_sha256=manifest.content_sha256,
         files=[(name, facts.bytes, facts.sha256) for name, facts in manifest.files.items()],

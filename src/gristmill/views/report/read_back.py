@@ -22,8 +22,8 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.names import is_address
 from gristmill.core.records import Drop, FileKey, SourceFile, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.row_windows import read_row
-from gristmill.dataset.stretches import Stretch, join
+from gristmill.dataset.row_windows import ShownWindow, join_windows, read_row
+from gristmill.dataset.stretches import Stretch
 from gristmill.pipeline.build import BUILT, Built
 from gristmill.pipeline.cache import recall
 from gristmill.pipeline.work_folder import Workspace
@@ -125,15 +125,15 @@ class ShownTexts:
         numbers = self._rows_of.get(row.key)
         if row.split is None or not numbers or not self._tokenizer.gives_text_back:
             return None
-        match join(self._windows(row, row.split, numbers)):
+        match join_windows(self._dataset, self._windows(row, row.split, numbers)):
             case [Stretch(start=0, ids=ids)]:
                 text = self._tokenizer.decode(ids)
                 return text if _is_text_of(row, text) else None
         return None
 
-    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[Stretch]:
+    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[ShownWindow]:
         for number in numbers:
             read = read_row(self._dataset, split, number)
             for window in read.windows:
                 if window.file == row.key and not window.variant:
-                    yield read.stretch(window)
+                    yield read.shown(window)

@@ -22,6 +22,7 @@ from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.views.charts import chart_scripts
 from gristmill.views.html import page_style
 from gristmill.views.report.build_sections import (
+    fim_section,
     repeat_section,
     seconds_section,
     secrets_section,
@@ -52,6 +53,7 @@ MOST_NAMED = 3
 
 def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
     """`compared`: with an earlier dataset; `rows`: what a model sees."""
+    fim = fim_section(facts)
     return Page(
         title=facts.title,
         lead=_lead_of(facts),
@@ -65,6 +67,7 @@ def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
             twins_section(facts),
             splits_section(facts),
             secrets_section(facts),
+            *([fim] if fim is not None else []),
             variants_section(facts),
             seconds_section(facts),
             rows,

@@ -356,6 +356,10 @@ class _SplitTally:
             self._variants += window.length
         elif window.repeat:
             self._repeats += window.length
+        elif window.fim:
+            num_fresh = min(window.fresh, window.length)
+            self._fresh += num_fresh
+            self._special += window.length - num_fresh
         else:
             self._fresh += window.fresh
             self._overlap += window.length - window.fresh

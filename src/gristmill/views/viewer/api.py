@@ -11,16 +11,15 @@ from gristmill.core.files_table import FileRow
 from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text, printable
 from gristmill.core.records import DropReason, Split
-from gristmill.dataset.row_windows import Window, read_row
-from gristmill.dataset.stretches import Stretch, join
+from gristmill.dataset.row_windows import ShownWindow, Window, join_windows, read_row
 from gristmill.planning.explain import status_text
 from gristmill.views.row import has_lines, look_at, look_at_tokens
-from gristmill.views.viewer.filters import Filters, Passing, files_of, tables_of
+from gristmill.views.viewer.filters import FIM, Filters, Passing, files_of, tables_of
 from gristmill.views.viewer.opened import Viewed
 from gristmill.views.viewer.request import Query, bad_request, not_found
 from gristmill.views.viewer.search import Cursor, Found, Near, Scope, Search, search, search_near
 from gristmill.views.viewer.viewed_rows import TEXT_IDS, NotIndexedError, text_of
-from gristmill.views.viewer.window_index import KINDS, WindowTable
+from gristmill.views.viewer.window_index import FORMS, KINDS, WindowTable
 
 MOST_WINDOWS = 5000
 MOST_TOKENS = 40_000
@@ -65,28 +64,35 @@ def _window(viewed: Viewed, windows: WindowTable, number: int) -> dict[str, Any]
     split, row = viewed.dataset.numbering.place(int(windows.row[number]))
     numbers = {name: int(getattr(windows, name)[number]) for name in ("start", "fresh", "num_ids", "repeat")}
     lines = int(windows.first_line[number]), int(windows.last_line[number])
-    return {"split": split, "row": row, "lines": lines, "variant": KINDS[windows.variant[number]], **numbers}
+    return {
+        "split": split,
+        "row": row,
+        "lines": lines,
+        "variant": KINDS[windows.variant[number]],
+        "fim": FORMS[windows.form[number]],
+        **numbers,
+    }
 
 
 def _stitched(viewed: Viewed, file: FileRow, windows: WindowTable, own: np.ndarray[Any, Any]) -> Stitched:
     """From windows of the file itself, where each is shown first."""
     firsts = own[(windows.variant[own] == 0) & (windows.repeat[own] == 0)]
-    shown: list[tuple[Stretch, int]] = []
+    shown: list[tuple[ShownWindow, int]] = []
     end = num_tokens = 0
     for number in firsts[np.argsort(windows.start[firsts], kind="stable")].tolist():
         if num_tokens >= MOST_TOKENS:
             break
         split, row = viewed.dataset.numbering.place(int(windows.row[number]))
-        window = _window_of(viewed, file, split, row, int(windows.start[number]))
-        shown.append((window, row))
-        num_tokens += max(0, window.end - max(end, window.start))
-        end = max(end, window.end)
-    return _joined(shown, file)
+        one = _window_of(viewed, file, split, row, int(windows.start[number]))
+        shown.append((one, row))
+        num_tokens += max(0, one.window.end - max(end, one.window.start))
+        end = max(end, one.window.end)
+    return _joined(viewed, shown, file)
 
 
-def _joined(shown: list[tuple[Stretch, int]], file: FileRow) -> Stitched:
+def _joined(viewed: Viewed, shown: list[tuple[ShownWindow, int]], file: FileRow) -> Stitched:
     """`shown`: windows by where they begin, each with its row."""
-    stretches = join(window for window, _ in shown)
+    stretches = join_windows(viewed.dataset, [one for one, _ in shown])
     if stretches is None:
         raise DatasetError(f"two windows of {file.name} contradict each other. `gristmill check` tells more.")
     stitched, end = Stitched([], [], []), 0
@@ -95,19 +101,19 @@ def _joined(shown: list[tuple[Stretch, int]], file: FileRow) -> Stitched:
             stitched.gaps.append((len(stitched.ids), stretch.start - end))
         end = stretch.end
         stitched.edges.extend(
-            (len(stitched.ids) + window.start - stretch.start, row)
-            for window, row in shown
-            if stretch.start <= window.start < stretch.end
+            (len(stitched.ids) + one.window.start - stretch.start, row)
+            for one, row in shown
+            if stretch.start <= one.window.start < stretch.end
         )
         stitched.ids.extend(stretch.ids.tolist())
     return stitched
 
 
-def _window_of(viewed: Viewed, file: FileRow, split: Split, row: int, start: int) -> Stretch:
+def _window_of(viewed: Viewed, file: FileRow, split: Split, row: int, start: int) -> ShownWindow:
     read = read_row(viewed.dataset, split, row)
     for window in read.windows:
         if (window.file, window.start, window.variant, window.repeat) == (file.key, start, "", 0):
-            return read.stretch(window)
+            return read.shown(window)
     raise DatasetError(f"row {split}:{row} is not what it was when the index was made. Start the viewer again.")
 
 
@@ -163,7 +169,7 @@ def _build_facts(manifest: Manifest) -> dict[str, Any]:
         "overlap": manifest.settings["window"].get("overlap"),
         "languages": _by_tokens(manifest),
         "licenses": sorted(counts.licenses, key=lambda name: (-counts.licenses[name], name)),
-        "variants": list(manifest.variants),
+        "variants": [*([FIM] if manifest.fim is not None else []), *manifest.variants],
         "reasons": [
             {"reason": reason, "told": reason.meaning, "files": files}
             for reason, files in sorted(counts.dropped_by_reason.items(), key=lambda one: (-one[1], one[0]))

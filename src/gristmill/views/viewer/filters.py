@@ -20,6 +20,7 @@ from gristmill.views.viewer.window_index import KINDS, WindowTable
 
 FILTERS_KEPT = 8
 NO_VARIANT = "none"
+FIM = "fim"
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     language: str | None = None
     license: str | None = None
     variant: str | None = None
-    """A kind; `none` are windows of the files themselves."""
+    """A kind; `none` are windows of the files themselves, `fim` those of fill in the middle."""
     path: str | None = None
 
     @classmethod
@@ -37,7 +38,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
             split=None if split is None else Split(split),
             language=query.text("language"),
             license=query.text("license"),
-            variant=query.choice("variant", [NO_VARIANT, *VariantKind]),
+            variant=query.choice("variant", [NO_VARIANT, FIM, *VariantKind]),
             path=query.text("path"),
         )
 
@@ -117,7 +118,9 @@ def _passing(filters: Filters, files: FileTable, windows: WindowTable, numbering
     by_file = _file_mask(filters, files)
     if by_file is not None:
         mask &= by_file[windows.file[first:end]]
-    if filters.variant is not None:
+    if filters.variant == FIM:
+        mask &= windows.form[first:end] > 0
+    elif filters.variant is not None:
         code = 0 if filters.variant == NO_VARIANT else KINDS.index(filters.variant)
         mask &= windows.variant[first:end] == code
     found = (np.flatnonzero(mask) + first).astype(np.uint32)

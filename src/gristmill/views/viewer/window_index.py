@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gristmill.core.errors import DatasetError
 from gristmill.core.layout import FILES
-from gristmill.core.records import Split, VariantKind
+from gristmill.core.records import FimForm, Split, VariantKind
 from gristmill.dataset.row_windows import RowWindows, Window, read_windows
 from gristmill.formats.arrays import ArrayFile, map_array
 from gristmill.views.viewer.file_index import FileTable, key_of
@@ -29,11 +29,14 @@ COLUMNS: dict[str, np.dtype[Any]] = {
     "repeat": np.dtype(np.uint32),
     "num_ids": np.dtype(np.uint32),
     "variant": np.dtype(np.uint8),
+    "form": np.dtype(np.uint8),
 }
-"""Of each window: 33 bytes."""
+"""Of each window: 34 bytes."""
 OFFSET = np.dtype(np.uint64)
 KINDS = ("", *VariantKind)
 """By their code; the first is the file itself."""
+FORMS = ("", *FimForm)
+"""Of fill in the middle, by their code."""
 ROWS_AT_ONCE = 256
 """So little that a request hardly waits for its turn."""
 
@@ -128,7 +131,8 @@ def _write_block(
             *window.lines,
             window.repeat,
             num_ids,
-            _code(window),
+            _code(window.variant, KINDS, "kind of variants"),
+            _code(window.fim, FORMS, "form of fill in the middle"),
         )
         for (row, window, num_ids), number in zip(entries, numbers, strict=True)
     ]
@@ -162,12 +166,13 @@ def _file(number: int | None, window: Window, split: Split) -> int:
     return number
 
 
-def _code(window: Window) -> int:
+def _code(word: str, known: tuple[str, ...], what: str) -> int:
     try:
-        return KINDS.index(window.variant)
+        return known.index(word)
     except ValueError:
-        what = f"a row is damaged: there is no kind {window.variant!r} of variants"
-        raise DatasetError(f"{what}. `gristmill check` tells more.") from None
+        raise DatasetError(
+            f"a row is damaged: there is no {what} {word!r}. Run `gristmill check` for details."
+        ) from None
 
 
 class WindowTable:
@@ -184,6 +189,7 @@ class WindowTable:
         self.repeat: Numbers = columns["repeat"]
         self.num_ids: Numbers = columns["num_ids"]
         self.variant: npt.NDArray[np.uint8] = columns["variant"]
+        self.form: npt.NDArray[np.uint8] = columns["form"]
         self.offset: Offsets = map_array(folder / "offset.npy", OFFSET)
 
     def __len__(self) -> int:

@@ -5,6 +5,7 @@ import { count, counted } from "./telling.js";
 
 export const SPECIAL = 1;
 const [BEFORE, AFTER] = [2, 4];
+export const MIDDLE = 8;
 
 const FEED = "feed";
 // Names of classes are ours alone, whatever a dataset says.
@@ -86,6 +87,7 @@ class Sheet {
     const classes = [
       isSpecial ? "special" : SYNTAX.get(kind),
       SHARED.get(shared),
+      flags & MIDDLE ? "middle" : null,
       token % 2 ? "alternate" : null,
       isEdge ? "edge" : null,
     ];
@@ -161,5 +163,6 @@ function tokenTold(token, tokens, texts) {
   else told.push(text ? JSON.stringify(text) : "part of the character before");
   if (flags & BEFORE) told.push("also in the window before");
   if (flags & AFTER) told.push("also in the window after");
+  if (flags & MIDDLE) told.push("in the middle, which the model fills in");
   return told.join(" · ");
 }

@@ -120,8 +120,8 @@ function windowLink({ split, row }) {
   return make("a", { class: "row-link", href: rowAddress({ split, row }), "data-key": key }, key);
 }
 
-function windowTold({ lines: range, fresh, variant, repeat }) {
-  const more = [variant, repeat ? `repeat ${count(repeat)}` : null].filter(Boolean);
+function windowTold({ lines: range, fresh, variant, fim, repeat }) {
+  const more = [variant, fim, repeat ? `repeat ${count(repeat)}` : null].filter(Boolean);
   return [lines(range), `${count(fresh)} fresh`, ...more].join(", ");
 }
 

@@ -117,6 +117,7 @@ function rowFacts(key, numIds, windows) {
     ...facts.filter(Boolean).map(printable),
     `${fresh}${counted(numIds, "id")}`,
     ...(first.variant ? [`variant: ${printable(first.variant)}`] : []),
+    ...(first.fim ? [`fill in the middle: ${printable(first.fim)}, ${printable(first.middle)}`] : []),
     ...(first.repeat ? [`repeat ${first.repeat}`] : []),
   ];
 }

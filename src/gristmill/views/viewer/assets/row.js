@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { carriedIn, fileAddress, filtersIn, listAddress, rowAddress } from "./address.js";
-import { SPECIAL, codeView } from "./code.js";
+import { MIDDLE, SPECIAL, codeView } from "./code.js";
 import { factList, make } from "./dom.js";
 import { markMatches } from "./marking.js";
 import { codeToggles } from "./toggles.js";
@@ -135,9 +135,13 @@ function windowFacts(window, license) {
     ["Language", printable(window.language)],
     ["Licence", license && printable(licenseName(license))],
     ["Variant", window.variant && printable(window.variant)],
+    ["Fill in the middle", window.fim && fimTold(window)],
     ["Repeat", window.repeat ? count(window.repeat) : null],
   ];
 }
+
+const fimTold = ({ fim, middle, middle_tokens: numTokens }) =>
+  `${fim === "spm" ? "suffix" : "prefix"} first (${printable(fim)}); middle: ${printable(middle)}, ${counted(numTokens, "token")}`;
 
 function packedList(windows, licenses) {
   const items = windows.map((window, number) => {
@@ -165,6 +169,7 @@ function legend({ windows, tokens, strokes }) {
   const entries = [
     [before, "swatch before", "↑", `also in the window before: ${counted(before, "token")}`],
     [after, "swatch after", "↓", `also in the window after: ${counted(after, "token")}`],
+    [tokens.some(([, flags]) => flags & MIDDLE), "swatch middle", "▸", "the middle, which the model fills in"],
     [tokens.some(([, flags]) => flags & SPECIAL), "special", "<s>", "special token"],
     [strokes.some(([, kind]) => kind === "odd"), "syntax-odd", "\\x00", "stands for what cannot be seen"],
   ];

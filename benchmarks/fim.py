@@ -1,18 +1,21 @@
-"""What it costs to choose the middles of fill-in-the-middle examples: by syntax, by lines and by characters.
+"""Cost of fill in the middle: of choosing middles by syntax, by lines and by characters, and of whole builds.
 
-python benchmarks/middles.py [FOLDER] [--runs 3]     # FOLDER: source code; default: the standard library
+python benchmarks/fim.py [FOLDER] [--runs 5]     # FOLDER: source code; default: the standard library
 """
 
 import argparse
+import json
 import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from measure import STDLIB, machine
+from measure import STDLIB, cold_build, machine, medians
 
+import gristmill
 from gristmill.core.seeded_random import Dice
 from gristmill.sources.languages import language_of
 from gristmill.variants.grammars import GRAMMARS, parse
@@ -24,6 +27,7 @@ LARGEST_FILE = 1 << 18
 PIECE_BYTES = 8_192
 """A row of 2,048 tokens has about as many."""
 MAX_BYTES = PIECE_BYTES // 2
+ADDED = ("<|endoftext|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>")
 WAYS = {"characters": Shares(0, 0, 1), "lines": Shares(0, 1, 0), "syntax": Shares(1, 0, 0)}
 
 
@@ -35,11 +39,13 @@ class Source(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(STDLIB))
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     folder = "" if options.folder == Path(STDLIB) else " FOLDER"
-    print("# Middles\n")
-    print(f"`python benchmarks/middles.py{folder} --runs {options.runs}`. {machine('gristmill', 'tree-sitter')}.\n")
+    print("# Fill in the middle\n")
+    print(f"`python benchmarks/fim.py{folder} --runs {options.runs}`. {machine('gristmill', 'tree-sitter')}.\n")
+    builds(options.folder, options.runs)
+    print("## Middles\n")
     print(
         f"Milliseconds per MB of source on one core, best of {options.runs}; one middle of at most {MAX_BYTES:,} bytes"
     )
@@ -48,6 +54,40 @@ def main() -> None:
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for language, sources in sources_by_language(options.folder).items():
         print(row_of(language, sources, options.runs), flush=True)
+
+
+def builds(folder: Path, runs: int) -> None:
+    """Build with every document of train rewritten, against none, all in packed rows of 2,048 ids."""
+    print(
+        f"Builds into a new folder with --preset fim --window 2048, taking turns, medians of {runs}. CodeBERT's\n"
+        "vocabulary has the tokens of StarCoder 2 beside its own. --fim 1 rewrites all documents of train.\n"
+    )
+    ways = {"`--fim 0`": ["--fim", "0"]} | {
+        f"`--fim 1 --fim-middles {way}`": ["--fim", "1", "--fim-middles", way] for way in WAYS
+    }
+    with tempfile.TemporaryDirectory() as place:
+        tokenizer = tokenizer_with_sentinels(Path(place))
+        more = ["--preset", "fim", "--window", "2048", "--tokenizer", tokenizer]
+        commands = {name: cold_build(f"{place}/out", str(folder), *more, *way) for name, way in ways.items()}
+        measured = medians(commands, runs)
+    first = measured["`--fim 0`"].seconds
+    print("| build | seconds | times the plain one | peak MB |")
+    print("| --- | --: | --: | --: |")
+    for name, one in measured.items():
+        print(f"| {name} | {one.seconds:.2f} | {one.seconds / first:.2f} | {one.peak_mb:.0f} |")
+    print()
+
+
+def tokenizer_with_sentinels(folder: Path) -> str:
+    definition = gristmill.load_tokenizer().definition
+    tree = json.loads(definition.json)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] += [
+        {"id": index, "content": name, "special": True, **flags} for index, name in enumerate(ADDED, 50_265)
+    ]
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    (folder / "tokenizer_config.json").write_bytes(definition.config)
+    return str(folder)
 
 
 def sources_by_language(folder: Path) -> dict[str, list[Source]]:

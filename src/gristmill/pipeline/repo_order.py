@@ -1,0 +1,212 @@
+"""Step 3 with --pack repo: in which order the files of a repository stand (--repo-order).
+
+path      by path
+imports   a file behind those that it imports
+shuffle   by a seed
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gristmill.core.manifest import OrderFacts
+from gristmill.core.records import PlacedDocument
+from gristmill.core.seeded_random import number_of
+from gristmill.pipeline.context import Context
+from gristmill.pipeline.parts import Block, read_blocks
+from gristmill.runners.runner import Runner
+from gristmill.sources.imports import GO_MOD, IMPORT_LANGUAGES, Import, RepoFiles, imports_in
+from gristmill.windows.cut import stretches_of
+
+TOKENS_PER_TASK = 1 << 19
+
+
+class Laid(NamedTuple):
+    """A split's documents, repository by repository."""
+
+    documents: list[PlacedDocument]
+    facts: OrderFacts | None
+    """None: the order goes by nothing that the files spell."""
+
+
+def laid_out(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> Laid:
+    """Return a split's documents, which come in path order, in the order that the settings ask for."""
+    window = context.config.window
+    if window.repo_order == "imports":
+        return _by_imports(context, documents, runner)
+    if window.repo_order == "shuffle":
+        shuffled = (sorted(own, key=partial(_by_chance, window.repo_order_seed)) for own in _by_repo(documents))
+        return Laid(list(chain.from_iterable(shuffled)), None)
+    return Laid(list(documents), None)
+
+
+def _by_repo(documents: Sequence[PlacedDocument]) -> Iterator[list[PlacedDocument]]:
+    return (list(own) for _, own in groupby(documents, key=lambda document: document.repo))
+
+
+def _by_chance(seed: int, document: PlacedDocument) -> tuple[int, str]:
+    return number_of("repo order", seed, document.repo, document.path), document.path
+
+
+# By imports: workers read them, this process keeps only which file imports which, one repository at a time.
+
+
+class ImportTask(msgspec.Struct, frozen=True):
+    documents: list[PlacedDocument]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (msgspec.msgpack.encode(self),)
+
+
+def _unpacked(content: bytes) -> ImportTask:
+    return msgspec.msgpack.decode(content, type=ImportTask)
+
+
+def _by_imports(context: Context, documents: Sequence[PlacedDocument], runner: Runner) -> Laid:
+    to_read = ((document for _, document in _readable(own)) for own in _by_repo(documents))
+    tasks = _tasks(chain.from_iterable(to_read))
+    read = chain.from_iterable(runner.map(partial(read_imports, context), tasks))
+    ordered: list[PlacedDocument] = []
+    num_repos = num_imports = num_broken = 0
+    for own in _by_repo(documents):
+        order = import_order(_edges(own, read))
+        ordered += (own[number] for number in order.numbers)
+        num_repos += order.num_imports > 0
+        num_imports += order.num_imports
+        num_broken += order.num_broken
+    return Laid(ordered, OrderFacts(repos=num_repos, imports=num_imports, broken=num_broken))
+
+
+def _readable(documents: Sequence[PlacedDocument]) -> list[tuple[int, PlacedDocument]]:
+    """Documents whose imports can be read, by number; go.mod before the files that it is about."""
+    found = [(number, one) for number, one in enumerate(documents) if one.language in IMPORT_LANGUAGES]
+    return sorted(found, key=lambda one: one[1].language != GO_MOD)
+
+
+def _tasks(documents: Iterator[PlacedDocument]) -> Iterator[ImportTask]:
+    some, num_tokens = list[PlacedDocument](), 0
+    for document in documents:
+        some.append(document)
+        num_tokens += document.num_file_tokens
+        if num_tokens >= TOKENS_PER_TASK:
+            yield ImportTask(some)
+            some, num_tokens = [], 0
+    if some:
+        yield ImportTask(some)
+
+
+def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
+    """Return the imports of each document, from what its rows show of it."""
+    files = [document.as_file() for document in task.documents]
+    blocks = read_blocks(context.prepared, files, context.tokenizer.vocab_size)
+    return [imports_in(_shown_text(context, document, block), document.language) for document, block in blocks]
+
+
+def _shown_text(context: Context, document: PlacedDocument, block: Block) -> bytes:
+    """What stands between its cuts, each stretch on lines of its own."""
+    tokenizer, text = context.tokenizer, block.text
+    stretches = stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts])
+    if tokenizer.gives_text_back:
+        return b"\n".join(tokenizer.decode(block.ids[start:end]) for start, end in stretches)
+    assert text is not None, "Context.keeps_text says that it is kept"
+    return b"\n".join(text.utf8[text.starts[start] : text.starts[end]] for start, end in stretches)
+
+
+def _edges(documents: Sequence[PlacedDocument], read: Iterator[list[Import]]) -> list[list[int]]:
+    """For each of a repository's documents, the numbers of those that it imports."""
+    files = RepoFiles([document.path for document in documents])
+    edges: list[list[int]] = [[] for _ in documents]
+    for number, document in _readable(documents):
+        imports = next(read)
+        if document.language == GO_MOD:
+            files.add_go_module(number, imports)
+        else:
+            edges[number] = files.imported_by(number, document.language, imports)
+    return edges
+
+
+class ImportOrder(NamedTuple):
+    numbers: list[int]
+    num_imports: int
+    num_broken: int
+    """Imports whose file stands behind the one that imports it."""
+
+
+def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
+    """Put each file behind those that it imports.
+
+    Next is always the first by number of which all imports stand already. Where there is none, of the files that wait
+    for files of their own cycle only, it is the one that waits for the fewest, then the first by number. So an import
+    is broken only inside a cycle.
+    """
+    cycle_of = _Cycles(imported).of
+    importers: list[list[int]] = [[] for _ in imported]
+    num_outside, num_inside = [0] * len(imported), [0] * len(imported)
+    """Imports that are still to come: of other cycles, and of the file's own."""
+    for number, own in enumerate(imported):
+        for one in own:
+            importers[one].append(number)
+            is_inside = cycle_of[one] == cycle_of[number]
+            num_inside[number] += is_inside
+            num_outside[number] += not is_inside
+    waiting = [(num_inside[number], number) for number in range(len(imported)) if not num_outside[number]]
+    heapq.heapify(waiting)
+    is_placed = [False] * len(imported)
+    numbers: list[int] = []
+    num_broken = 0
+    while waiting:
+        count, number = heapq.heappop(waiting)
+        if is_placed[number] or count != num_inside[number]:
+            continue  # it is in the heap once more, with fewer to wait for
+        is_placed[number] = True
+        numbers.append(number)
+        num_broken += count
+        for one in importers[number]:
+            is_inside = cycle_of[one] == cycle_of[number]
+            num_inside[one] -= is_inside
+            num_outside[one] -= not is_inside
+            if not num_outside[one] and not is_placed[one]:
+                heapq.heappush(waiting, (num_inside[one], one))
+    return ImportOrder(numbers, sum(map(len, imported)), num_broken)
+
+
+class _Cycles:
+    """For each file a number that it shares with those it is in a cycle with: Tarjan's algorithm, without recursion."""
+
+    def __init__(self, imported: Sequence[Sequence[int]]) -> None:
+        self._imported = imported
+        self._found_at: dict[int, int] = {}
+        self._earliest: dict[int, int] = {}
+        """When the first file was found that a file leads to and whose cycle is not closed yet."""
+        self._open: list[int] = []
+        self.of = [-1] * len(imported)
+        for number in range(len(imported)):
+            if number not in self._found_at:
+                self._search(number)
+
+    def _search(self, root: int) -> None:
+        path = [(root, self._entered(root))]
+        while path:
+            number, rest = path[-1]
+            one = next((one for one in rest if one not in self._found_at), None)
+            if one is not None:
+                path.append((one, self._entered(one)))
+            else:
+                path.pop()
+                self._leave(number)
+
+    def _entered(self, number: int) -> Iterator[int]:
+        self._found_at[number] = self._earliest[number] = len(self._found_at)
+        self._open.append(number)
+        return iter(self._imported[number])
+
+    def _leave(self, number: int) -> None:
+        reached = (self._earliest[one] for one in self._imported[number] if self.of[one] < 0)
+        self._earliest[number] = min((self._found_at[number], *reached))
+        if self._earliest[number] == self._found_at[number]:
+            while self.of[number] < 0:
+                self.of[self._open.pop()] = number

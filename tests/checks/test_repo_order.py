@@ -1,0 +1,186 @@
+"""Two programs for the order of a repository's files, one that builds and one that checks: they must agree."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gristmill.checks import repo_order as checked
+from gristmill.pipeline.repo_order import import_order
+from gristmill.sources.imports import GO_MOD, IMPORT_LANGUAGES, MOST_IMPORTS, RepoFiles, imports_in
+from gristmill.sources.languages import language_of
+
+PIECES = [
+    *(
+        "import ",
+        "from ",
+        " import ",
+        "import(",
+        "import (",
+        "require(",
+        "use ",
+        "mod ",
+        "pub ",
+        "pub(crate) ",
+        "module ",
+    ),
+    *(
+        "static ",
+        "#include ",
+        "# include",
+        '"',
+        "'",
+        "(",
+        ")",
+        "{",
+        "}",
+        ";",
+        ",",
+        ".",
+        "..",
+        "*",
+        ".*",
+        "::",
+        "/",
+        "//",
+    ),
+    *(
+        "./",
+        "../",
+        "#",
+        "\\\n",
+        "\n",
+        "\n",
+        "\n",
+        "\r\n",
+        "\r",
+        " ",
+        "\t",
+        "\x0b",
+        "\x0c",
+        "\x85",
+        "é",
+        "\0",
+        "as ",
+        "_ ",
+    ),
+    *("a", "b", "c", "a.b", "a.b.C", "a/b", "./a", "'./a'", '"./b.js"', '"../a"', '"a.h"', '"x.org/m/a"', "crate::a"),
+    *("crate::a::{b, c::{self, d}}", "super::a", "self::b", "self", "from .a import b\n", "import a.b as c, d\n", "1a"),
+    *("from . import (a, # )\n b)\n", 'import "x.org/m/b"\n', 'import (\n\t_ "x.org/m/a"\n)\n', "module x.org/m\n"),
+    *("mod a;\n", "pub use crate::b;\n", "import a.b.C;\n", "import static a.b.C.d;\n", "import a.b.*;\n"),
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+
+
+def names_in(text, language):
+    """As the check reads them, up to as many as it takes."""
+    found = []
+    for one in checked.READERS[language](b"\n".join(text.split(b"\r\n"))):
+        found.append(one)
+        if len(found) == MOST_IMPORTS:
+            break
+    return list(dict.fromkeys(found))
+
+
+def test_both_read_the_same_languages():
+    assert set(checked.READERS) == IMPORT_LANGUAGES
+
+
+@pytest.mark.parametrize("language", sorted(IMPORT_LANGUAGES - {"tsx", "jsx", "javascript", "c++"}))
+@given(TEXTS)
+def test_both_read_the_same_imports(language, text):
+    encoded = text.encode()
+    assert names_in(encoded, language) == [tuple(one) for one in imports_in(encoded, language)]
+
+
+FOLDERS = st.sampled_from(["", "", "a/", "a/b/", "b/", "src/", "src/a/", "c/src/a/", "x/a/b/"])
+FILES = st.sampled_from(
+    [
+        *("__init__.py", "a.py", "b.py", "b.pyi", "go.mod", "a.go", "b.go", "a_test.go", ".go", "lib.rs", "main.rs"),
+        *("mod.rs", "a.rs", "b.rs", "a.ts", "b.tsx", "index.js", "b.js", "a.mjs", "C.java", "b.java", "a.c", "a.h"),
+        *("b.hpp", "x.md"),
+    ]
+)
+TREES = st.dictionaries(st.builds("".join, st.tuples(FOLDERS, FILES)), TEXTS, max_size=14)
+
+
+@given(TREES)
+@example({"a/b/C.java": "import a.b.C.D;\n", "x/a/b/C.java": "", "b/a.go": 'import "x.org/a"\n', "a/a.go": ""})
+@example({"go.mod": "module x.org\n", "b/go.mod": "module x.org\n", "a/a.go": 'import "x.org/b"\n', "b/b.go": ""})
+def test_both_name_the_same_files(tree):
+    paths = sorted(tree)
+    texts = {path: tree[path].encode() for path in paths}
+    languages = {path: language_of(path, texts[path]) for path in paths}
+    files, other = RepoFiles(paths), checked._Tree(paths)
+    for number, path in enumerate(paths):
+        if languages[path] == GO_MOD:
+            files.add_go_module(number, imports_in(texts[path], GO_MOD))
+            other.add_module(path, names_in(texts[path], GO_MOD))
+    for number, path in enumerate(paths):
+        language = languages[path]
+        names = names_in(texts[path], language) if language in IMPORT_LANGUAGES else []
+        found = files.imported_by(number, language, imports_in(texts[path], language))
+        assert found == other.imported(number, language, names), path
+        assert number not in found
+
+
+def graphs(most):
+    """For each file, those that it imports."""
+    return st.integers(0, most).flatmap(
+        lambda size: st.lists(st.sets(st.integers(0, max(0, size - 1))), min_size=size, max_size=size).map(
+            lambda edges: [sorted(own - {number}) for number, own in enumerate(edges)]
+        )
+    )
+
+
+def reached(imported, number):
+    """All files that one leads to."""
+    found, left = set(), list(imported[number])
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += imported[one]
+    return found
+
+
+def slow_order(imported):
+    """By the words of the rule, looking at every file each time."""
+    leads_to = [reached(imported, number) for number in range(len(imported))]
+    order = []
+    while len(order) < len(imported):
+        left = {number: set(imported[number]) - set(order) for number in range(len(imported)) if number not in order}
+        waiting = [
+            (len(own), number)
+            for number, own in left.items()
+            if all(number in leads_to[one] for one in own)  # in a cycle with it
+        ]
+        order.append(min(waiting)[1])
+    return order
+
+
+@given(graphs(9))
+@example([[1], [0]])
+@example([[2], [0], [1], [0]])
+def test_a_file_stands_behind_what_it_imports(imported):
+    order = import_order(imported)
+    place = {number: at for at, number in enumerate(order.numbers)}
+    assert sorted(order.numbers) == list(range(len(imported)))
+    pairs = [(number, one) for number, own in enumerate(imported) for one in own]
+    broken = [(number, one) for number, one in pairs if place[one] > place[number]]
+    assert all(number in reached(imported, one) for number, one in broken)
+    assert (order.num_imports, order.num_broken) == (len(pairs), len(broken))
+    assert order.numbers == slow_order(imported)
+    assert (order.numbers, order.num_broken) == checked._in_order(imported)
+
+
+def test_without_imports_files_stand_by_path():
+    assert import_order([[]] * 5).numbers == [0, 1, 2, 3, 4]
+
+
+def test_a_chain_of_a_hundred_thousand_files_needs_no_recursion():
+    size = 100_000
+    chain = [[number + 1] if number + 1 < size else [] for number in range(size)]
+    assert import_order(chain).numbers == list(reversed(range(size)))
+    ring = [[(number + 1) % size] for number in range(size)]
+    assert import_order(ring) == ([0, *reversed(range(1, size))], size, 1)
+    assert checked._in_order(ring) == ([0, *reversed(range(1, size))], 1)

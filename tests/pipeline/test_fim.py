@@ -1,0 +1,388 @@
+"""Builds with fill in the middle: train's documents are rewritten in their place, and put together they are the file."""
+
+import json
+import re
+import shutil
+
+import pytest
+from tokenizers import Tokenizer
+
+from gristmill import (
+    Config,
+    ConfigError,
+    FimConfig,
+    OutputConfig,
+    RunConfig,
+    SamplingConfig,
+    SplitConfig,
+    TokenizerConfig,
+    VariantsConfig,
+    WindowConfig,
+    check,
+    load_tokenizer,
+    open_dataset,
+)
+from gristmill.checks.rebuild import against_clean
+from gristmill.core.records import FimForm, MiddleKind
+from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
+from gristmill.tokenizers.window_frame import fim_frame
+from support.builds import called, everything, files_table, make, refusal
+from support.codebert_with import FIM, MARKERS, codebert_with
+from support.made_code import made_module
+from support.real_tokenizers import path_of
+from support.source_trees import write_tree
+from support.tokenizers_made_here import byte_level, sentence_piece_bpe
+
+END, REPO, FILE, PREFIX, MIDDLE, SUFFIX = range(50_265, 50_271)
+NAMES = (
+    "argparse",
+    "ast",
+    "bisect",
+    "calendar",
+    "cmd",
+    "copy",
+    "csv",
+    "fnmatch",
+    "heapq",
+    "queue",
+    "shlex",
+    "textwrap",
+)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Modules of some thousand tokens, a text without a grammar, and a file too short for a middle."""
+    files = {f"{name}.py": made_module(f"{name}.py", 9_000) for name in NAMES}
+    files["README.md"] = "\n".join(f"- point {number} of the things to read first" for number in range(80))
+    files["tiny.py"] = "a = 1\n"
+    return write_tree(tmp_path_factory.mktemp("rewritten") / "project", files)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return codebert_with(MARKERS, tmp_path_factory.mktemp("tokenizer") / "causal", is_causal=True)
+
+
+def settings(tokenizer, rate=0.6, pack="none", **more):
+    window = {"length": 256, "pack": pack, **more.pop("window", {})}
+    fim = FimConfig(rate=rate, **more.pop("fim", {}))
+    return {"preset": "fim", "tokenizer": tokenizer, "window": WindowConfig(**window), "fim": fim, **more}
+
+
+@pytest.fixture(scope="module")
+def plain(source, tokenizer, tmp_path_factory):
+    out = tmp_path_factory.mktemp("plain") / "dataset"
+    make(source, out, **settings(tokenizer, rate=0.0))
+    return out
+
+
+@pytest.fixture(scope="module")
+def rewritten(source, tokenizer, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fim") / "dataset"
+    make(source, out, **settings(tokenizer))
+    return out
+
+
+def rows_of(out, split="train"):
+    return list(open_dataset(out)[split].unpacked())
+
+
+def failed(out, source):
+    return {one.name: one.examples for one in check(out, [str(source)], workers=1).checks if one.status == "failed"}
+
+
+def joined(ids, decode):
+    """`<prefix> a <suffix> c <middle> b` or `<prefix> <suffix> c <middle> a b` -> `a b c`"""
+    at, to = ids.index(SUFFIX), ids.index(MIDDLE)
+    return b"".join(decode(part) for part in (ids[1:at], ids[to + 1 :], ids[at + 1 : to]))
+
+
+def test_a_share_of_train_is_rewritten_and_held_out_files_are_as_they_were(rewritten, plain):
+    for split in ("validation", "test"):
+        bare = [{name: row[name] for name in row if name not in {"fim", "middle", "middle_tokens"}}
+                for row in rows_of(rewritten, split)]  # fmt: skip
+        assert bare == rows_of(plain, split)
+        assert not any(row["fim"] for row in rows_of(rewritten, split))
+    table = files_table(rewritten)
+    chosen = {path for path, row in table.items() if row["fim"]}
+    train = {path for path, row in table.items() if row["split"] == "train"}
+    assert 0.25 * len(train) < len(chosen) < 0.95 * len(train)
+    own = {path: [row["input_ids"] for row in rows_of(plain) if row["path"] == path] for path in train}
+    for path in train:
+        rows = [row for row in rows_of(rewritten) if row["path"] == path]
+        is_rewritten = bool(table[path]["fim"]) and table[path]["fim"]["missing"] is None
+        assert any(row["fim"] for row in rows) == is_rewritten
+        if not is_rewritten:
+            assert [row["input_ids"] for row in rows] == own[path]
+        else:
+            assert sum(bool(row["fim"]) for row in rows) == table[path]["fim"]["rewritten"]
+
+
+def test_put_together_the_rows_are_the_file_and_each_ends_with_the_end_token(rewritten, source, tokenizer):
+    decode = load_tokenizer(tokenizer.name).decode
+    texts, place = {}, {}
+    for row in rows_of(rewritten):
+        if files_table(rewritten)[row["path"]]["fim"]:
+            assert row["start"] == place.get(row["path"], 0)
+            place[row["path"]] = row["start"] + row["fresh"]
+            ids = row["input_ids"]
+            if row["fim"]:
+                assert ids[-1] == END
+                piece = joined(ids[:-1], decode)
+            else:
+                piece = decode([one for one in ids if one != END])
+            texts[row["path"]] = texts.get(row["path"], b"") + piece
+    assert len(texts) > 3
+    for path, text in texts.items():
+        assert text == (source / path).read_bytes()
+        assert place[path] == files_table(rewritten)[path]["tokens"]
+
+
+def test_a_check_puts_the_rows_together_again(rewritten, source):
+    report = check(rewritten, [str(source)], workers=1)
+    assert report.ok, report
+    (verdict,) = [one for one in report.checks if one.name == "fim"]
+    assert re.fullmatch(r"\d+ rows of \d+ files put together again", verdict.summary)
+
+
+def test_the_manifest_counts_windows_by_order_and_kind(rewritten):
+    facts = open_dataset(rewritten).manifest.fim
+    rows = rows_of(rewritten)
+    assert facts.forms == {form: sum(row["fim"] == form for row in rows) for form in FimForm}
+    assert facts.middles == {
+        kind: count for kind in MiddleKind if (count := sum(row["middle"] == kind for row in rows))
+    }
+    assert facts.chosen == facts.rewritten + sum(facts.missing.values())
+    assert min(facts.forms.values()) > 5
+    assert {"lines", "characters"} < set(facts.middles)
+    assert {"statement", "block", "body", "arguments"} & set(facts.middles)
+
+
+def test_a_middle_is_what_its_kind_says(rewritten, tokenizer):
+    decode = load_tokenizer(tokenizer.name).decode
+    for row in rows_of(rewritten):
+        if row["fim"]:
+            middle = decode(row["input_ids"][-1 - row["middle_tokens"] : -1])
+            assert middle.strip()
+            if row["middle"] == "arguments":
+                assert (middle[:1], middle[-1:]) == (b"(", b")")
+            if row["middle"] == "lines":
+                assert middle.endswith(b"\n")
+
+
+WAYS = {
+    "best-fit": {"pack": "best-fit"},
+    "repo": {"pack": "repo"},
+    "repo by imports": {"pack": "repo", "window": {"repo_order": "imports"}},
+    "repo shuffled": {"pack": "repo", "window": {"repo_order": "shuffle"}},
+    "padded, with text": {"output": OutputConfig(pad=True, with_text=True)},
+    "template": {"window": {"special_tokens": "template"}},
+    "no end": {"window": {"end_token": "none"}, "pack": "best-fit"},
+    "drawn": {"sampling": SamplingConfig(weights={"a*.py": 3.0, "c*.py": 0.5}, target_windows=260)},
+    "a sample": {"sampling": SamplingConfig(max_windows=60)},
+    "beside variants": {"variants": VariantsConfig(rates={"rename": 1.0, "noise": 0.5})},
+    "streams": {"output": OutputConfig(formats=["bin", "megatron", "parquet"])},
+    "cut out of train": {"split": SplitConfig(decontaminate="train", shares="60/20/20")},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_check_believes_every_way(way, source, tokenizer, tmp_path):
+    chosen = codebert_with(MARKERS, tmp_path / "masked") if way == "beside variants" else tokenizer
+    make(source, tmp_path / "out", **settings(chosen, rate=0.7, **WAYS[way]))
+    assert failed(tmp_path / "out", source) == {}
+    assert open_dataset(tmp_path / "out").manifest.fim.rewritten > 3
+
+
+def test_the_same_bytes_by_any_workers_and_by_hand(source, tokenizer, tmp_path):
+    for name, pack in (("none", "none"), ("repo", "repo")):
+        whole = settings(tokenizer, pack=pack)
+        make(source, tmp_path / name / "one", **whole, run=RunConfig(workers=1, batch_files=3))
+        make(source, tmp_path / name / "two", **whole, run=RunConfig(workers=2))
+        one, two = (everything(tmp_path / name / which) for which in ("one", "two"))
+        assert one == two
+
+
+def test_steps_by_hand_give_the_same(source, tokenizer, tmp_path):
+    make(source, tmp_path / "whole", **settings(tokenizer))
+    config = Config(sources=[str(source)], out=str(tmp_path / "out"), **settings(tokenizer))
+    prepare_shard(config, Shard(1, 1))
+    decide_all(config)
+    shape_shard(config, Shard(1, 1))
+    finish_all(config)
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_a_rebuild_is_as_a_clean_build(source, tokenizer, tmp_path):
+    project = shutil.copytree(source, tmp_path / "project")
+    make(project, tmp_path / "out", **settings(tokenizer))
+    (project / "new.py").write_text(made_module("new.py", 4_000))
+    (project / "LICENSE").write_text("MIT License\n\nPermission is hereby granted, free of charge, to any person\n")
+    make(project, tmp_path / "out", **settings(tokenizer))
+    assert against_clean(tmp_path / "out") == []
+
+
+def test_other_files_do_not_change_which_are_rewritten_and_where(source, tokenizer, rewritten, tmp_path):
+    project = shutil.copytree(source, tmp_path / "project")
+    (project / "more.py").write_text(made_module("more.py", 4_000))
+    make(project, tmp_path / "out", **settings(tokenizer), split=SplitConfig(previous=str(rewritten / "files.jsonl")))
+    before, after = (
+        {(row["path"], row["start"]): row["input_ids"] for row in rows_of(out) if row["fim"]}
+        for out in (rewritten, tmp_path / "out")
+    )
+    assert before
+    assert before.items() <= after.items()
+
+
+def test_repository_rows_hold_no_half_of_a_rewriting(source, tokenizer, tmp_path):
+    make(source, tmp_path / "out", **settings(tokenizer, pack="repo"))
+    rows = list(open_dataset(tmp_path / "out")["train"])
+    num_whole = 0
+    for row in rows:
+        ids = row["input_ids"]
+        for one in row["segments"]:
+            own = ids[one["at"] : one["at"] + one["length"]]
+            assert (
+                (own[0], own.count(SUFFIX), own.count(MIDDLE), own[-1]) == (PREFIX, 1, 1, END)
+                if one["fim"]
+                else (not {PREFIX, SUFFIX, MIDDLE, END} & set(own))
+            )
+            if one["fim"]:
+                num_whole += 1
+                before = ids[: one["at"]]
+                assert FILE in before, "the file's name is before it"
+    assert num_whole > 20
+
+
+def test_a_file_that_spells_sentinels_stays_text(source, tmp_path):
+    project = shutil.copytree(source, tmp_path / "project")
+    code = "".join(f'PRE_{at} = "<fim_prefix>"  # <fim_middle>{at}\n' for at in range(30))
+    (project / "sentinels.py").write_text(code)
+    for is_marked in (True, False):
+        chosen = codebert_with(FIM, tmp_path / f"tokenizer-{is_marked}", is_marked=is_marked)
+        for with_text in (True, False):
+            out = tmp_path / f"{is_marked}-{with_text}"
+            more = {"split": SplitConfig(shares="100/0/0"), "output": OutputConfig(with_text=with_text)}
+            make(project, out, **settings(chosen, rate=1.0, window={"end_token": "none"}, **more))
+            assert failed(out, project) == {}
+            fim = files_table(out)["sentinels.py"]["fim"]
+            # A trainer that tokenizes its text would find sentinels there; among its ids there are none.
+            assert fim["missing"] == ("spells_control_token" if with_text else None)
+            if with_text:
+                whole = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_marked}/tokenizer.json"))
+                for row in (row for row in rows_of(out) if row["fim"]):
+                    assert whole.encode(row["text"], add_special_tokens=False).ids == row["input_ids"][1:]
+
+
+def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):
+    tree = json.loads(sentence_piece_bpe())
+    first, flags = len(tree["model"]["vocab"]), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] += [
+        {"id": first + at, "content": name, "special": True, **flags} for at, name in enumerate(FIM)
+    ]
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree)})
+    chosen = settings(TokenizerConfig(name=str(tmp_path / "tokenizer")), rate=1.0)
+    make(source, tmp_path / "out", **chosen)
+    assert failed(tmp_path / "out", source) == {}
+    spell = {index: token for token, index in tree["model"]["vocab"].items()}
+    rows = [row for row in rows_of(tmp_path / "out") if row["fim"]]
+    assert len(rows) > 50
+    special = set(open_dataset(tmp_path / "out").manifest.tokenizer.closing)
+    for row in rows:
+        ids = [one for one in row["input_ids"] if one not in special]
+        ids = ids[ids.index(first) :]
+        suffix, middle = ids.index(first + 2), ids.index(first + 1)
+        words = (spell[index] for index in (*ids[1:suffix], *ids[middle + 1 :], *ids[suffix + 1 : middle]))
+        text = b"".join(bytes.fromhex(word[3:-1]) if word.startswith("<0x") else word.encode() for word in words)
+        assert text.replace("▁".encode(), b" ") in (source / row["path"]).read_bytes()
+    with pytest.raises(ConfigError, match="--with-text does not go with --fim"):
+        make(source, tmp_path / "out", output=OutputConfig(with_text=True), **chosen)
+
+
+# Model families: tokens, end token and share of SPM.
+
+
+@pytest.mark.parametrize(("name", "end", "spm"), [("qwen2_5", "<|endoftext|>", 0.0), ("qwen3", "<|endoftext|>", 0.0)])
+def test_real_tokenizers_of_qwen(name, end, spm, source, tmp_path):
+    if not path_of(name).exists():
+        pytest.skip(f"the tokenizer {name} was not fetched")
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": path_of(name).read_text()})
+    chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
+    make(source, tmp_path / "out", **settings(chosen, rate=1.0, pack="best-fit"))
+    assert failed(tmp_path / "out", source) == {}
+    dataset = open_dataset(tmp_path / "out")
+    definition = dataset.tokenizer.definition
+    frame = fim_frame(WindowConfig(special_tokens="documents"), definition)
+    assert frame.spm_share == spm
+    assert dataset.manifest.fim.forms["spm"] == 0
+    wanted = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
+    assert (frame.prefix, frame.middle, frame.suffix) == tuple(map(definition.id_of, wanted))
+    for row in dataset["train"]:
+        for one in row["segments"]:
+            if one["fim"]:
+                ids = row["input_ids"][one["at"] : one["at"] + one["length"] + 1]
+                assert (ids[0], ids[-1]) == (frame.prefix, definition.id_of(end))
+
+
+def test_the_middle_of_code_llama_ends_with_its_own_token(source, tmp_path):
+    tree = json.loads(byte_level())
+    names = ("</s>", "▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>")
+    ids = range(1000, 1005)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] = [
+        {"id": index, "content": name, "special": True, **flags} for index, name in zip(ids, names, strict=True)
+    ]
+    config = {"eos_token": "</s>"}
+    write_tree(
+        tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree), "tokenizer_config.json": json.dumps(config)}
+    )
+    chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
+    make(source, tmp_path / "out", **settings(chosen, rate=1.0))
+    assert failed(tmp_path / "out", source) == {}
+    rows = rows_of(tmp_path / "out")
+    assert {row["input_ids"][-1] for row in rows if row["fim"]} == {1004}
+    assert {"psm", "spm"} == {row["fim"] for row in rows if row["fim"]}
+
+
+# Command line.
+
+
+def test_a_tokenizer_without_the_tokens_is_refused_before_any_work(source, tmp_path):
+    code, line = refusal(called("build", source, "--out", tmp_path / "out", "--fim", "0.5"))
+    assert code == 2
+    assert "'codebert' has no tokens for fill in the middle" in line
+    assert not (tmp_path / "out.work/prepared").exists() or not any((tmp_path / "out.work/prepared").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--fim", "2"], "fim.rate must be from 0 to 1"),
+        (["--fim-spm", "-1"], "fim.spm must be from 0 to 1"),
+        (["--fim-middles", "sintax"], "Did you mean 'syntax'"),
+        (["--fim-middles", "lines=many"], "SORT=SHARE"),
+        (["--fim-middles", "lines=0"], "a share to one sort at least"),
+        (["--fim-max-middle", "0"], "at least 1"),
+        (["--variants", "fim"], "Try --fim 0.5"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_a_line(words, part, source, tmp_path):
+    code, line = refusal(called("build", source, "--out", tmp_path / "out", *words))
+    assert code == 2
+    assert part in line
+
+
+def test_the_summary_and_explain_name_what_was_rewritten(source, tokenizer, tmp_path):
+    words = ["--tokenizer", tokenizer.name, "--preset", "fim", "--pack", "none", "--window", 256, "--fim", 1]
+    done = called("build", source, "--out", tmp_path / "out", *words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"fim +\d+ of \d+ chosen train files rewritten in \d+ windows \(\d+ psm, \d+ spm\), rate 1", done.stdout
+    )
+    number, row = next((number, row) for number, row in enumerate(rows_of(tmp_path / "out")) if row["fim"])
+    explained = called("explain", tmp_path / "out", row["path"]).stdout
+    assert re.search(r"fim +\d+ windows? rewritten for fill in the middle, seed \d+", explained)
+    shown = called("show", tmp_path / "out", "--row", number).stdout
+    assert "fill in the middle" in " ".join(shown.split())
+    assert shown.count("▸") == 2
