@@ -1,5 +1,6 @@
 """A dataset on which a training takes a fraction of a second, and what a training measured."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from gristmill.config.config import TokenizerConfig
 from gristmill.lab.training.metrics import read_metrics
 from support.made_code import made_module
 from support.source_trees import write_tree
-from support.tokenizers_made_here import roberta_like
+from support.tokenizers_made_here import roberta_like, starcoder_like
 
 NUM_MODULES = 20
+NUM_REPOS = 5
 
 
 def small_dataset(root: Path, **sections: Any) -> Path:
@@ -31,6 +33,49 @@ def small_dataset(root: Path, **sections: Any) -> Path:
     )
     build(config)
     return root / "dataset"
+
+
+def causal_dataset(root: Path, window: WindowConfig, **sections: Any) -> Path:
+    """For a causal model, of files that are shorter and longer than a window; a vocabulary of 500.
+
+    With the special tokens of a template, its tokenizer is that of a masked model.
+    """
+    is_masked = window.special_tokens == "template"
+    tokenizer = root / ("masked-tokenizer" if is_masked else "tokenizer")
+    if not tokenizer.exists():
+        for repo in range(NUM_REPOS):
+            names = [f"m{repo}{number}.py" for number in range(40 // NUM_REPOS)]
+            modules = {name: made_module(name, 30 + 90 * (number % 8)) for number, name in enumerate(names)}
+            write_tree(root / f"repo{repo}", modules)
+        definition = roberta_like() if is_masked else starcoder_like()
+        write_tree(tokenizer, {"tokenizer.json": definition, "tokenizer_config.json": "{}"})
+    config = Config(
+        sources=[str(root / f"repo{number}") for number in range(NUM_REPOS)],
+        out=str(root / f"{window.pack}-{window.overlap or 0}-{window.special_tokens}"),
+        tokenizer=TokenizerConfig(name=str(tokenizer)),
+        window=window,
+        **sections,
+    )
+    build(config)
+    return Path(config.out)
+
+
+def tiny_llama(folder: Path, tokenizer: Path, **settings: Any) -> Path:
+    """A model in a folder, with the tokenizer of another folder. It has no dropout.
+
+    Its random weights are large, so that an adapter beside them can change what it predicts.
+    """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    settings = {**sizes, "initializer_range": 0.2, **settings}
+    torch.manual_seed(1)
+    config = LlamaConfig(vocab_size=500, max_position_embeddings=64, **settings)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(tokenizer / name, folder / name)
+    return folder
 
 
 def plain(folder: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from functools import cache
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from gristmill.tokenizers.cuda.patterns import CL100K, CL100K_REGEX, GPT2, QWEN2, QWEN2_REGEX, Pattern
+from support.codebert_with import MARKERS
 from support.made_code import made_module
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -143,4 +144,21 @@ def roberta_like(vocab_size: int = 500) -> str:
     )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return tokenizer.to_str()
+
+
+@cache
+def starcoder_like(vocab_size: int = 500) -> str:
+    """A causal model's: nothing around a text, a token that ends it, and markers of repositories and middles."""
+    tokenizer = _trained(
+        models.BPE(),
+        trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=list(MARKERS),
+            show_progress=False,
+        ),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    )
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer.to_str()

@@ -6,7 +6,7 @@ import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, whole
 from gristmill.cli.signals import signals_held
 from gristmill.cli.train import add_training_options, config_of, require_datasets, tell_on_stderr
-from gristmill.core.extras import require_curves, require_training
+from gristmill.core.extras import require_curves, require_lora, require_training
 from gristmill.core.names import printable, shell_word
 
 
@@ -42,6 +42,8 @@ def compare(arguments: Sequence[str]) -> int:
     config = config_of(given)
     require_training()
     require_curves()
+    if config.lora:
+        require_lora()
     require_datasets(*given.folders, *([] if given.test is None else [given.test]))
     with signals_held("gristmill.lab.comparison.compare"):
         from gristmill.lab.comparison.compare import compare  # noqa: PLC0415 - --help does without

@@ -24,6 +24,10 @@ def require_training() -> None:
     require("training", "train", "torch", "transformers", "accelerate")
 
 
+def require_lora() -> None:
+    require("--lora", "lora", "peft")
+
+
 def require_report() -> None:
     require("a report", "report", "plotly")
 

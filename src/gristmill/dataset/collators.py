@@ -68,7 +68,8 @@ class CausalCollator:
     Other special tokens frame the window and are not asked for.
 
     Of packed rows the batch has `position_ids` and no mask: models of transformers keep the files of a row apart by
-    them, with use_cache=False. Special tokens are asked for there, as one ends a file, but not what comes first.
+    them, with use_cache=False. Special tokens are asked for there, as one ends a file, but not what comes first. With
+    `fresh_only`, the fresh tokens of each file are asked for, and what ends a document.
     """
 
     def __init__(self, frame: Frame, *, fresh_only: bool = False, pad: Pad = "batch", multiple_of: int = 1) -> None:
@@ -86,12 +87,13 @@ class CausalCollator:
 
     def _packed(self, items: Sequence[Item], padded: Padded) -> Batch:
         """Rows of several files: positions keep them apart, in the place of a mask."""
-        if self.fresh_only:
-            raise ConfigError("a packed row does not say which of its tokens are fresh: leave out fresh_only.")
         positions = np.zeros_like(padded.ids)
-        positions[padded.is_there] = np.concatenate([_positions(item) for item in items])
+        positions[padded.is_there] = np.concatenate([_per_id(item, POSITION_IDS) for item in items])
         # What comes first in its segment follows from nothing.
-        labels = np.where(padded.is_there & (positions > 0), padded.ids, IGNORED_LABEL)
+        is_asked = padded.is_there & (positions > 0)
+        if self.fresh_only:
+            is_asked[padded.is_there] &= np.concatenate([_per_id(item, "fresh") for item in items]) > 0
+        labels = np.where(is_asked, padded.ids, IGNORED_LABEL)
         return {
             name: torch.from_numpy(array) for name, array in zip(PACKED, (padded.ids, positions, labels), strict=True)
         }
@@ -159,22 +161,28 @@ def _without_padding(item: Item) -> Numbers:
     return ids[: int(np.count_nonzero(item[MASK].numpy()))] if MASK in item else ids
 
 
-def _positions(item: Item) -> Numbers:
-    try:
-        positions: Numbers = item[POSITION_IDS].numpy()
-    except KeyError:
-        raise ConfigError("one of these rows is packed and another is not: they are of two datasets.") from None
-    return positions[: len(_without_padding(item))]
+def _per_id(item: Item, column: str) -> Numbers:
+    """Numbers of a packed row, one for each id, without padding."""
+    if POSITION_IDS not in item:
+        raise ConfigError("one of these rows is packed and another is not: they are of two datasets.")
+    if column not in item:
+        raise _unknown(column)
+    numbers: Numbers = item[column].numpy()
+    return numbers[: len(_without_padding(item))]
 
 
 def _numbers(items: Sequence[Item], column: str) -> Numbers:
     try:
         return np.array([item[column] for item in items], np.int64)
     except KeyError:
-        raise ConfigError(
-            f"a collator of gristmill needs to know {column!r} of each window. Let dataset.loader(…) draw them, or "
-            "index the dataset with a Draw."
-        ) from None
+        raise _unknown(column) from None
+
+
+def _unknown(column: str) -> ConfigError:
+    return ConfigError(
+        f"a collator of gristmill needs to know {column!r} of each window. Let dataset.loader(…) draw them, or index "
+        "the dataset with a Draw."
+    )
 
 
 def _mask_id(tokenizer: Tokenizer) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS
+from gristmill.core.columns import IDS, IGNORED_LABEL, LABELS, MASK, POSITION_IDS, SEGMENTS
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.manifest import RowsRecord
 from gristmill.core.records import BY_THEMSELVES
@@ -55,14 +55,14 @@ class ItemFormat(NamedTuple):
         num_ids = num_ids_of(row)
         item = self._item(row, num_ids)
         item["epoch"], item["position"], item["row"] = draw
-        item["fresh"] = self._num_fresh(row, num_ids)
+        item["fresh"] = self._fresh(row, num_ids)
         return item
 
     def item(self, row: Row) -> Item:
         num_ids = num_ids_of(row)
         item = self._item(row, num_ids)
         if "fresh" in self.columns:
-            item["fresh"] = self._num_fresh(row, num_ids)
+            item["fresh"] = self._fresh(row, num_ids)
         return item
 
     def _item(self, row: Row, num_ids: int) -> Item:
@@ -78,12 +78,33 @@ class ItemFormat(NamedTuple):
             item[POSITION_IDS] = self._tensor(row[POSITION_IDS][:num_ids], 0)
         return item
 
-    def _num_fresh(self, row: Row, num_ids: int) -> int:
-        """All of them where nothing is known, and where the window is by itself."""
+    def _fresh(self, row: Row, num_ids: int) -> int | torch.Tensor:
+        """Count the fresh tokens of a window; all of them where nothing is known, and where the window is by itself.
+
+        For a packed row, return a flag per id: it is a fresh token of its file, or ends a document.
+        """
+        if SEGMENTS in row:
+            return self._tensor(self._fresh_flags(row, num_ids), 0)
         num_content = self.frame.num_content(row[IDS][:num_ids])
         if row.get("fim") or row.get("variant") in BY_THEMSELVES:
             return num_content
         return min(num_content, int(row.get("fresh", num_content)))
+
+    def _fresh_flags(self, row: Row, num_ids: int) -> list[int]:
+        flags, ids, closing = [0] * num_ids, row[IDS], list(self.frame.closing)
+        try:
+            for one in row[SEGMENTS]:
+                start, length, fresh = one["at"], one["length"], one["fresh"]
+                end = start + length
+                if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
+                    raise ValueError(f"{fresh} of {length} tokens at {start}, in {num_ids} ids")
+                flags[end - fresh : end] = [1] * fresh
+                behind = end + self.frame.num_suffix
+                if closing and ids[behind : behind + len(closing)] == closing:
+                    flags[behind : behind + len(closing)] = [1] * len(closing)
+        except (LookupError, TypeError, ValueError) as error:
+            raise DatasetError(f"a row is damaged: {error}. Build the dataset again.") from None
+        return flags
 
     def _tensor(self, numbers: list[int], padding: int) -> torch.Tensor:
         if self.pad == "length":

@@ -13,9 +13,11 @@ from gristmill import Config, ConfigError, OutputError, Progress, TrainConfig, W
 from gristmill.config.config import TokenizerConfig
 from gristmill.config.settings import SplitConfig, VariantsConfig
 from gristmill.lab.comparison.freeze import freeze
+from gristmill.lab.comparison.frozen import Frozen
 from support.builds import called, refusal
 from support.late_imports import late
 from support.made_code import made_module
+from support.short_trainings import causal_dataset
 from support.source_trees import write_tree
 from support.tokenizers_made_here import roberta_like
 
@@ -179,3 +181,30 @@ def test_rows_that_are_not_trained_on_do_not_count(datasets, tmp_path):
     assert len(trained_on) < len(noisy["train"])
     (facts,) = frozen.facts.against
     assert (facts.windows, facts.ids) == (len(trained_on), sum(map(len, trained_on)))
+
+
+def test_packed_rows_are_compared_with_windows_of_one_file_each(tmp_path):
+    """By the same frozen windows, in bits per byte of the text."""
+    rows = {
+        name: causal_dataset(tmp_path, WindowConfig(length=64, pack=pack, overlap=0))
+        for name, pack in (("packed", "best-fit"), ("plain", "none"))
+    }
+    found = compare(
+        list(rows.values()),
+        tmp_path / "out",
+        TrainConfig(batch_size=4, accumulate=2, tokens=6_000, eval_every=1000, eval_windows=8),
+        seeds=1,
+        min_test_tokens=500,
+    )
+    assert (found.unit, found.model) == ("bits per byte", "tiny, causal")
+    frozen = Frozen.read(tmp_path / "out")
+    tokenizer = open_dataset(rows["packed"]).tokenizer
+    told = [frozen.fresh_ids(window) for window in frozen.windows]
+    firsts = [
+        ids[:1] for window, ids in zip(frozen.windows, told, strict=True) if len(window.input_ids) == window.fresh
+    ]
+    num_bytes = sum(map(len, map(tokenizer.decode, told))) - sum(map(len, map(tokenizer.decode, firsts)))
+    results = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").rglob("result.json"))]
+    assert [sum(result["frozen"]["weights"]) for result in results] == [num_bytes, num_bytes]
+    ends = [sum(one["frozen"]["totals"]) / num_bytes for one in results]
+    assert sorted(run.end for run in found.runs) == pytest.approx(sorted(ends), rel=1e-6)

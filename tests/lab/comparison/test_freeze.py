@@ -203,11 +203,16 @@ def test_a_span_across_the_edge_of_two_train_windows_is_taken_out(tmp_path, code
     assert frozen.facts.tokens == frozen.facts.tokens_before - against.span_tokens
 
 
-def test_a_near_duplicate_of_a_train_file_is_left_out(tmp_path):
-    """Every 20th word is another: no 50 tokens in a row are shared, and most 5-grams are."""
+@pytest.mark.parametrize("window", [WindowConfig(), WindowConfig(pack="best-fit")], ids=["plain", "packed"])
+def test_a_near_duplicate_of_a_train_file_is_left_out(tmp_path, window):
+    """Every 20th word is another: no 50 tokens in a row are shared, and most 5-grams are.
+
+    Packed, the last part of the file is in a row with others, behind all its other windows.
+    """
     text, other = words(1000, 1), words(1000, 2)
     twin = [other[at] if at % 20 == 10 else word for at, word in enumerate(text)]
-    make(write_tree(tmp_path / "src", {"a.py": lines(text)}), tmp_path / "train", split=ALL_TRAIN)
+    files = {"a.py": lines(text), **{f"b{number}.py": lines(words(150, number)) for number in range(3, 9)}}
+    make(write_tree(tmp_path / "src", files), tmp_path / "train", split=ALL_TRAIN, window=window)
     files = {"twin.py": lines(twin), "own.py": lines(other)}
     make(write_tree(tmp_path / "else", files), tmp_path / "test", split=ALL_TEST)
     frozen = frozen_of(tmp_path / "train", test=tmp_path / "test")
@@ -258,6 +263,24 @@ def test_how_rows_are_stored_changes_nothing(tmp_path, source, seeds):
     assert padded.against[0].ids == plain.against[0].ids
 
 
+def test_packed_rows_show_what_windows_of_one_file_do(tmp_path, source, seeds):
+    packed = tmp_path / "packed"
+    make(source, packed, split=SplitConfig(shares="60/20/20"), window=WindowConfig(pack="best-fit"))
+    plain, facts = frozen_of(seeds[0]).facts, frozen_of(packed).facts
+    assert facts.sha256 == plain.sha256
+    assert facts.tokens == plain.tokens
+    for name in ("span_tokens", "near_duplicate_files"):
+        assert getattr(facts.against[0], name) == getattr(plain.against[0], name)
+    rows = open_dataset(packed)["train"]
+    assert (facts.against[0].windows, facts.against[0].ids) == (len(rows), sum(len(row["input_ids"]) for row in rows))
+    # Of two packings of one split, each shows the same documents whole.
+    texts = [
+        {text: stretch.ids.tolist() for text, stretch in TrainText(open_dataset(one), lambda _: None)._stretches()}
+        for one in (seeds[0], packed)
+    ]
+    assert texts[0] == texts[1]
+
+
 def windows_of(folder):
     return list(TrainText(open_dataset(folder), lambda _: None)._windows())
 
@@ -288,6 +311,14 @@ def test_stretches_are_the_files_tokens(built, corpus, codebert):
     for text, stretch in shown:
         assert stretch.ids.tolist() == codebert.encode((corpus / text.path).read_bytes()).ids.tolist()
     assert len(shown) == len({text for text, _ in shown})
+
+
+def test_other_special_tokens_are_refused_with_the_option(tmp_path):
+    source = write_tree(tmp_path / "src", {"a.py": lines(words(300, 1))})
+    make(source, tmp_path / "one", split=ALL_TEST)
+    make(source, tmp_path / "two", split=ALL_TEST, window=WindowConfig(special_tokens="documents"))
+    with pytest.raises(ConfigError, match=r"same special tokens around a window: .* --special-tokens, or --preset"):
+        frozen_of(tmp_path / "one", tmp_path / "two")
 
 
 def test_another_tokenizer_is_refused_in_one_line(tmp_path):

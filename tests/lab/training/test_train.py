@@ -44,7 +44,7 @@ from gristmill.lab.training.metrics import Metric, evaluations_without_gain, rea
 from gristmill.lab.training.train_config import LEAST_PATIENCE, PATIENCE_SHARE, Budget, TrainConfig
 from support.builds import called, refusal
 from support.late_imports import Late, late
-from support.short_trainings import losses, plain, small_dataset
+from support.short_trainings import losses, plain, small_dataset, tiny_llama
 from support.source_trees import ROOT
 from support.surroundings import default_signals
 
@@ -283,11 +283,12 @@ def test_the_best_model_is_that_of_the_curve_after_going_back(small, tmp_path):
 def test_two_processes_train_together(tmp_path):
     """As torchrun has them, by its own launcher: both begin as copies of one process that has loaded PyTorch.
 
-    With a last step that has a window for one of them only, if nobody saw to it.
+    With a last step that has a window for one of them only, if nobody saw to it. They learn what one process does.
     """
     small = small_dataset(tmp_path, sampling=SamplingConfig(target_windows=161))
     num_windows, batch_size = sizes(small)[0], 16
     assert num_windows % batch_size == 1
+    model = tiny_llama(tmp_path / "llama", small)
     code = """
         import sys
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -298,17 +299,24 @@ def test_two_processes_train_together(tmp_path):
         assert elastic_launch(two, main.run)(sys.argv[2:]) == {0: 0, 1: 0}
     """
     start = [sys.executable, "-c", textwrap.dedent(code), f"127.0.0.1:{free_port()}"]
-    words = ["train", small, "--out", tmp_path / "two", "--objective", "causal", "--batch-size", batch_size]
-    options = ["--epochs", "1", "--eval-every", "99", "--device", "cpu"]
+    words = ["train", small, "--out", tmp_path / "two", "--objective", "causal", "--model", model]
+    options = ["--batch-size", "8", "--accumulate", "2", "--epochs", "1", "--eval-every", "99", "--lr", "1e-3"]
     done = subprocess.run(
-        [*start, *map(str, words), *options], capture_output=True, text=True, timeout=200, check=False
+        [*start, *map(str, words), *options, "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("trained ") == 1
     assert "Warning" not in done.stderr
     lines = read_metrics(tmp_path / "two")
     assert [line.step for line in lines if line.split == "validation"] == [0, math.ceil(num_windows / batch_size)]
-    assert losses(tmp_path / "two")[-1] < losses(tmp_path / "two")[0] - 0.5
+    budget = {"tokens": sizes(small)[1], "batch_size": batch_size, "eval_every": 99, "learning_rate": 1e-3}
+    train(small, tmp_path / "one", TrainConfig(objective="causal", model=str(model), **budget))
+    for split in ("train", "validation"):
+        assert losses(tmp_path / "two", split) == pytest.approx(losses(tmp_path / "one", split), rel=1e-5)
 
 
 def free_port():
@@ -875,7 +883,9 @@ def test_a_batch_too_large_for_the_memory_is_explained(small, tmp_path, monkeypa
         return hidden(self, *arguments)
 
     monkeypatch.setattr("gristmill.lab.training.objectives.Objective._hidden", greedy)
-    with pytest.raises(TrainingError, match=r"does not fit into memory\. Try --batch-size 8, or a smaller --model\."):
+    with pytest.raises(
+        TrainingError, match=r"does not fit into memory\. Try --batch-size 8 --accumulate 2, or a smaller --model\."
+    ):
         train(small, tmp_path / "run", config)
 
 
@@ -1040,7 +1050,7 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
     )
     result = train(tmp_path / "dataset", tmp_path / "run", TrainConfig(tokens=2_000, batch_size=8))
     assert result.objective == "causal"
-    # The very first token of a file has nothing before it, and cannot be told.
+    # The very first token of a file has nothing before it, and cannot be told; the one that ends it can.
     dataset = open_dataset(tmp_path / "dataset")
     feeds = Feeds(dataset, TrainConfig(objective="causal"), is_fixed_width=False)
     model = make_model("tiny", "causal", Needs(32, dataset.tokenizer.definition))
@@ -1048,7 +1058,14 @@ def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):
         Objective(model, is_causal=True), feeds.held_out("validation"), torch.device("cpu"), feeds.bytes_by_id
     )
     facts = dataset.manifest.splits["validation"]
-    assert found.tokens.sum() == facts.tokens - facts.files
+    assert dataset.manifest.tokenizer.closing
+    assert found.tokens.sum() == facts.tokens - facts.files + facts.files
+    # The end of a file spells no text.
+    files = [json.loads(line) for line in (tmp_path / "dataset/files.jsonl").read_bytes().splitlines()]
+    held_out = [row for row in files if row["status"] == "kept" and row["split"] == "validation"]
+    firsts = [row["input_ids"][:1] for row in dataset["validation"] if row["start"] == 0]
+    num_first_bytes = sum(len(dataset.tokenizer.decode(ids)) for ids in firsts)
+    assert found.bytes.sum() == sum(row["bytes"] for row in held_out) - num_first_bytes
     with pytest.raises(ConfigError, match="has no mask token"):
         train(tmp_path / "dataset", tmp_path / "masked", TrainConfig(objective="mlm", tokens=2_000))
 

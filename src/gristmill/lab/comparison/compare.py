@@ -12,7 +12,6 @@ import numpy as np
 
 from gristmill.config.validation import at_least
 from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.manifest import require_windows
 from gristmill.core.names import printable
 from gristmill.core.progress import Progress
 from gristmill.dataset.dataset import Dataset, open_dataset
@@ -30,7 +29,7 @@ from gristmill.lab.training.monitor import Tell
 from gristmill.lab.training.run import with_objective
 from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.training.train import train
-from gristmill.lab.training.train_config import DEFAULT_EPOCHS, NO_EARLY_STOP, TrainConfig
+from gristmill.lab.training.train_config import NO_EARLY_STOP, TrainConfig
 
 # How long each dataset is trained on: the same number of tokens, or the same number of its own epochs.
 
@@ -43,14 +42,14 @@ def tokens_of(config: TrainConfig, trains: Sequence[AgainstFacts], kind: BudgetK
     """By dataset. Epochs of a budget of tokens are the first dataset's."""
     if config.tokens is not None:
         return [config.tokens] * len(trains)
-    epochs = DEFAULT_EPOCHS if config.epochs is None else config.epochs
+    epochs = config.recipe.epochs if config.epochs is None else config.epochs
     own = [max(1, round(epochs * train.ids)) for train in trains]
     return own if kind == "epochs" else own[:1] * len(trains)
 
 
 def config_of(config: TrainConfig, train: AgainstFacts, tokens: int, seed: int) -> TrainConfig:
     """Of one run, which spends its whole budget."""
-    steps = max(1, round(tokens * train.windows / train.ids / config.batch_size))
+    steps = max(1, round(tokens * train.windows / train.ids / config.windows_per_step))
     every = max(1, steps // EVALUATIONS) if config.eval_every is None else config.eval_every
     return msgspec.structs.replace(
         config, tokens=tokens, epochs=None, seed=seed, eval_every=every, early_stop=NO_EARLY_STOP
@@ -105,13 +104,9 @@ def compare(
     min_tokens = MIN_TOKENS if min_test_tokens is None else min_test_tokens
     at_least(1, "--min-test-tokens", min_tokens)
     datasets = [open_dataset(folder) for folder in folders]
-    for dataset in datasets:
-        require_windows(dataset.record, dataset.folder, "gristmill compare")
     config = with_objective(config or TrainConfig(), datasets[0])
     place = ComparisonFolder(out, resume=resume)
     other = None if test is None else open_dataset(test)
-    if other is not None:
-        require_windows(other.record, other.folder, "gristmill compare")
     with ExitStack() as reading:
         for dataset in [*datasets, *([] if other is None else [other])]:
             reading.enter_context(dataset.edition.reading())

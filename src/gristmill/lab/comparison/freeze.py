@@ -58,6 +58,12 @@ def require_same_tokenizer(datasets: Sequence[Dataset]) -> None:
     for other in datasets[1:]:
         one, two = first.record.tokenizer, other.record.tokenizer
         if (one.sha256, one.prefix, one.suffix) != (two.sha256, two.prefix, two.suffix):
+            if one.sha256 == two.sha256:
+                raise ConfigError(
+                    f"datasets are compared only with the same special tokens around a window: those of "
+                    f"{str(first.folder)!r} and {str(other.folder)!r} differ. Build one of them again with "
+                    "--special-tokens, or --preset."
+                )
             raise ConfigError(
                 f"datasets are compared only by the same tokenizer: {str(first.folder)!r} has {one.name!r} "
                 f"({one.sha256[:12]}), {str(other.folder)!r} has {two.name!r} ({two.sha256[:12]}). "

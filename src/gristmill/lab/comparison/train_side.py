@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from gristmill.core.manifest import Manifest
-from gristmill.core.records import BY_THEMSELVES, Split
+from gristmill.core.records import BY_THEMSELVES, FileKey, Split
 from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.row_windows import TextKey, read_rows
 from gristmill.dataset.stretches import Ids, Stretch, join
@@ -139,6 +140,7 @@ def _jaccard(text: Ids, grams: Keys) -> float:
 # A dataset's train split as it streams past, once: the frozen side looks at it, and its ids are counted.
 
 REACH = SPAN_TOKENS - 1
+ID_BYTES = np.dtype(np.uint32).itemsize
 
 
 class TrainText:
@@ -171,6 +173,10 @@ class TrainText:
                 yield from ((text, stretch) for stretch in (some if joined is None else joined))
 
     def _windows(self) -> Iterator[Shown]:
+        """Windows of a file stand together, where a build made them."""
+        return self._stored() if self._dataset.record.packing is None else _gathered(self._stored())
+
+    def _stored(self) -> Iterator[Shown]:
         """What labels show, where there is noise in the ids, is a window of the file itself."""
         for row in read_rows(self._dataset, Split.TRAIN, self._advance):
             if any(window.variant not in LEFT_OUT for window in row.windows):  # nor are they trained on
@@ -180,6 +186,20 @@ class TrainText:
                 yield window.text, row.stretch(window)
                 if row.clean is not None:
                     yield TextKey(*window.file), Stretch(window.start, row.clean)
+
+
+def _gathered(shown: Iterable[Shown]) -> Iterator[Shown]:
+    """The same, those of a file together: packing has spread them over rows. Ids lie in a file, and not in memory."""
+    places: defaultdict[FileKey, list[tuple[TextKey, int, int, int]]] = defaultdict(list)
+    with TemporaryFile() as stream:
+        end = 0
+        for text, stretch in shown:
+            places[text.file].append((text, stretch.start, end, len(stretch.ids)))
+            end += stream.write(stretch.ids.astype(np.uint32, copy=False).tobytes())
+        for windows in places.values():
+            for text, start, at, length in windows:
+                stream.seek(at)
+                yield text, Stretch(start, np.frombuffer(stream.read(length * ID_BYTES), np.uint32))
 
 
 class Seams:

@@ -8,6 +8,7 @@ import torch
 from safetensors import SafetensorError
 
 from gristmill.core.errors import ConfigError, DatasetError, GristmillError, OutputError, TrainingError
+from gristmill.core.names import counted
 from gristmill.lab.training.processes import local_rank
 from gristmill.lab.training.train_config import TrainConfig
 
@@ -81,9 +82,11 @@ def _explanation(error: RuntimeError, config: TrainConfig) -> TrainingError | No
 
 def _out_of_memory(what: str, config: TrainConfig) -> str:
     smaller = max(1, config.batch_size // 2)
-    way = f"Try --batch-size {smaller}" if smaller < config.batch_size else "Try shorter windows (build --window)"
+    times = config.accumulate * config.batch_size // smaller
+    way = f"Try --batch-size {smaller} --accumulate {times}"
+    way = way if smaller < config.batch_size else "Try shorter windows (build --window)"
     return (
-        f"the model {config.model!r} with {config.batch_size} windows a step does not fit into {what}. "
+        f"the model {config.model!r} with {counted(config.batch_size, 'window')} at once does not fit into {what}. "
         f"{way}, or a smaller --model."
     )
 

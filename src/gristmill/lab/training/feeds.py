@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader
 
+from gristmill.core.columns import POSITION_IDS
 from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.records import Split
 from gristmill.dataset.collators import CausalCollator, MaskedCollator
@@ -50,7 +51,7 @@ class ToPlaces:
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         batch = self._collate(items)
-        labels, mask = batch["labels"], batch["attention_mask"]
+        labels = batch["labels"]
         # In training a causal model tells nearly all tokens: choosing places would cost more than it saves.
         is_everywhere = self._is_causal and not self._is_scored
         places = all_places(labels) if is_everywhere else some_places(labels, is_causal=self._is_causal)
@@ -58,8 +59,10 @@ class ToPlaces:
         if places.at is not None:
             given["at"] = places.at
         # Without padding there is nothing to mask, and attention takes its fast way.
-        if not self._is_causal and not bool(mask.all()):
-            given["attention_mask"] = mask
+        if not self._is_causal and not bool(batch["attention_mask"].all()):
+            given["attention_mask"] = batch["attention_mask"]
+        if POSITION_IDS in batch:  # of packed rows, whose files they keep apart
+            given[POSITION_IDS] = batch[POSITION_IDS]
         return given
 
 
@@ -118,22 +121,29 @@ class Feeds:
 
     @property
     def bytes_by_id(self) -> npt.NDArray[Any] | None:
-        """For bits per byte, which only a causal model has: it tells every token."""
-        return Vocabulary.of(self._dataset.tokenizer).num_bytes if self._config.objective == "causal" else None
+        """For bits per byte, which only a causal model has: it tells every token. Special tokens spell no text."""
+        vocabulary = Vocabulary.of(self._dataset.tokenizer)
+        if self._config.objective != "causal" or vocabulary.num_bytes is None:
+            return None
+        return np.where(vocabulary.is_control, 0, vocabulary.num_bytes)
 
     def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
-        """From a step on: the same batches whatever the workers, and as if the steps before had been taken."""
+        """From a step on: the same batches whatever the workers, and as if the steps before had been taken.
+
+        A step takes `accumulate` of them; the last one fewer, if train ends before.
+        """
         is_whole = budget.num_windows % budget.windows_per_epoch == 0
         loader = self._windows.loader(
             self._config.batch_size // self._place.world_size,
             self._collate(fresh_only=False, seed=self._config.seed),
             epochs=budget.num_windows // budget.windows_per_epoch if is_whole else None,
             across_epochs=True,
-            num_batches=budget.steps,
+            num_batches=budget.steps * self._config.accumulate,
             num_workers=self._config.workers,
             pin_memory=torch.cuda.is_available(),
         )
-        loader.load_state_dict({**loader.state_dict(), "batch": first_step})
+        first_batch = min(first_step * self._config.accumulate, len(loader.batches))
+        loader.load_state_dict({**loader.state_dict(), "batch": first_batch})
         return loader
 
     def held_out(self, split: Split) -> Sequence[Batch]:

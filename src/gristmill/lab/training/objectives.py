@@ -60,31 +60,60 @@ class Objective(nn.Module):
         was_training = self.training
         self.eval()
         with torch.no_grad():
-            ours = self._words(self._hidden(ids, None, None))
+            ours = self._words(self._hidden(ids, None, None, None))
             theirs: Tensor = self.model(input_ids=ids).logits.flatten(0, 1)
         self.train(was_training)
         self._is_head_all = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+    def keeps_apart(self) -> bool:
+        """Return whether the model sees each segment of a packed row as if it were alone.
+
+        Most models of transformers do, by `position_ids`. Those that ignore them would see the files before.
+        """
+        ids, alone = torch.arange(8).unsqueeze(0), torch.arange(4, 8).unsqueeze(0)
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                packed = self._hidden(ids, None, torch.arange(4).repeat(2).unsqueeze(0), None)[4:]
+                is_apart = torch.allclose(packed, self._hidden(alone, None, None, None), rtol=1e-4, atol=1e-4)
+        except TypeError:  # it takes no position_ids
+            is_apart = False
+        self.train(was_training)
+        return is_apart
 
     def compile_loss(self) -> None:
         """Words and their loss in one go, through the memory once: worth its seconds on a GPU, whatever the model."""
         self._loss_sum = torch.compile(self._loss_sum)  # type: ignore[method-assign]
 
     def forward(
-        self, input_ids: Tensor, tokens: Tensor, at: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        tokens: Tensor,
+        *,
+        at: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        num_told: Tensor | None = None,
     ) -> Tensor:
-        """The mean loss over all places where a token is to be told."""
-        hidden = self._hidden(input_ids, attention_mask, at)
+        """The mean loss over all places where a token is to be told.
+
+        `num_told`: divide by this instead, as the batch is a part of a step.
+        """
+        hidden = self._hidden(input_ids, attention_mask, position_ids, at)
         parts = self._in_parts(hidden, tokens)
         if len(parts) == 1:
             total = self._loss_sum(*parts[0])
         else:
             sums = [checkpoint(self._loss_sum, *part, use_reentrant=False) for part in parts]
             total = torch.stack(sums).sum()
-        return total / (tokens != IGNORED_LABEL).sum().clamp(min=1)
+        return total / ((tokens != IGNORED_LABEL).sum().clamp(min=1) if num_told is None else num_told)
 
-    def tell(self, input_ids: Tensor, places: Places, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def tell(
+        self, input_ids: Tensor, places: Places, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """For each place, the loss of its token, and whether it would have been the model's choice."""
-        hidden = self._hidden(input_ids, attention_mask, places.at)
+        hidden = self._hidden(input_ids, attention_mask, position_ids, places.at)
         losses, hits = [], []
         for some, tokens in self._in_parts(hidden, places.tokens):
             words = self._words(some).float()
@@ -92,11 +121,16 @@ class Objective(nn.Module):
             hits.append(words.argmax(-1) == tokens)
         return torch.cat(losses), torch.cat(hits)
 
-    def _hidden(self, input_ids: Tensor, attention_mask: Tensor | None, at: Tensor | None) -> Tensor:
+    def _hidden(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, at: Tensor | None
+    ) -> Tensor:
         # A causal model never looks at the padding behind its tokens: without a mask its attention is the fast one.
         mask = None if self.is_causal else attention_mask
         body: Any = self.model.base_model if self._head is not None else self.model
-        output = body(input_ids=input_ids, attention_mask=mask, **({"use_cache": False} if self.is_causal else {}))
+        more: dict[str, Any] = {"use_cache": False} if self.is_causal else {}
+        if position_ids is not None:
+            more["position_ids"] = position_ids
+        output = body(input_ids=input_ids, attention_mask=mask, **more)
         states: Tensor = output[0].flatten(0, 1)
         return states if at is None else states.index_select(0, at)
 
@@ -177,7 +211,8 @@ def _by_window(objective: Objective, batch: Batch, device: torch.device, lengths
     """For each window: nats, tokens told, those told right, their bytes."""
     there = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
     at, tokens = there["at"], there["tokens"]
-    losses, hits = objective.tell(there["input_ids"], Places(at, tokens), there.get("attention_mask"))
+    masks = there.get("attention_mask"), there.get("position_ids")
+    losses, hits = objective.tell(there["input_ids"], Places(at, tokens), *masks)
     is_told = tokens != IGNORED_LABEL
     sizes = torch.zeros_like(losses) if lengths is None else lengths[tokens.clamp(min=0)] * is_told
     measured = torch.stack([one.double() for one in (losses, is_told, hits & is_told, sizes)], dim=1)

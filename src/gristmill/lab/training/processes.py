@@ -44,6 +44,13 @@ class Together:
     def mean(self, value: float) -> float:
         return self._summed(value) / self.world_size
 
+    def mean_count(self, count: int) -> torch.Tensor:
+        """The mean of all their counts, which are 1 in all at least. It is on the device, and nothing waits for it."""
+        found = torch.tensor(float(count), device=self.device)
+        if self.world_size > 1:
+            torch.distributed.all_reduce(found)
+        return found.clamp(min=1) / self.world_size
+
     def _summed(self, value: float) -> float:
         if self.world_size == 1:
             return value

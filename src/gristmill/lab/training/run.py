@@ -10,11 +10,10 @@ from pathlib import Path
 
 import msgspec
 import torch
-from transformers import PreTrainedModel, set_seed
+from transformers import set_seed
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-from gristmill.core.errors import DatasetError
-from gristmill.core.manifest import require_windows
+from gristmill.core.errors import ConfigError, DatasetError
 from gristmill.core.names import counted, path_text, printable
 from gristmill.core.records import Split
 from gristmill.core.version import __version__
@@ -22,7 +21,7 @@ from gristmill.dataset.dataset import Dataset
 from gristmill.dataset.frame import Frame
 from gristmill.lab.training.feeds import Feeds, Scored
 from gristmill.lab.training.metrics import LEAST_GAIN, Metric, Metrics, StopReason, evaluations_without_gain
-from gristmill.lab.training.models import SIZES, Needs, learning_rate_of, make_model, put_weights, save_model
+from gristmill.lab.training.models import Learner, Needs, learning_rate_of, make_model
 from gristmill.lab.training.monitor import Heartbeat, Tell, Watch
 from gristmill.lab.training.objectives import Batch, Objective, Score, logits_bytes_on, score
 from gristmill.lab.training.processes import Stop, Together
@@ -35,11 +34,18 @@ from gristmill.tokenizers.control_tokens import MASK_NAMES
 # What a run is, in words and for run.json.
 
 PACKAGES = ("torch", "transformers", "accelerate", "numpy")
+LORA_PACKAGE = "peft"
 
 
 def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """What nobody named: mlm where the tokenizer can mask."""
-    require_windows(dataset.record, dataset.folder, "gristmill train")
+    """Decide the objective if none is named: causal for packed rows, mlm if the tokenizer has a mask token."""
+    if dataset.record.packing is not None:
+        if config.objective == "mlm":
+            raise ConfigError(
+                f"{str(dataset.folder)!r} was built with --pack: its rows hold several files and are for --objective "
+                "causal. Build it with --pack none for mlm."
+            )
+        return msgspec.structs.replace(config, objective="causal")
     if config.objective is not None:
         return config
     can_mask = dataset.tokenizer.definition.named_id("mask_token", MASK_NAMES) is not None
@@ -52,7 +58,7 @@ def facts_of(dataset: Dataset, config: TrainConfig, device: torch.device, comman
         dataset=path_text(str(dataset.folder)),
         dataset_sha256=digest_of(dataset),
         settings=msgspec.to_builtins(config),
-        versions={name: version(name) for name in PACKAGES},
+        versions={name: version(name) for name in (*PACKAGES, *((LORA_PACKAGE,) if config.lora else ()))},
         device=device_text(device),
         command=path_text(command),
     )
@@ -85,19 +91,28 @@ def digest_of(dataset: Dataset) -> str:
 
 
 def shown_facts(
-    dataset: Dataset, config: TrainConfig, budget: Budget, model: PreTrainedModel, device: torch.device
+    dataset: Dataset, config: TrainConfig, budget: Budget, learner: Learner, device: torch.device
 ) -> list[tuple[str, str]]:
-    windows, ids = budget.windows_per_epoch, budget.ids_per_epoch
+    windows, ids = counted(budget.windows_per_epoch, row_word(dataset)), budget.ids_per_epoch
     words = "masked tokens" if config.objective == "mlm" else "the next token"
     tokens, epochs = round(budget.epochs * ids), counted(f"{budget.epochs:.4g}", "epoch")
+    size = f"{config.batch_size}" + (f" x {config.accumulate}" if config.accumulate > 1 else "")
+    adapter = learner.num_adapter_weights
+    of_adapter = "" if adapter is None else f", and a LoRA adapter of {adapter:,}"
+    num_own = learner.model.num_parameters() - (adapter or 0)
     return [
-        ("dataset", f"{printable(str(dataset.folder))}: {counted(windows, 'window')}, {counted(ids, 'id')} an epoch"),
-        ("model", f"{printable(config.model)}, {model.num_parameters():,} weights, learns to predict {words}"),
-        ("budget", f"{counted(tokens, 'token')}: {epochs}, {counted(budget.steps, 'step')} of {config.batch_size}"),
+        ("dataset", f"{printable(str(dataset.folder))}: {windows}, {counted(ids, 'id')} an epoch"),
+        ("model", f"{printable(config.model)}, {num_own:,} weights{of_adapter}, learns to predict {words}"),
+        ("budget", f"{counted(tokens, 'token')}: {epochs}, {counted(budget.steps, 'step')} of {size}"),
         ("stop", _stop_text(budget)),
         ("seed", str(config.seed)),
         ("device", device_text(device)),
     ]
+
+
+def row_word(dataset: Dataset) -> str:
+    """A packed row holds several windows."""
+    return "window" if dataset.record.packing is None else "row"
 
 
 def _stop_text(budget: Budget) -> str:
@@ -139,12 +154,16 @@ class Run:
         self._budget = Budget.of(config, self._feeds.num_windows, self._feeds.num_ids, together.world_size)
         set_seed(config.seed)
         self._needs = Needs(dataset.record.window_length, dataset.tokenizer.definition)
-        self._model = make_model(config.model, config.objective or "mlm", self._needs)
-        self._objective = Objective(
-            self._model, is_causal=config.objective == "causal", logits_bytes=logits_bytes_on(device)
-        )
-        if config.model not in SIZES:
+        model = make_model(config.model, config.objective or "mlm", self._needs)
+        self._learner = Learner(model, config)
+        self._objective = Objective(model, is_causal=config.objective == "causal", logits_bytes=logits_bytes_on(device))
+        if not config.is_fresh:
             self._objective.check_head()
+        if dataset.record.packing is not None and not self._objective.keeps_apart():
+            raise ConfigError(
+                f"the model {config.model!r} does not keep the files of a packed row apart: it ignores position_ids. "
+                "Build the dataset with --pack none for it."
+            )
         self._objective.to(device)
         if device.type == "cuda" and config.compiles_loss:
             self._objective.compile_loss()
@@ -156,17 +175,20 @@ class Run:
         first = None if checkpoint is None else step_of(checkpoint)
         is_writer = self._together.is_first
         self._metrics = Metrics(self._place.path, checkpoint, is_writer=is_writer)
-        facts = shown_facts(self._dataset, self._config, self._budget, self._model, self._together.device)
+        facts = shown_facts(self._dataset, self._config, self._budget, self._learner, self._together.device)
         self._heartbeat = Heartbeat(tell)
         tell("\n".join(f"{name:<8} {text}" for name, text in [*facts, ("scoring", self._scoring_text())]))
         if first is not None:
             tell(f"going on after step {first:,}")
         self._watch = Watch(self._place.path, self._metrics, self._budget, facts, tell, is_writer=is_writer)
         self._closing.callback(self._watch.close)
-        rate = self._config.learning_rate or learning_rate_of(self._config.model)
+        rate = learning_rate_of(self._config)
         trainer = WindowTrainer(
             self._objective,
+            self._learner,
             arguments_for(self._config, self._budget, rate, self._place.path, self._together),
+            together=self._together,
+            accumulate=self._config.accumulate,
             warmup_steps=self._budget.warmup_steps,
             batches=lambda step: self._feeds.batches(self._budget, step),
             on_step=self._stepped,
@@ -195,7 +217,8 @@ class Run:
             model=self._config.model,
             objective=self._config.objective or "mlm",
             seed=self._config.seed,
-            parameters=self._model.num_parameters(),
+            parameters=self._learner.model.num_parameters(),
+            adapter_parameters=self._learner.num_adapter_weights,
             device=device_text(self._together.device),
             steps=self._last_step,
             epochs=self._budget.epoch_at(self._last_step),
@@ -221,7 +244,8 @@ class Run:
     def _scoring_text(self) -> str:
         """What each evaluation has to do: of a short run, it is most of the work."""
         num_windows = len(self._dataset[Split.VALIDATION])
-        validation = f"{counted(min(num_windows, self._config.eval_windows or num_windows), 'window')} of validation"
+        num_scored = min(num_windows, self._config.eval_windows or num_windows)
+        validation = f"{counted(num_scored, row_word(self._dataset))} of validation"
         frozen = "" if self._frozen is None else f" and {counted(self._num_frozen, 'frozen one')}"
         evaluations = counted(self._budget.num_evaluations, "time")
         return f"{validation}{frozen}, before the first step and {evaluations} after it"
@@ -250,7 +274,7 @@ class Run:
             lines.append(self._watch.measured(step, "frozen", frozen))
         self._watch.evaluated(step, lines)
         if self._keeps_model and self._together.is_first and self._metrics.best is lines[0]:
-            self._place.keep_model(lambda folder: save_model(self._model, self._needs, folder))
+            self._place.keep_model(lambda folder: self._learner.save_with_tokenizer(self._needs, folder))
         self._watch.go_on(step, time.perf_counter() - started_at)
         return lines[0].stop_reason is not None
 
@@ -268,7 +292,7 @@ class Run:
             raise DatasetError(
                 f"{str(self._place.model)!r} is gone, and with it the best model. Train into a new folder."
             )
-        put_weights(self._model, self._place.model)
+        self._learner.load(self._place.model)
         found = self._score(self._feeds.held_out(Split.TEST))
         if not found.tokens.any():
             return None

@@ -41,6 +41,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     objective: str
     seed: int
     parameters: int
+    """With those of an adapter."""
+    adapter_parameters: int | None = None
+    """Of a LoRA adapter, which alone was trained and is kept; None: there is none."""
     device: str
     steps: int
     epochs: float
@@ -81,15 +84,17 @@ def device_text(device: torch.device) -> str:
 
 
 def result_text(result: Result, folder: str) -> str:
-    rows = [
-        ("model", f"{printable(result.model)}, {result.objective}: {result.parameters:,} weights, on {result.device}")
-    ]
+    adapter = result.adapter_parameters
+    of_adapter = "" if adapter is None else f" and a LoRA adapter of {adapter:,}"
+    weights = f"{result.parameters - (adapter or 0):,} weights{of_adapter}"
+    rows = [("model", f"{printable(result.model)}, {result.objective}: {weights}, on {result.device}")]
     trained = f"{counted(result.tokens, 'token')}, {counted(f'{result.epochs:.4g}', 'epoch')}"
     rows.append(("trained", f"{trained}, {counted(result.steps, 'step')}, seed {result.seed}"))
     rows.append(("stopped", STOP_TEXTS[result.stop_reason]))
     rate = f"{result.tokens_per_second:,.0f} tokens/s while it learnt"
     rows.append(("seconds", f"{result.seconds:,.1f}, evaluations included; {rate}"))
-    kept = f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: the model that is kept"
+    what = "model" if adapter is None else "adapter"
+    kept = f"{measured_text(result.best)} on validation, at epoch {result.best.epoch:.4g}: the {what} that is kept"
     rows.append(("best", kept))
     if result.last != result.best:
         rows.append(("last", f"{measured_text(result.last)} on validation"))

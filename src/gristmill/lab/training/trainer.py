@@ -3,11 +3,16 @@
 The Trainer counts the whole run as one epoch: our batches go on over the ends of epochs and know by their number what
 is in them, so that a run goes on in the middle of one as if it had never stopped. Order and masks hang on the seed
 alone; the state of torch's generator, which dropout draws from, lies in the checkpoint.
+
+A step takes one batch or several, and the Trainer sees one list of them: the loss is the mean over the tokens that all
+batches of all processes tell, so that 2 batches of 4 windows are one of 8.
 """
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +23,16 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from gristmill.core.columns import IGNORED_LABEL
 from gristmill.lab.training.faults import not_a_number, readable
-from gristmill.lab.training.models import put_weights
-from gristmill.lab.training.objectives import Objective
+from gristmill.lab.training.models import Learner
+from gristmill.lab.training.objectives import Batch, Objective
 from gristmill.lab.training.processes import Together
 from gristmill.lab.training.run_folder import CHECKPOINTS
 from gristmill.lab.training.train_config import Budget, TrainConfig
 
 LAST_RATE_SHARE = 0.1
-WEIGHT_DECAY = 0.1
+MOST_GRADIENT_NORM = 1.0
 STEPS_BETWEEN_LOOKS = 20
 """Each look at the loss makes a GPU wait."""
 
@@ -41,8 +47,9 @@ def arguments_for(config: TrainConfig, budget: Budget, learning_rate: float, out
         max_steps=budget.steps,
         per_device_train_batch_size=config.batch_size // together.world_size,
         learning_rate=learning_rate,
-        weight_decay=WEIGHT_DECAY,
-        adam_beta2=0.98,
+        weight_decay=config.recipe.weight_decay,
+        adam_beta2=config.recipe.beta2,
+        max_grad_norm=MOST_GRADIENT_NORM,
         seed=config.seed,
         use_cpu=not on_gpu,
         bf16=on_gpu,
@@ -75,8 +82,11 @@ class WindowTrainer(Trainer):
     def __init__(
         self,
         objective: Objective,
+        learner: Learner,
         arguments: Any,
         *,
+        together: Together,
+        accumulate: int,
         warmup_steps: int,
         batches: Callable[[int], DataLoader[Any]],
         on_step: Callable[[int], None],
@@ -85,14 +95,18 @@ class WindowTrainer(Trainer):
         on_save: Callable[[Path], None],
         callback: TrainerCallback,
     ) -> None:
-        """`batches`: from a step on; `on_evaluation` says whether to stop; `on_save` has the last word."""
+        """`accumulate`: batches in a step; `batches`: from a step on.
+
+        `on_evaluation` says whether to stop; `on_save` has the last word.
+        """
         # Several GPUs are used by several processes (torchrun), never by one.
         arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001
         self._warmup_steps = warmup_steps
         super().__init__(model=objective, args=arguments, callbacks=[callback])
         self.remove_callback(PrinterCallback)
         self._losses = _Losses()
-        self._objective, self._batches, self._on_step = objective, batches, on_step
+        self._learner, self._together, self._accumulate = learner, together, accumulate
+        self._batches, self._on_step = batches, on_step
         self._on_loss, self._on_evaluation, self._on_save = on_loss, on_evaluation, on_save
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -104,7 +118,7 @@ class WindowTrainer(Trainer):
         return self.lr_scheduler
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        return _Steps(self._batches(self._first_step), self.args.max_steps)  # type: ignore[return-value]
+        return _Steps(self._batches(self._first_step), self._accumulate, self.args.max_steps)  # type: ignore[return-value]
 
     def run(self, checkpoint: Path | None) -> int:
         """-> the step at which it ended."""
@@ -117,8 +131,15 @@ class WindowTrainer(Trainer):
         self._load_from_checkpoint(str(checkpoint))
         return step_of(checkpoint)
 
-    def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
-        loss = super().training_step(*arguments, **named)
+    def training_step(self, model: Any, inputs: list[Batch], *_: Any) -> torch.Tensor:  # type: ignore[override]
+        """One step over all its batches -> the mean loss of a token."""
+        num_told = self._together.mean_count(sum(int((batch["tokens"] != IGNORED_LABEL).sum()) for batch in inputs))
+        parts = []
+        for number, batch in enumerate(inputs, 1):
+            is_last = number == len(inputs)  # processes exchange gradients once, with the last batch
+            with nullcontext() if is_last else self.accelerator.no_sync(model):
+                parts.append(super().training_step(model, {**batch, "num_told": num_told}))
+        loss = torch.stack(parts).sum()
         self._losses.add(loss)
         step = self.state.global_step + 1
         self._on_step(step)
@@ -148,15 +169,13 @@ class WindowTrainer(Trainer):
             self._on_save(Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
 
     def _save(self, output_dir: str = "", *_: Any, **__: Any) -> None:  # type: ignore[override] # always given
-        ours: Any = self._objective.model
-        ours.save_pretrained(output_dir)
+        self._learner.save(Path(output_dir))
         safetensors.torch.save_file(self._losses.state(), Path(output_dir) / LOSSES)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *_: Any, **__: Any) -> None:
         checkpoint = Path(resume_from_checkpoint)
-        ours: Any = self._objective.model
         with readable(checkpoint):
-            put_weights(ours, checkpoint)
+            self._learner.load(checkpoint)
             self._losses.load(safetensors.torch.load_file(checkpoint / LOSSES))
 
     # The Trainer reads these files with torch's `weights_only`, which builds tensors and plain values and runs no code.
@@ -197,14 +216,16 @@ class _Losses:
 
 
 class _Steps:
-    """A loader as the Trainer wants it: it knows its length, which is that of the run."""
+    """A loader as the Trainer wants it: a list of batches for each step, and the length of the run."""
 
-    def __init__(self, loader: DataLoader[Any], steps: int) -> None:
-        self._loader, self._steps = loader, steps
+    def __init__(self, loader: DataLoader[Any], accumulate: int, steps: int) -> None:
+        self._loader, self._accumulate, self._steps = loader, accumulate, steps
         self.dataset, self.batch_size = loader.dataset, loader.batch_size
 
-    def __iter__(self) -> Any:
-        return iter(self._loader)
+    def __iter__(self) -> Iterator[list[Batch]]:
+        batches = iter(self._loader)
+        while some := list(islice(batches, self._accumulate)):
+            yield some
 
     def __len__(self) -> int:
         return self._steps
