@@ -92,6 +92,15 @@ def test_both_read_the_same_imports(language, text):
     assert names_in(encoded, language) == [tuple(one) for one in imports_in(encoded, language)]
 
 
+@pytest.mark.parametrize("language", sorted(set(checked.READERS) - {"tsx", "jsx", "javascript", "c++"}))
+@pytest.mark.parametrize("piece", ["from a import (", "import (", "use a::{{", "'./", " \t", '#include "', "import a,"])
+def test_hostile_text_is_read_in_one_go(language, piece):
+    """Half a million bytes, on one line and on many: what takes quadratic time would not end."""
+    for end in ("", "\n"):
+        text = ((piece + end) * (500_000 // len(piece + end))).encode()
+        assert names_in(text, language) == [tuple(one) for one in imports_in(text, language)]
+
+
 FOLDERS = st.sampled_from(["", "", "a/", "a/b/", "b/", "src/", "src/a/", "c/src/a/", "x/a/b/"])
 FILES = st.sampled_from(
     [

@@ -447,7 +447,7 @@ class _Tree:
         if names and ("" in names.split(".") or names.count(".") >= MOST_FOLDERS):
             return []
         level = len(module) - len(module.lstrip("."))
-        above = _above(path, max(level, MOST_FOLDERS))
+        above = _above(path, MOST_FOLDERS)
         if level:
             roots = above[level - 1 : level]
         else:
@@ -533,7 +533,7 @@ class _Tree:
 def _above(path: str, most: int) -> list[str]:
     """The folders that a path is in, the innermost first."""
     names = path.split("/")[:-1]
-    return ["/".join(names[:size]) for size in range(len(names), -1, -1)][:most]
+    return ["/".join(names[:size]) for size in range(len(names), -1, -1)[:most]]
 
 
 def _resolved(folder: str, named: str) -> str | None:

@@ -258,7 +258,7 @@ class RepoFiles:
             return []
         num_dots = len(one.module) - len(one.module.lstrip("."))
         if num_dots:
-            above = list(islice(_folders_above(folder), num_dots))
+            above = list(islice(_folders_above(folder), min(num_dots, MOST_FOLDERS)))
             roots = above[-1:] if len(above) == num_dots else []
         else:
             roots = list(self._python_roots(folder, names[0])) if names else []
