@@ -609,6 +609,8 @@ def test_the_manifest_is_a_public_record(built):
         "tail": "keep",
         "min_fresh": 32,
         "pack": "none",
+        "repo_order": "path",
+        "repo_order_seed": 0,
         "special_tokens": "template",
         "end_token": None,
     }

@@ -37,6 +37,7 @@ MANIFEST = {
     "near_duplicates": {"clusters": 0, "files": 0, "dropped": 0},
     "decontamination": {"how": "off", "files_cut": {}, "tokens_before": {}, "tokens_cut": {}, "against": []},
     "sampling": None,
+    "fim": None,
     "variants": {},
     "epochs": {"shown": 1.0, "varied": 0.0, "effective": 1.0, "variant_worth": 0.5, "most": 1.0, "most_in": ""},
     "columns": [],
