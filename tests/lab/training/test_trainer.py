@@ -56,7 +56,9 @@ def result_windows(folder):
 
 def test_a_run_with_several_batches_a_step_goes_on_as_if_it_had_not_stopped(root, tmp_path):
     dataset = causal_dataset(root, WindowConfig(length=64, overlap=0, pack="none"))
-    config = TrainConfig(objective="causal", epochs=1, batch_size=5, accumulate=3, eval_every=4, eval_windows=16, save_every=3)
+    config = TrainConfig(
+        objective="causal", epochs=1, batch_size=5, accumulate=3, eval_every=4, eval_windows=16, save_every=3
+    )
     train(dataset, tmp_path / "whole", config)
 
     def crash(line):

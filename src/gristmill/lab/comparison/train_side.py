@@ -14,13 +14,14 @@ from itertools import groupby
 from operator import itemgetter
 from tempfile import TemporaryFile
 
+import msgspec
 import numpy as np
 
 from gristmill.core.manifest import Manifest
 from gristmill.core.records import BY_THEMSELVES, FileKey, Split
 from gristmill.dataset.dataset import Dataset
-from gristmill.dataset.row_windows import TextKey, read_rows
-from gristmill.dataset.stretches import Ids, Stretch, join
+from gristmill.dataset.row_windows import ShownWindow, TextKey, Window, join_windows, read_rows
+from gristmill.dataset.stretches import Ids, Stretch
 from gristmill.dedup.clusters import MIN_JACCARD
 from gristmill.dedup.signatures import DOCUMENTS_AT_ONCE, Keys, band_keys, distinct, end_to_end, grams_of
 from gristmill.lab.training.train_config import LEFT_OUT
@@ -160,46 +161,48 @@ class TrainText:
         return spans.shared_with(stretch.ids for _, stretch in shown), found
 
     def _stretches(self) -> Iterator[Shown]:
-        """Rows of a file that follow each other, joined."""
-        for _, windows in groupby(self._windows(), lambda shown: shown[0].file):
-            by_text: defaultdict[TextKey, list[Stretch]] = defaultdict(list)
-            for text, window in windows:
+        """Rows of a file that follow each other, joined; what fill in the middle has moved is back in its place."""
+        for _, windows in groupby(self._windows(), lambda shown: shown.window.file):
+            by_text: defaultdict[TextKey, list[ShownWindow]] = defaultdict(list)
+            for shown in windows:
+                text = shown.window.text
                 if text.variant in BY_THEMSELVES or not text.path:
-                    yield text, window
+                    yield text, shown.stretch
                 else:
-                    by_text[text].append(window)
+                    by_text[text].append(shown)
             for text, some in by_text.items():
-                joined = join(some)
-                yield from ((text, stretch) for stretch in (some if joined is None else joined))
+                joined = join_windows(self._dataset, some)
+                stretches = [shown.stretch for shown in some] if joined is None else joined
+                yield from ((text, stretch) for stretch in stretches)
 
-    def _windows(self) -> Iterator[Shown]:
+    def _windows(self) -> Iterator[ShownWindow]:
         """Windows of a file stand together, where a build made them."""
         return self._stored() if self._dataset.record.packing is None else _gathered(self._stored())
 
-    def _stored(self) -> Iterator[Shown]:
+    def _stored(self) -> Iterator[ShownWindow]:
         """What labels show, where there is noise in the ids, is a window of the file itself."""
         for row in read_rows(self._dataset, Split.TRAIN, self._advance):
             if any(window.variant not in LEFT_OUT for window in row.windows):  # nor are they trained on
                 self.num_windows += 1
                 self.num_ids += len(row.ids)
             for window in row.windows:
-                yield window.text, row.stretch(window)
+                yield row.shown(window)
                 if row.clean is not None:
-                    yield TextKey(*window.file), Stretch(window.start, row.clean)
+                    yield ShownWindow(msgspec.structs.replace(window, variant=""), row.clean)
 
 
-def _gathered(shown: Iterable[Shown]) -> Iterator[Shown]:
+def _gathered(shown: Iterable[ShownWindow]) -> Iterator[ShownWindow]:
     """The same, those of a file together: packing has spread them over rows. Ids lie in a file, and not in memory."""
-    places: defaultdict[FileKey, list[tuple[TextKey, int, int, int]]] = defaultdict(list)
+    places: defaultdict[FileKey, list[tuple[Window, int]]] = defaultdict(list)
     with TemporaryFile() as stream:
         end = 0
-        for text, stretch in shown:
-            places[text.file].append((text, stretch.start, end, len(stretch.ids)))
-            end += stream.write(stretch.ids.astype(np.uint32, copy=False).tobytes())
+        for window, ids in shown:
+            places[window.file].append((window, end))
+            end += stream.write(ids.astype(np.uint32, copy=False).tobytes())
         for windows in places.values():
-            for text, start, at, length in windows:
+            for window, at in windows:
                 stream.seek(at)
-                yield text, Stretch(start, np.frombuffer(stream.read(length * ID_BYTES), np.uint32))
+                yield ShownWindow(window, np.frombuffer(stream.read(window.length * ID_BYTES), np.uint32))
 
 
 class Seams:
