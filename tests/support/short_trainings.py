@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gristmill import Config, WindowConfig, build
+from gristmill import Config, FimConfig, WindowConfig, build
 from gristmill.config.config import TokenizerConfig
 from gristmill.lab.training.metrics import read_metrics
 from support.made_code import made_module
@@ -35,7 +35,7 @@ def small_dataset(root: Path, **sections: Any) -> Path:
     return root / "dataset"
 
 
-def causal_dataset(root: Path, window: WindowConfig, **sections: Any) -> Path:
+def causal_dataset(root: Path, window: WindowConfig, *, fim: float = 0.0) -> Path:
     """For a causal model, of files that are shorter and longer than a window; a vocabulary of 500.
 
     With the special tokens of a template, its tokenizer is that of a masked model.
@@ -51,10 +51,10 @@ def causal_dataset(root: Path, window: WindowConfig, **sections: Any) -> Path:
         write_tree(tokenizer, {"tokenizer.json": definition, "tokenizer_config.json": "{}"})
     config = Config(
         sources=[str(root / f"repo{number}") for number in range(NUM_REPOS)],
-        out=str(root / f"{window.pack}-{window.overlap or 0}-{window.special_tokens}"),
+        out=str(root / f"{window.pack}-{window.overlap or 0}-{window.special_tokens}-{fim}"),
         tokenizer=TokenizerConfig(name=str(tokenizer)),
         window=window,
-        **sections,
+        fim=FimConfig(rate=fim),
     )
     build(config)
     return Path(config.out)

@@ -94,8 +94,9 @@ class ItemFormat(NamedTuple):
         flags, ids, closing = [0] * num_ids, row[IDS], list(self.frame.closing)
         try:
             for one in row[SEGMENTS]:
-                start, length, fresh = one["at"], one["length"], one["fresh"]
-                end = start + length
+                start, length = one["at"], one["length"]
+                is_alone = one.get("fim") or one.get("variant") in BY_THEMSELVES
+                fresh, end = length if is_alone else one["fresh"], start + length
                 if not 0 <= fresh <= length or not 0 <= start <= end <= num_ids:
                     raise ValueError(f"{fresh} of {length} tokens at {start}, in {num_ids} ids")
                 flags[end - fresh : end] = [1] * fresh

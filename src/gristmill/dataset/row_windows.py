@@ -123,6 +123,11 @@ class ShownWindow(NamedTuple):
     ids: Ids
     """Without special tokens around them."""
 
+    @property
+    def stretch(self) -> Stretch:
+        """Of a window whose ids are one."""
+        return Stretch(self.window.start, self.ids)
+
 
 def join_windows(dataset: Dataset, shown: Iterable[ShownWindow]) -> list[Stretch] | None:
     """Join windows of one file, in any order, repeated or not. None if two contradict each other.

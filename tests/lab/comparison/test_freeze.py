@@ -29,6 +29,7 @@ from gristmill.lab.comparison.frozen import Frozen
 from gristmill.lab.comparison.train_side import FrozenSpans, TrainText
 from support.builds import files_table, make
 from support.foreign_datasets import made_foreign
+from support.short_trainings import causal_dataset
 from support.source_trees import write_tree
 from support.tokenizers_made_here import byte_level
 
@@ -281,8 +282,24 @@ def test_packed_rows_show_what_windows_of_one_file_do(tmp_path, source, seeds):
     assert texts[0] == texts[1]
 
 
+@pytest.mark.parametrize("pack", ["none", "best-fit", "repo"])
+def test_a_middle_that_was_moved_is_back_in_its_place(tmp_path, pack):
+    """Train shows the parts of a file in another order: what is compared is its text."""
+    window = WindowConfig(length=64, pack=pack, overlap=0)
+    plain, rewritten = (causal_dataset(tmp_path, window, fim=rate) for rate in (0.0, 1.0))
+    assert any(one.window.fim for one in TrainText(open_dataset(rewritten), lambda _: None)._windows())
+    texts = [
+        {
+            (text, stretch.start): stretch.ids.tolist()
+            for text, stretch in TrainText(open_dataset(one), lambda _: None)._stretches()
+        }
+        for one in (plain, rewritten)
+    ]
+    assert texts[0] == texts[1]
+
+
 def windows_of(folder):
-    return list(TrainText(open_dataset(folder), lambda _: None)._windows())
+    return [(one.window.text, one.stretch) for one in TrainText(open_dataset(folder), lambda _: None)._windows()]
 
 
 def test_labels_of_noise_are_text_that_train_shows(tmp_path, corpus):

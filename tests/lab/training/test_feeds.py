@@ -19,6 +19,8 @@ Objective, score = late("gristmill.lab.training.objectives", "Objective", "score
 (train,) = late("gristmill.lab.training.train", "train")
 
 pytestmark = pytest.mark.usefixtures("short_trainings", "undrawn")
+END, SENTINELS = 0, {3, 4, 5}
+"""Ids of starcoder_like."""
 CAUSAL = TrainConfig(objective="causal", batch_size=8)
 WINDOWS = {
     "best-fit": WindowConfig(length=64, pack="best-fit"),
@@ -38,8 +40,10 @@ def packed(root):
     return causal_dataset(root, WINDOWS["best-fit"])
 
 
-@pytest.fixture(scope="module", params=WINDOWS)
+@pytest.fixture(scope="module", params=[*WINDOWS, "fim", "repo-fim"])
 def any_packed(request, root):
+    if request.param.endswith("fim"):
+        return causal_dataset(root, WINDOWS["best-fit" if request.param == "fim" else "repo"], fim=1.0)
     return causal_dataset(root, WINDOWS[request.param])
 
 
@@ -54,12 +58,11 @@ def models_for(dataset, root):
 
 def groups_of(row):
     """The ids of each segment of a row, and which of them are fresh tokens of a file or end a document."""
-    closing = 0  # <|endoftext|>
     fresh = [False] * len(row["input_ids"])
     for one in row["segments"]:
         end = one["at"] + one["length"]
         fresh[end - one["fresh"] : end] = [True] * one["fresh"]
-        if row["input_ids"][end : end + 1] == [closing]:
+        if row["input_ids"][end : end + 1] == [END]:
             fresh[end] = True
     for group in range(1, max(row["segment_ids"]) + 1):
         places = [at for at, of in enumerate(row["segment_ids"]) if of == group]
@@ -130,6 +133,28 @@ def test_packed_files_are_scored_like_windows_of_one_file_each(root, packed):
     assert found[0].bits_per_byte == pytest.approx(found[1].bits_per_byte, rel=1e-6)
     facts = dataset.manifest.splits["test"]
     assert found[0].tokens.sum() == facts.tokens - dataset.manifest.packing["test"].segments + facts.files
+
+
+@pytest.mark.parametrize("pack", ["none", "best-fit"])
+def test_all_of_a_fill_in_the_middle_is_learnt(root, pack):
+    """Sentinels and the end token too: a model has to say where the middle ends."""
+    dataset = open_dataset(causal_dataset(root, WindowConfig(length=64, pack=pack, overlap=0), fim=1.0))
+    collate = dataset.torch("train").causal_collator()
+    windows = dataset.torch("train", shuffle=False)
+    num_rewritten = 0
+    for draw in windows.order.draws(0, range(len(windows))):
+        row, batch = dataset["train"][draw.row], collate([windows[draw]])
+        labels = batch["labels"][0].tolist()
+        for one in row.get("segments", [{**row, "at": 0, "length": len(row["input_ids"])}]):
+            if one["fim"]:
+                num_rewritten += 1
+                told = labels[one["at"] : one["at"] + one["length"]]
+                ids = row["input_ids"][one["at"] : one["at"] + one["length"]]
+                assert told[1:] == ids[1:]
+                assert SENTINELS - {ids[0]} <= {*told}
+                end = one["at"] + one["length"]
+                assert END in labels[end - 1 : end + 1]
+    assert num_rewritten
 
 
 def test_a_training_on_packed_rows_learns_and_goes_on(packed, tmp_path):

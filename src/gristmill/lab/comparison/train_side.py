@@ -161,48 +161,48 @@ class TrainText:
         return spans.shared_with(stretch.ids for _, stretch in shown), found
 
     def _stretches(self) -> Iterator[Shown]:
-        """Rows of a file that follow each other, joined."""
-        for _, windows in groupby(self._windows(), lambda shown: shown[0].file):
+        """Rows of a file that follow each other, joined; what fill in the middle has moved is back in its place."""
+        for _, windows in groupby(self._windows(), lambda shown: shown.window.file):
             by_text: defaultdict[TextKey, list[ShownWindow]] = defaultdict(list)
-            for text, one in windows:
+            for shown in windows:
+                text = shown.window.text
                 if text.variant in BY_THEMSELVES or not text.path:
-                    yield text, Stretch(one.window.start, one.ids)
+                    yield text, shown.stretch
                 else:
-                    by_text[text].append(one)
+                    by_text[text].append(shown)
             for text, some in by_text.items():
                 joined = join_windows(self._dataset, some)
-                apart = (Stretch(one.window.start, one.ids) for one in some)
-                yield from ((text, stretch) for stretch in (apart if joined is None else joined))
+                stretches = [shown.stretch for shown in some] if joined is None else joined
+                yield from ((text, stretch) for stretch in stretches)
 
-    def _windows(self) -> "Iterator[tuple[TextKey, ShownWindow]]":
+    def _windows(self) -> Iterator[ShownWindow]:
         """Windows of a file stand together, where a build made them."""
         return self._stored() if self._dataset.record.packing is None else _gathered(self._stored())
 
-    def _stored(self) -> "Iterator[tuple[TextKey, ShownWindow]]":
+    def _stored(self) -> Iterator[ShownWindow]:
         """What labels show, where there is noise in the ids, is a window of the file itself."""
         for row in read_rows(self._dataset, Split.TRAIN, self._advance):
             if any(window.variant not in LEFT_OUT for window in row.windows):  # nor are they trained on
                 self.num_windows += 1
                 self.num_ids += len(row.ids)
             for window in row.windows:
-                yield window.text, row.shown(window)
+                yield row.shown(window)
                 if row.clean is not None:
-                    clean = msgspec.structs.replace(window, variant="", variant_seed=0)
-                    yield TextKey(*window.file), ShownWindow(clean, row.clean)
+                    yield ShownWindow(msgspec.structs.replace(window, variant=""), row.clean)
 
 
-def _gathered(shown: Iterable[tuple[TextKey, ShownWindow]]) -> Iterator[tuple[TextKey, ShownWindow]]:
-    """The same, those of a file together: packing has spread them over rows. Ids are kept in a file, not in memory."""
-    places: defaultdict[FileKey, list[tuple[TextKey, Window, int, int]]] = defaultdict(list)
+def _gathered(shown: Iterable[ShownWindow]) -> Iterator[ShownWindow]:
+    """The same, those of a file together: packing has spread them over rows. Ids lie in a file, and not in memory."""
+    places: defaultdict[FileKey, list[tuple[Window, int]]] = defaultdict(list)
     with TemporaryFile() as stream:
         end = 0
-        for text, one in shown:
-            places[text.file].append((text, one.window, end, len(one.ids)))
-            end += stream.write(one.ids.astype(np.uint32, copy=False).tobytes())
+        for window, ids in shown:
+            places[window.file].append((window, end))
+            end += stream.write(ids.astype(np.uint32, copy=False).tobytes())
         for windows in places.values():
-            for text, window, at, length in windows:
+            for window, at in windows:
                 stream.seek(at)
-                yield text, ShownWindow(window, np.frombuffer(stream.read(length * ID_BYTES), np.uint32))
+                yield ShownWindow(window, np.frombuffer(stream.read(window.length * ID_BYTES), np.uint32))
 
 
 class Seams:
