@@ -38,7 +38,8 @@ class Schema(NamedTuple):
     def of(cls, manifest: Manifest) -> "Schema":
         facts = manifest.tokenizer
         first, *others = manifest.columns or [""]
-        if first not in {IDS, TEXT} or not set(others) <= COLUMNS.keys() - {IDS, first}:
+        is_known = first in {IDS, TEXT} and set(others) <= COLUMNS.keys() - {IDS, first}
+        if not is_known or not (SEGMENTS in others or set(others) >= {"repo", "path", "start"}):
             raise DatasetError(
                 f"the manifest is damaged: no rows have the columns {', '.join(manifest.columns)[:200]}."
             )
