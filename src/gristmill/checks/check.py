@@ -153,13 +153,14 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     num_alike = check_duplicates(rows, faults)
     num_tokens = sum(file.shown_tokens for file in table.kept.values())
     around = [*settings.rules.prefix, "…", *settings.rules.suffix]
+    behind = f", {' '.join(map(str, settings.rules.closing))} behind documents" if settings.rules.closing else ""
     special = ["markers between files"] if settings.is_by_repo else around
     num_rows = counted(rows.num_rows, "row")
     num_ids = rows.num_ids if rows.packed is None else sum(one.num_ids for one in rows.packed.values())
     content = "text" if settings.rules.has_documents else "ids"
     alike = f"; {num_alike:,} have the {content} of one in another file" if num_alike else ""
     ids = Verdict(f"{counted(num_ids, 'id')} of a vocabulary of {manifest.tokenizer.vocab_size:,}")
-    special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special))}")
+    special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special))}{behind}")
     if settings.rules.has_documents:
         ids = Verdict(f"{counted(num_ids, 'token')} by the tokenizer in the folder")
         special_tokens = Verdict(f"{num_rows}, and none spells a control token")

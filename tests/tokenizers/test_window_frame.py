@@ -1,0 +1,103 @@
+"""Special ids around windows: begin and end tokens by model family, with the tokenizers of these models."""
+
+import json
+
+import pytest
+
+from gristmill.config.settings import WindowConfig
+from gristmill.core.errors import ConfigError
+from gristmill.tokenizers.definition import Definition
+from gristmill.tokenizers.window_frame import fim_frame, window_frame
+from support import tokenizers_made_here as made
+from support.real_tokenizers import path_of
+
+DOCUMENTS = WindowConfig(special_tokens="documents")
+FAMILIES = {
+    "qwen2_5": (None, "<|endoftext|>"),
+    "qwen3": (None, "<|endoftext|>"),
+    "llama2": ("<s>", "</s>"),
+    "llama3": ("<|begin_of_text|>", "<|end_of_text|>"),
+    "deepseek_v3": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    "gemma2": ("<bos>", "<eos>"),
+    "gpt4o": (None, "<|endoftext|>"),
+    "mistral_nemo": ("<s>", "</s>"),
+}
+
+
+def definition_of(name):
+    if not path_of(name).exists():
+        pytest.skip(f"the tokenizer {name} was not fetched")
+    return Definition(name=name, json=path_of(name).read_bytes(), config=b"{}")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_documents_begin_and_end_as_the_family_was_trained(name):
+    definition = definition_of(name)
+    begin, end = FAMILIES[name]
+    frame = window_frame(DOCUMENTS, definition)
+    assert frame.prefix == (() if begin is None else (definition.id_of(begin),))
+    assert frame.suffix == ()
+    assert frame.closing == (definition.id_of(end),)
+    assert frame.end_id == definition.id_of(end)
+
+
+def test_an_instruct_tokenizer_ends_documents_like_its_base_model():
+    definition = definition_of("qwen2_5")
+    instruct = Definition(
+        name="instruct", json=definition.json, config=json.dumps({"eos_token": "<|im_end|>"}).encode()
+    )
+    assert window_frame(DOCUMENTS, instruct).closing == (definition.id_of("<|endoftext|>"),)
+
+
+def test_the_end_token_can_be_named_or_left_out():
+    definition = definition_of("qwen2_5")
+    named = WindowConfig(special_tokens="documents", end_token="<|im_end|>")
+    assert window_frame(named, definition).closing == (definition.id_of("<|im_end|>"),)
+    none = WindowConfig(special_tokens="documents", end_token="none")
+    assert window_frame(none, definition) == ((), (), (), None)
+    with pytest.raises(ConfigError, match=r"has no such token.*Try --end-token none, or one of its special tokens"):
+        window_frame(WindowConfig(special_tokens="documents", end_token="<end>"), definition)
+    with pytest.raises(ConfigError, match="has it as text"):
+        window_frame(WindowConfig(special_tokens="documents", end_token="the"), definition)
+
+
+def test_the_template_of_a_masked_model_is_around_every_window():
+    definition = Definition(name="masked", json=made.word_piece().encode(), config=b"{}")
+    frame = window_frame(WindowConfig(special_tokens="template"), definition)
+    assert (frame.prefix, frame.suffix, frame.closing) == (*definition.template, ())
+
+
+FIM_FAMILIES = {
+    # Prefix, middle, suffix and end token of each family, and its share of SPM, as its paper or model card has them.
+    "StarCoder 2": (("<fim_prefix>", "<fim_middle>", "<fim_suffix>"), "<|endoftext|>", 0.5),
+    "Qwen coder": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|endoftext|>", 0.0),
+    "CodeGemma": (("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"), "<|file_separator|>", 0.0),
+    "DeepSeek coder": (("<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜fim▁hole｜>"), "<｜end▁of▁sentence｜>", 0.0),
+    "Code Llama": (("▁<PRE>", "▁<MID>", "▁<SUF>"), "▁<EOT>", 0.5),
+}
+
+
+@pytest.mark.parametrize("family", FIM_FAMILIES)
+def test_fill_in_the_middle_goes_by_the_family(family):
+    names, end, spm_share = FIM_FAMILIES[family]
+    eos = "</s>" if family == "Code Llama" else "<eos>" if family == "CodeGemma" else end
+    definition = with_tokens(*dict.fromkeys((*names, end, eos)))
+    frame = fim_frame(DOCUMENTS, definition)
+    assert (frame.prefix, frame.middle, frame.suffix) == tuple(map(definition.id_of, names))
+    assert frame.spm_share == spm_share
+    has_own = end != eos
+    assert frame.closes is not has_own
+    assert frame.end == (definition.id_of(end) if has_own else None)
+    in_text = fim_frame(DOCUMENTS, definition, has_documents=True)
+    assert (in_text.end, in_text.closes) == (frame.end, False)
+    in_repository = fim_frame(WindowConfig(special_tokens="documents", pack="repo"), definition)
+    assert (in_repository.end, in_repository.closes) == (definition.id_of(end), False)
+
+
+def with_tokens(*names):
+    tree = json.loads(made.byte_level())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tree["added_tokens"] = [
+        {"id": index, "content": name, "special": True, **flags} for index, name in enumerate(names, 1000)
+    ]
+    return Definition(name="made here", json=json.dumps(tree).encode(), config=b"{}")
