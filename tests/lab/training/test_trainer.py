@@ -62,7 +62,7 @@ def test_a_run_with_several_batches_a_step_goes_on_as_if_it_had_not_stopped(root
     train(dataset, tmp_path / "whole", config)
 
     def crash(line):
-        if line.split()[1:2] == ["4"]:
+        if line.split()[1:2] == ["9"]:
             raise RuntimeError("the power is out")
 
     with pytest.raises(RuntimeError, match="power"):
