@@ -17,7 +17,7 @@ from gristmill.lab.comparison.frozen import Frozen
 from support.builds import called, refusal
 from support.late_imports import late
 from support.made_code import made_module
-from support.short_trainings import causal_dataset
+from support.short_trainings import causal_dataset, tiny_llama
 from support.source_trees import write_tree
 from support.tokenizers_made_here import roberta_like
 
@@ -208,3 +208,14 @@ def test_packed_rows_are_compared_with_windows_of_one_file_each(tmp_path):
     assert [sum(result["frozen"]["weights"]) for result in results] == [num_bytes, num_bytes]
     ends = [sum(one["frozen"]["totals"]) / num_bytes for one in results]
     assert sorted(run.end for run in found.runs) == pytest.approx(sorted(ends), rel=1e-6)
+
+
+def test_adapters_of_a_model_are_compared(tmp_path):
+    rows = [causal_dataset(tmp_path, WindowConfig(length=64, pack="best-fit"), fim=rate) for rate in (0.0, 1.0)]
+    model = tiny_llama(tmp_path / "llama", tmp_path / "tokenizer")
+    config = TrainConfig(model=str(model), lora=True, batch_size=8, tokens=1_000, eval_windows=8)
+    found = compare(rows, tmp_path / "out", config, seeds=1, min_test_tokens=500)
+    assert found.model == f"{model}, causal, LoRA of rank 16"
+    starts = [run.curve[0].test for run in found.runs]
+    assert starts[0] == pytest.approx(starts[1], rel=1e-6)  # before the first step, each is the model itself
+    assert all(run.end < run.curve[0].test for run in found.runs)

@@ -133,7 +133,7 @@ def _comparison(
     unit, names, facts = _unit(entrants[0].dataset, config), [entrant.name for entrant in entrants], done[0].facts
     budgets = {entrant.tokens for entrant in entrants}
     return Comparison(
-        model=f"{config.model}, {config.objective}",
+        model=f"{config.model}, {config.objective}" + (f", LoRA of rank {config.lora_rank}" if config.lora else ""),
         unit=unit,
         budget_tokens=budgets.pop() if len(budgets) == 1 else None,
         datasets=tuple(DatasetFacts.of(one.dataset, one.shown, one.tokens) for one in entrants),
