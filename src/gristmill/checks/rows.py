@@ -44,7 +44,7 @@ class Row(NamedTuple):
     is_ended: bool = False
     """An end token follows."""
     text: bytes | None = None
-    """Of a row that is a document; its ids are what that has by itself."""
+    """Text of a row that is a document; `ids` are those of this text by itself."""
 
 
 class _Line(NamedTuple):
