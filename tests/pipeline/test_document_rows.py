@@ -305,6 +305,8 @@ def test_commands_tell_of_documents(built_both, source, tmp_path):
     card = (out / "README.md").read_text()
     assert "texts, one file a row" in card
     assert "## Control tokens" in card
+    assert "`output.rows`" in card
+    assert "window.length" not in card
     planned = called("plan", source, "--rows", "documents", "--split", "60/20/20", "--out", tmp_path / "o", "--json")
     plan = json.loads(planned.stdout)
     assert plan["overlaps"][0]["windows"] == sum(facts.windows for facts in manifest.splits.values())

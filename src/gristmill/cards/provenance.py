@@ -101,14 +101,15 @@ def setting(manifest: Manifest, section: str, name: str) -> Any:
 
 
 def told_settings(manifest: Manifest) -> dict[str, str]:
-    """Those that matter always, and those that are not as they are by default."""
+    """Those that matter always, and those that are not as they are by default; of windows, if there are any."""
+    has_none = manifest.has_documents
     preset = msgspec.convert(manifest.settings.get("preset"), PresetName | None)
     plain = Config(sources=["."], out=".", preset=preset)
     defaults = dotted(with_preset(plain, has_mask=manifest.tokenizer.mask_id is not None).settings())
     return {
         name: without_secret(literal(value))
         for name, value in dotted(manifest.settings).items()
-        if name in ALWAYS_TOLD or value != defaults.get(name)
+        if (name in ALWAYS_TOLD or value != defaults.get(name)) and not (has_none and name.startswith("window."))
     }
 
 

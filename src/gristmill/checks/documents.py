@@ -21,7 +21,7 @@ from gristmill.core.names import counted
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
 EDGE_TOKENS = 8
-"""Of a piece, at a cut: these may be others than in the whole file, so they are not compared with train."""
+"""Tokens of a piece beside a cut. They may differ from those in the whole file, so they are not compared with train."""
 WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 NAME = WORD + b".:/-"
 LOW_LINE = "▁".encode()
@@ -55,7 +55,7 @@ def read_documents(
 
 
 def _fields(line: bytes) -> Fields | str:
-    """What is in a line, or what is wrong with it."""
+    """Return the columns of a line, or a sentence about its defect."""
     try:
         fields = orjson.loads(line)
         if isinstance(fields, dict) and orjson.dumps(fields) == line:

@@ -46,7 +46,7 @@ class Row(NamedTuple):
     group: int = 1
     """Which of the row's segment_ids it has, if the row is packed."""
     text: bytes | None = None
-    """Of a row that is a document; its ids are what that has by itself."""
+    """Text of a row that is a document; `ids` are those of this text by itself."""
 
 
 class _Line(NamedTuple):

@@ -57,9 +57,9 @@ class Stretch(NamedTuple):
     """Its first token's place in the file."""
     ids: Ids
     text: bytes | None = None
-    """Of a document, or of a piece of one."""
+    """Text of a document, or of a piece of one."""
     num_tokens: int | None = None
-    """Of a document in its file; a piece may have others by itself."""
+    """Number of tokens that a document has in its file; a piece by itself may have others."""
 
     @property
     def end(self) -> int:

@@ -24,7 +24,7 @@ BLANK = b" "
 
 
 class Spellings(NamedTuple):
-    """What to look for."""
+    """Control tokens to look for."""
 
     names: tuple[str, ...]
     """As they are."""
@@ -97,11 +97,11 @@ def _behind_first(text: bytes, start: int) -> int:
 
 def _respellings(text: bytes, found: Sequence[tuple[int, str]]) -> list[Respelling]:
     line, done = 1, 0
-    told: list[Respelling] = []
+    respellings: list[Respelling] = []
     for at, name in found:
         line, done = line + text.count(b"\n", done, at), at
-        told.append(Respelling(spelling=name, line=line, at=at))
-    return told
+        respellings.append(Respelling(spelling=name, line=line, at=at))
+    return respellings
 
 
 def _position(pattern: Any, text: bytes, start: int) -> int:

@@ -10,8 +10,8 @@ from gristmill.core.manifest import Manifest
 
 IDS_AT_ONCE = 1 << 22
 DOCUMENT_IDS = 1 << 14
-"""Of a document, with room: the mean of the standard library is 8,100. 256 documents are taken at once, in Parquet as a
-row group: if each has the 1 MiB that files have at most by default, the Hub's viewer still takes them."""
+"""Ids of a document, with room: the mean of the standard library is 8,100. Readers and Parquet's row groups take 256
+documents at once, which the Hub's viewer shows even if each has 1 MiB, the default limit of files."""
 
 
 class Schema(NamedTuple):

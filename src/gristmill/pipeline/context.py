@@ -112,7 +112,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spellings(self) -> Spellings | None:
-        """Of control tokens, which no document may hold: those of the tokenizer, and of all others that are known."""
+        """Names of control tokens that no document may hold: those of the tokenizer and of all known families."""
         if not self.config.has_documents or self.config.output.control_spellings == "keep":
             return None
         own = self.tokenizer.definition.control_spellings

@@ -102,8 +102,6 @@ _TASKS = {
 _NAMES = frozenset(name for names in _TASKS.values() for name in names) - _AMBIGUOUS
 _SHAPES = re.compile(r"<([|\uff5c])[^\s<>]+\1>|<extra_id_\d+>|<mask_\d+>")
 """Between bars, narrow or wide, stands nothing but the name of a task: `<|im_start|>`, `<|fim_pad|>`."""
-
-
 _ORDINARY = _AMBIGUOUS | {"<PRE>", "<mask>", "<filename>"}
 """Elements of HTML and SVG, and what usage lines say: in a text a control token only for a tokenizer that has it."""
 KNOWN_SPELLINGS = tuple(sorted(_NAMES - _ORDINARY))
@@ -111,8 +109,8 @@ KNOWN_SPELLINGS = tuple(sorted(_NAMES - _ORDINARY))
 _NAME = "(?:[0-9A-Za-z_]|▁)(?:[0-9A-Za-z_.:/-]|▁)*"
 _NUMBERED = "<(?:extra_id_|mask_|SPECIAL_)[0-9]+>"
 SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", _NUMBERED)
-"""Of further ones. As regular expressions they mean the same over bytes of UTF-8. Bars around signs, as in `<|-|>` and
-`<|=|>`, are code."""
+"""Shapes of further ones: regular expressions with one meaning over text and UTF-8. Bars around signs, as in `<|-|>`,
+are code."""
 
 
 def has_task(content: str) -> bool:

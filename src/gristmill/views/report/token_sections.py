@@ -203,7 +203,7 @@ def windows_section(facts: Facts) -> Section:
 
 
 def ids_word(facts: Facts) -> str:
-    """What rows are counted by."""
+    """Return the word for what rows are counted by."""
     return "tokens" if facts.has_documents else "ids"
 
 
