@@ -12,12 +12,13 @@ from gristmill.config.config import Config
 from gristmill.config.settings import OutputConfig
 from gristmill.core.columns import COLUMNS, DECIDED_LATER, When, window_columns
 from gristmill.core.errors import ConfigError, DatasetError
-from gristmill.core.records import Split, Variant, VariantKind
+from gristmill.core.records import FimForm, FimWindow, MiddleKind, Split, Variant, VariantKind
 from gristmill.core.schema import Schema
 from gristmill.formats.content_digest import row_digests
 from gristmill.formats.document_columns import (
     FILLERS,
     DocumentText,
+    FimColumns,
     Rows,
     Tokens,
     batch_of_rows,
@@ -45,6 +46,7 @@ def schemas(draw):
         vocab_size=1 << 21,
         prefix=draw(st.sampled_from([(), (0,), (0, 50264)])) if has_ids else (),
         suffix=draw(st.sampled_from([(), (2,), (2, 1000)])) if has_ids else (),
+        closing=draw(st.sampled_from([(), (7,)])) if has_ids else (),
         pad_id=draw(st.sampled_from([1, 50000])) if When.PAD in met else None,
         end_id=None,
     )
@@ -62,6 +64,10 @@ class Made(NamedTuple):
     windows: Windows
     repeats: list[int]
     clean_ids: list[int] | None
+    fim: list[FimWindow]
+    """Of each window."""
+    closes: list[bool]
+    """Whether each window ends its document."""
 
 
 @st.composite
@@ -73,7 +79,7 @@ def documents(draw, schema):
     largest = draw(st.sampled_from([9, 65_535, 1 << 20]))
     ids = draw(st.lists(st.integers(0, largest), min_size=num_tokens, max_size=num_tokens))
     newlines = [index for index in range(num_tokens) for _ in range(utf8[cuts[index] : cuts[index + 1]].count(b"\n"))]
-    content = schema.length - len(schema.prefix) - len(schema.suffix)
+    content = schema.length - schema.num_special
     overlap = draw(st.integers(0, content - 1))
     windows = cut(num_tokens, WindowShape(content, overlap, draw(st.sampled_from(["keep", "shift", "drop"])), 3))
     repeats = draw(st.lists(st.integers(0, 1200), min_size=len(windows), max_size=len(windows)))
@@ -88,7 +94,12 @@ def documents(draw, schema):
         variant=variant,
     )
     clean_ids = ids[::-1] if draw(st.booleans()) else None
-    return Made(document, utf8, cuts, ids, newlines, windows, repeats, clean_ids)
+    plain = FimWindow(0, 1, 1)
+    rewritten = FimWindow(0, 1, 1, FimForm.SPM, MiddleKind.LINES, 12)
+    several = {"min_size": len(windows), "max_size": len(windows)}
+    fim = draw(st.lists(st.sampled_from([plain, rewritten]), **several))
+    closes = draw(st.lists(st.booleans(), **several))
+    return Made(document, utf8, cuts, ids, newlines, windows, repeats, clean_ids, fim, closes)
 
 
 @st.composite
@@ -109,6 +120,8 @@ def several(draw):
         of=np.repeat(np.arange(len(made)), [len(one.windows) for one in made]),
         windows=joined_windows([one.windows for one in made]),
         repeats=np.concatenate([np.array(one.repeats, np.int64) for one in made]),
+        fim=FimColumns.of([window for one in made for window in one.fim]),
+        closes=np.array([closes for one in made for closes in one.closes], np.bool_),
     )
     return schema, made, rows
 
@@ -117,9 +130,10 @@ def expected_rows(schema, made):
     """Row by row, by what each column means."""
     for one in made:
         ranges = zip(one.windows.starts.tolist(), one.windows.ends.tolist(), one.windows.fresh.tolist(), strict=True)
-        for (start, end, fresh), repeat in zip(ranges, one.repeats, strict=True):
-            ids = [*schema.prefix, *one.ids[start:end], *schema.suffix]
-            clean = [*schema.prefix, *(one.clean_ids or one.ids)[start:end], *schema.suffix]
+        for (start, end, fresh), repeat, fim, closes in zip(ranges, one.repeats, one.fim, one.closes, strict=True):
+            behind = [*schema.suffix, *(schema.closing if closes else ())]
+            ids = [*schema.prefix, *one.ids[start:end], *behind]
+            clean = [*schema.prefix, *(one.clean_ids or one.ids)[start:end], *behind]
             padding = 0 if schema.pad_id is None else schema.length - len(ids)
             lines = [1 + sum(token < at for token in one.newline_tokens) for at in (start, end - 1)]
             variant = one.document.variant
@@ -139,6 +153,9 @@ def expected_rows(schema, made):
                 "weight": one.document.weight,
                 "variant": variant.kind if variant else "",
                 "variant_seed": variant.seed if variant else 0,
+                "fim": fim.form or "",
+                "middle": fim.middle or "",
+                "middle_tokens": fim.num_middle_tokens,
             }
             yield {name: row[name] for name in schema.columns}
 

@@ -208,7 +208,8 @@ def built(tmp_path_factory):
 
 def file_row(path, status, tokens, cut):
     known = {"repo": "r", "path": path, "status": status, "tokens": tokens, "cut_tokens": cut}
-    known |= {"redactions": (), "cuts": (), "variants": (), "reason": None if status == "kept" else DropReason.EXCLUDED}
+    known |= dict.fromkeys(("redactions", "respellings", "cuts", "variants"), ())
+    known |= {"reason": None if status == "kept" else DropReason.EXCLUDED}
     names = [field.name for field in msgspec.structs.fields(FileRow)]
     return FileRow(**{name: known.get(name) for name in names})
 

@@ -186,14 +186,14 @@ def test_a_build_keeps_every_file_in_its_split(source, trained, tmp_path):
     out = tmp_path / "dataset"
     split = SplitConfig(previous=str(tok))
     tokenizer = gristmill.TokenizerConfig(name=str(tok))
-    rates = {"fim": 1.0, "noise": 1.0}
-    variants = gristmill.VariantsConfig(rates=rates)
-    config = Config(sources=[str(source)], out=str(out), split=split, tokenizer=tokenizer, variants=variants)
+    more = {"variants": gristmill.VariantsConfig(rates={"noise": 1.0}), "fim": gristmill.FimConfig(rate=1.0)}
+    config = Config(sources=[str(source)], out=str(out), split=split, tokenizer=tokenizer, **more)
     made = gristmill.build(config)
     assert made.previous_splits.num_files_moved == 0
     kept = splits_of(out)
     assert {key: split for key, split in splits_of(tok).items() if key in kept}.items() <= kept.items()
-    assert {kind: facts.made > 0 for kind, facts in made.variants.items()} == {"noise": True, "fim": True}
+    assert made.variants["noise"].made
+    assert made.fim.rewritten
     assert gristmill.check(out).ok
 
 
