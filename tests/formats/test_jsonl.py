@@ -222,7 +222,7 @@ def test_what_step_two_adds_to_rows_is_known_before(made):
     schema, documents, rows = made
     for one in documents:
         one.document.weight, one.document.variant = 1.0, None
-    rows = rows._replace(repeats=None)
+    rows = rows._replace(repeats=None, fim=None)
     plain = row_sizes(rows, schema.plain)
     assert [len(line) for line in row_lines(rows, schema)] == (plain + num_more_bytes(schema)).tolist()
     assert not {COLUMNS[name].when for name in schema.plain.columns} & DECIDED_LATER
