@@ -64,7 +64,7 @@ def test_the_dataset_is_good_before(planted):
 def test_a_text_that_was_changed(planted):
     row = whole_row(planted)
     row["text"] = row["text"].replace("e", "a", 1)
-    assert "has not the text_sha256" in planted.check()["ids"][0]
+    assert "does not match text_sha256" in planted.check()["ids"][0]
 
 
 def test_a_text_that_was_changed_with_its_digest_is_found_by_the_source(planted, source):

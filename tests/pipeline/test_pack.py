@@ -344,7 +344,7 @@ def test_a_file_stands_behind_what_it_imports(shop, tmp_path, plain_tokenizer):
     facts = manifest.packing["train"].order
     assert (facts.repos, facts.imports, facts.broken) == (1, 8, 1)
     assert failed(check(tmp_path / "out", [shop], workers=1)) == {}
-    told = "each behind those that it imports: 8 imports between them, 1 in cycles not kept to"
+    told = "each after the files it imports: 8 imports between them, 1 broken in cycles"
     assert f"| files of a repository | {told} |" in (tmp_path / "out/README.md").read_text()
     assert f"(repo, files {told})" in summary_text(manifest, "out")
     provenance = provenance_of(manifest)
@@ -388,7 +388,7 @@ def test_files_in_another_order_are_found(shop, tmp_path, plain_tokenizer):
         manifest["settings"]["window"] |= other
         (folder / "manifest.json").write_text(json.dumps(manifest))
         found = failed(check(folder, workers=1))["windows"]
-        assert any("it stands where shop/app/" in one for one in found), found
+        assert any("found in place of shop/app/" in one for one in found), found
         assert any(f"in the order by {other.get('repo_order', order)}" in one for one in found)
 
 

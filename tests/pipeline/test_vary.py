@@ -354,7 +354,7 @@ def test_a_file_of_which_something_was_cut_has_none(source, tmp_path):
     ("words", "part"),
     [
         (["--variants", "renam"], "Did you mean 'rename'"),
-        (["--variants", "fim"], "fill in the middle is no variant"),
+        (["--variants", "fim"], "fill in the middle is not a variant"),
         (["--variants", "rename=2"], "from 0 to 1"),
         (["--variants", "rename=many"], "KIND=RATE"),
         (["--variants", "rename", "--variant-seed", str(1 << 64)], "at most"),

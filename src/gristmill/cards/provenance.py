@@ -71,7 +71,7 @@ def repo_order_text(manifest: Manifest) -> str | None:
         case "imports":
             orders = [facts.order for facts in (manifest.packing or {}).values() if facts.order is not None]
             imports, broken = counted(sum(one.imports for one in orders), "import"), sum(one.broken for one in orders)
-            return f"each behind those that it imports: {imports} between them, {broken:,} in cycles not kept to"
+            return f"each after the files it imports: {imports} between them, {broken:,} broken in cycles"
         case _:
             return "by path"
 

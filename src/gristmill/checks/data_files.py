@@ -283,9 +283,9 @@ def _check_texts(rows: list[Row], rules: PartRules, faults: Faults) -> None:
 
 
 def _lines(part: Part, largest: int) -> tuple[list[bytes], bool]:
-    """And whether the last of them ends without a line feed, as none should. `largest`: bytes of a row.
+    """Return the lines, and whether the last one lacks its line feed. `largest`: the most bytes of a row.
 
-    Raises DatasetError where most are too short to be rows: there may be millions.
+    Raise DatasetError if most lines are too short to be rows: there may be millions.
     """
     has_open_end = False
     if part.stored is not None:

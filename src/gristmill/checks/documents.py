@@ -1,7 +1,7 @@
-"""Rows that are documents: lines -> rows with their text and the tokens it has; and spellings of control tokens in it.
+"""Read and check rows that are documents: their texts, tokens, lines and spellings of control tokens.
 
-Rows have no ids, so the text is tokenized once more: of a whole file that gives the tokens that the build counted. A
-piece between two cuts may come apart otherwise at its edges, where the build saw what stands beside it.
+Rows have no ids, so the text is tokenized again. A whole file must give as many tokens as the build counted. A piece
+between two cuts may tokenize differently at its edges, since the build tokenized the whole file.
 """
 
 import json
@@ -179,7 +179,7 @@ def without_cut_edges(run: Run, kept: KeptFile | None) -> Run:
 
 
 def wrong_texts_in_source(run: Run, text: bytes, spelling: Spelling) -> Iterator[str]:
-    """Each piece is what stands in the file's final text between its tokens, on the lines that it says."""
+    """Yield a fault if a piece differs from the source at its tokens, or is on other lines than recorded."""
     if spelling.tokenizer_key is None:
         return
     starts = spelling.tokenizer.encode(text, with_starts=True).starts

@@ -1,8 +1,8 @@
-"""`fim`: rows of fill in the middle, put together again, are the text of their file.
+"""`fim`: rows of fill in the middle, with each middle moved back, are the text of their file.
 
-Each row is cut at its sentinels, and prefix, middle and suffix are joined. The pieces of a file are its text, by the
-digest in files.jsonl, each piece at its place. Encoded again they are the file's own tokens, which all further checks
-read in the place of the rows.
+Each row is split at its sentinels, and prefix, middle and suffix are joined. The joined pieces of a file must have the
+digest in files.jsonl, and each piece its recorded place. They are encoded again, and all further checks read these
+tokens instead of the rows.
 """
 
 import hashlib
@@ -230,9 +230,7 @@ def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rule
         text = b"".join(piece.text for piece in pieces[first:last])
         is_whole = kept is not None and (starts[first], ends[last - 1]) == (0, kept.tokens)
         if kept is not None and is_whole and hashlib.sha256(text).hexdigest() != kept.text_sha256:
-            raise _WrongError(
-                int(run.windows[first, ROW]), f"put together, its rows have not the text_sha256 of {FILES}"
-            )
+            raise _WrongError(int(run.windows[first, ROW]), f"its rejoined rows do not match text_sha256 in {FILES}")
         engine = tokenizer_for(tokenizer.definition.continuing) if starts[first] else tokenizer
         encoded = engine.encode(text, with_starts=True)
         num_tokens = ends[last - 1] - starts[first]

@@ -1,7 +1,7 @@
-"""With --pack repo: a repository's files stand together, and in the order that the settings name (`windows`).
+"""With --pack repo: each repository's files are contiguous, and in the order of the settings (`windows`).
 
-An order by seed is computed again, and so is one by imports, from the texts that the rows spell. This is another
-program than the one that builds: it goes from line to line, without patterns, and finds cycles by two searches.
+The order by seed or by imports is computed again, the latter from the texts of the rows. The code is independent of the
+build's: it reads line by line, without regular expressions, and finds cycles with Kosaraju's algorithm.
 """
 
 import hashlib
@@ -41,9 +41,9 @@ DIGITS = frozenset(b"0123456789")
 
 class RepoOrders(NamedTuple):
     by_repo: dict[RepoKey, list[str]]
-    """Paths, in the order in which they must stand; as they stand where that is not known."""
+    """Paths in the expected order; in the order of the rows if the expected one cannot be computed."""
     why_unchecked: str | None
-    """Why the order was not computed again; None if it was."""
+    """The reason why the order was not computed; None if it was."""
 
 
 def check_repo_order(
@@ -61,7 +61,8 @@ def check_repo_order(
     if settings.repo_order == "imports":
         wanted = _by_imports(files, rows, settings, runner, faults)
     elif settings.repo_order == "shuffle":
-        wanted = {key: sorted(own, key=partial(_luck, settings.repo_order_seed, key[1])) for key, own in wanted.items()}
+        seed = settings.repo_order_seed
+        wanted = {key: sorted(own, key=partial(_shuffle_key, seed, key[1])) for key, own in wanted.items()}
     for key, segments in rows.layouts.items():
         in_order = _by_stretches(segments, wanted.get(key, ())) if settings.fim.is_on else segments
         paths = _check_together(in_order, key, faults)
@@ -69,7 +70,7 @@ def check_repo_order(
         at = next((at for at, (one, other) in pairs if one != other), None)
         if at is not None:
             segment = next(one for one in rows.layouts[key] if one.path == paths[at])
-            what = f"it stands where {key[1]}/{wanted[key][at]} must, in the order by {settings.repo_order}"
+            what = f"found in place of {key[1]}/{wanted[key][at]}, in the order by {settings.repo_order}"
             faults.add(CHECK, what, file=segment.file, row=segment.row, path=f"{key[1]}/{paths[at]}")
     return RepoOrders(wanted, None)
 
@@ -101,7 +102,7 @@ def _check_together(segments: Sequence[Segment], key: RepoKey, faults: Faults) -
     return list(order)
 
 
-def _luck(seed: int, repo: str, path: str) -> tuple[int, str]:
+def _shuffle_key(seed: int, repo: str, path: str) -> tuple[int, str]:
     named = f"repo order\0{seed}\0{repo}\0{path}".encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "little"), path
 

@@ -210,7 +210,7 @@ def _check_spelled(task: TextTask, rules: TextRules, faults: Faults) -> int:
         return num_at_cuts
     if is_exact and _is_whole(run, kept) and hashlib.sha256(texts[0]).hexdigest() != kept.text_sha256:
         what = "its text" if is_document else "what its ids spell"
-        faults.add("ids", f"{what} has not the text_sha256 of {FILES}", file=task.file, path=kept.name)
+        faults.add("ids", f"{what} does not match text_sha256 in {FILES}", file=task.file, path=kept.name)
     placed = _with_places(run, kept)
     wrong = wrong_document(placed, kept) if is_document else wrong_line_feeds(placed, kept, rules.spelling)
     if wrong is not None:
@@ -228,7 +228,7 @@ def _check_variant(task: TextTask, variant: VariantRow, text: bytes, faults: Fau
     if [(one.start, one.end) for one in stretches] != [(0, variant.tokens)]:
         return  # not all of it was drawn
     if hashlib.sha256(text).hexdigest() != variant.text_sha256:
-        what = f"the text of its {variant.kind} has not the text_sha256 of {FILES}"
+        what = f"the text of its {variant.kind} does not match text_sha256 in {FILES}"
         faults.add("variants", what, file=task.file, path=task.run.key.name)
 
 

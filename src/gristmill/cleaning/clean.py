@@ -1,6 +1,6 @@
-"""A document as it was read -> what of it may be learned from, or a Drop.
+"""Clean documents: return each document with its final text, or a Drop.
 
-Cells of a notebook, rules, secrets out, spellings of control tokens out.
+Steps: cells of notebooks, rules, redaction of secrets, respelling of control tokens.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ KINDS_NAMED = 3
 def clean_all(
     documents: Sequence[Document], config: Config, limits: Limits, spellings: Spellings | None = None
 ) -> list[Document | Drop]:
-    """Each as it may be learned from, or why not. All are looked at together, and closely only where that strikes.
+    """Return each document cleaned, or a Drop. One scan covers the whole batch; only matches are examined one by one.
 
-    `spellings`: of control tokens, which no text may hold.
+    `spellings`: control tokens that no text may spell.
     """
     answers: list[Document | Drop] = list(documents)
     if config.secrets.action != "keep":

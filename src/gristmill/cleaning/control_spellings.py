@@ -3,9 +3,9 @@
     <|endoftext|>      ->  < |endoftext|>
     ▁<PRE> x           ->  ▁ <PRE> x  ->  ▁ < PRE> x, where both are spellings
 
-A blank behind the first character is enough; the text is searched again until nothing is left. Each blank is recorded
-with its place, so that the text can be restored. Which spellings there are is decided by the caller: tokenizers are
-another package. One RE2 pattern reads all texts of a batch at once, at some 800 MB/s a core (benchmarks/documents.md).
+A blank after the first character is enough; the text is searched again until no spelling is left. The place of each
+blank is recorded, so that the text can be restored. The caller passes the spellings to search for. One RE2 pattern
+reads all texts of a batch at once, at some 800 MB/s a core (benchmarks/documents.md).
 """
 
 import re
@@ -24,16 +24,16 @@ BLANK = b" "
 
 
 class Spellings(NamedTuple):
-    """Control tokens to look for."""
+    """Control tokens to search for."""
 
     names: tuple[str, ...]
-    """As they are."""
+    """Literal spellings."""
     shapes: tuple[str, ...]
     """Regular expressions."""
 
     @property
     def pattern(self) -> str:
-        """The longest of several that begin at one place comes first."""
+        """A regular expression that matches the longest of several names that begin at the same place."""
         names = sorted(self.names, key=lambda name: (-len(name), name))
         return "|".join((*map(re.escape, names), *self.shapes))
 
@@ -45,7 +45,7 @@ class Respelled(NamedTuple):
 
 
 def with_spellings(texts: Sequence[bytes], spellings: Spellings) -> list[int]:
-    """The numbers of those that hold one. All texts are read in one go."""
+    """Return the indices of the texts with a spelling. All texts are searched in one pass."""
     return list(Texts.of(texts).with_match(partial(_position, _compiled(spellings))))
 
 
@@ -54,7 +54,7 @@ def has_spelling(text: bytes, spellings: Spellings) -> bool:
 
 
 def respell(text: bytes, spellings: Spellings) -> Respelled | None:
-    """A text in which a second look finds nothing; None if none can be, as for a token of one character."""
+    """Insert blanks until no spelling is left; None if one is left after MAX_ROUNDS."""
     pattern = _compiled(spellings)
     found: list[tuple[int, str]] = []
     respelled = text

@@ -100,7 +100,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"--pack {pack} does not go with {refused[0]}. Leave out one of the two.")
 
     def _check_documents(self) -> None:
-        """Refuse what is about windows."""
+        """Refuse options and formats that need windows of ids."""
         window, default = self.window, WindowConfig()
         refused = {
             f"--pack {window.pack}": window.is_packed,

@@ -72,8 +72,8 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--control-spellings",
             "output.control_spellings",
             "respell|drop|keep",
-            "with --rows documents, texts that spell a control token like <|endoftext|>: put a blank into the spelling "
-            "and record where, drop the file, or do not look",
+            "with --rows documents, for a text that spells a control token like <|endoftext|>: insert a blank and "
+            "record where (respell), drop the file, or keep the text",
         ),
         Option("--window", "window.length", "N", "ids per window, special tokens included", int),
         Option(
@@ -103,7 +103,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--repo-order",
             "window.repo_order",
             "path|imports|shuffle",
-            "with --pack repo, a repository's files by path, each behind the files that it imports, or shuffled",
+            "with --pack repo, order a repository's files by path, each file after the files it imports, or shuffled",
         ),
         Option(
             "--repo-order-seed",
@@ -116,15 +116,15 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--special-tokens",
             "window.special_tokens",
             "template|documents",
-            "the tokenizer's own around every window (template), or its begin token before every window and an end "
-            "token behind each document (documents)",
+            "the tokenizer's template around every window (template), or its begin token before every window and an "
+            "end token after each document (documents)",
             default="template with --preset mlm, else documents",
         ),
         Option(
             "--end-token",
             "window.end_token",
             "NAME|none",
-            "the token behind each document, in rows with --special-tokens documents and in token streams",
+            "the token after each document, in rows with --special-tokens documents and in token streams",
             default="by the model's family, like <|endoftext|>",
         ),
         Option(
@@ -204,11 +204,11 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "--fim-middles",
             "fim.middles",
             "SORT[=SHARE]",
-            f"{', '.join(MIDDLES)}, several with commas: a node of the syntax tree, whole lines, or between any two "
+            f"{', '.join(MIDDLES)}, separated by commas: the middle is a node of the syntax tree, whole lines, or any "
             f"characters (default: {', '.join(f'{sort}={share:g}' for sort, share in MIDDLES.items())})",
             repeats=True,
         ),
-        Option("--fim-max-middle", "fim.max_middle", "N", "most tokens of a middle", int, default="half of the window"),
+        Option("--fim-max-middle", "fim.max_middle", "N", "longest middle (tokens)", int, default="half of the window"),
         Option("--fim-seed", "fim.seed", "N", "decides which documents are rewritten, and where they are cut", int),
     ),
     f"real variations of train files, beside them (all but {WITHOUT_GRAMMAR} need gristmill[variants])": (

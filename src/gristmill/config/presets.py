@@ -1,4 +1,4 @@
-"""PRESETS: what belongs together in rows for masked, causal and fill-in-the-middle training.
+"""PRESETS: default settings for masked, causal and fill-in-the-middle training.
 
 A preset decides only what the configuration leaves open. The default preset depends on the tokenizer, so a build calls
 with_preset() once the tokenizer is loaded.
@@ -31,7 +31,7 @@ PRESETS: dict[PresetName, Preset] = {
 
 
 def with_preset(config: Config, *, has_mask: bool) -> Config:
-    """Return the configuration with every setting decided that a preset decides.
+    """Return the configuration with the preset's value for each setting that is left open.
 
     `has_mask`: the tokenizer has a mask token.
     """

@@ -46,18 +46,18 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`best-fit` fills each row with windows of several files of one split, `repo` lays the files of a repository one
     after the other between the tokenizer's markers; default: by preset."""
     repo_order: Literal["path", "imports", "shuffle"] = "path"
-    """With pack `repo`, the order of a repository's files in each split: by `path`, each behind the files that it
-    `imports` (Python, Go, Rust, TypeScript, JavaScript, Java, C and C++, read line by line; cycles are broken), or
-    `shuffle`d by a seed. Whether an order by imports helps is disputed, and the evidence is mixed: DeepSeek-Coder
-    (arXiv 2401.14196) goes by imports, StarCoder 2 (arXiv 2402.19173) by chance. So it is no default."""
+    """With pack `repo`, the order of a repository's files in each split: by `path`, each file after those it `imports`
+    (Python, Go, Rust, TypeScript, JavaScript, Java, C and C++, read line by line; cycles are broken), or `shuffle`d by
+    a seed. Import order is not the default, as the evidence for it is mixed: DeepSeek-Coder (arXiv 2401.14196) orders
+    files by imports, StarCoder 2 (arXiv 2402.19173) at random."""
     repo_order_seed: int = 0
-    """With repo_order `shuffle`: another seed, another order. A trainer that wants another order in each epoch takes
-    one dataset per epoch: a build that differs only in this seed reads and tokenizes nothing again."""
+    """Seed of repo_order `shuffle`. For another order in each epoch, build one dataset per epoch: a build that differs
+    only in this seed does not read or tokenize anything again."""
     special_tokens: Literal["template", "documents"] | None = None
-    """`template`: the tokenizer's own special tokens around every window, as masked models take them. `documents`: its
-    begin token before every window, and an end token behind the last window of each document. Default: by preset."""
+    """`template`: the tokenizer's template around every window, for masked models. `documents`: the begin token before
+    every window, and an end token after the last window of each document. Default: by preset."""
     end_token: str | None = None
-    """Token behind each document, in rows with `special_tokens = "documents"` and in token streams; `none`: no token.
+    """Token after each document, in rows with `special_tokens = "documents"` and in token streams; `none`: no token.
     Default: the one that the model's family uses between texts."""
 
     def __post_init__(self) -> None:
@@ -71,8 +71,8 @@ class WindowConfig(msgspec.Struct, frozen=True, kw_only=True):
         at_least(-SEEDS, "window.repo_order_seed", self.repo_order_seed, most=SEEDS - 1)
         if self.repo_order != "path" and self.pack != "repo":
             raise ConfigError(
-                f"--repo-order {self.repo_order} orders the files of a repository, which only --pack repo lays one "
-                "after the other. Add --pack repo, or leave out --repo-order."
+                f"--repo-order {self.repo_order} needs --pack repo, which alone puts whole repositories into rows. "
+                "Add --pack repo, or leave out --repo-order."
             )
         if self.repo_order_seed and self.repo_order != "shuffle":
             raise ConfigError(
@@ -99,9 +99,9 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`windows`: rows of ids, ready to train on. `documents`: a row for each file with its final text, for trainers
     that tokenize themselves; a file that was cut has a row for each piece between its cuts."""
     control_spellings: Literal["respell", "drop", "keep"] = "respell"
-    """With rows `documents`: what becomes of a text that spells a control token like `<|endoftext|>`, which a trainer's
-    tokenizer would take for the token. `respell` puts a blank into the spelling and records where, `drop` drops the
-    file, `keep` does not look."""
+    """With rows `documents`: how to treat a text that spells a control token like `<|endoftext|>`, which a trainer's
+    tokenizer would turn into the token. `respell` inserts a blank and records where, `drop` drops the file, `keep`
+    keeps the text."""
     formats: Sequence[str] = ("jsonl",)
     """One or several of those in the table of formats. All hold the same rows."""
     pad: bool = False
@@ -379,7 +379,7 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of the sorts of middles: a syntax node (statement, block, body or arguments, by tree-sitter), whole lines,
     or any characters. A file without a grammar has lines in place of syntax. Default: half of them syntax."""
     max_middle: int | None = None
-    """Most tokens of a middle; default: half of the window."""
+    """Maximum length of a middle in tokens; default: half of the window."""
     seed: int = 0
     """Decides which documents are rewritten, and where they are cut."""
 
@@ -399,7 +399,7 @@ class FimConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not self.middles:
             msgspec.structs.force_setattr(self, "middles", MIDDLES)
         if not any(self.middles.values()):
-            raise ConfigError("fim.middles must give a share to one sort at least. Try --fim-middles characters.")
+            raise ConfigError("fim.middles must have at least one share above 0. Try --fim-middles characters.")
         ordered = {sort: float(self.middles.get(sort, 0)) for sort in MIDDLES}
         msgspec.structs.force_setattr(self, "middles", ordered)
 
@@ -484,7 +484,7 @@ REWRITE_WAYS: dict[str, Literal["paraphrase", "back_translation"]] = {
 
 
 NO_FIM_VARIANT = (
-    "fill in the middle is no variant: it rewrites a share of train's documents and adds no copies. "
+    "fill in the middle is not a variant: it rewrites a share of train's documents and adds no copies. "
     "Try --fim 0.5, or fim.rate = 0.5 in the configuration file."
 )
 

@@ -153,7 +153,7 @@ _COLUMNS = (
         Kind.NUMBER,
         When.DOCUMENTS,
         "how many tokens the text has, by the dataset's tokenizer",
-        "in the whole file: a piece between two cuts may have a few more or less by itself",
+        "counted in the whole file: a piece between two cuts may have a few more or fewer if tokenized alone",
     ),
     Column(
         "fresh",
@@ -169,8 +169,8 @@ _COLUMNS = (
         Kind.TEXT,
         When.TEXT,
         "the row's text",
-        "first of all with `--rows documents`; of fill in the middle with its sentinels; a character that two windows "
-        "would share is whole in the first",
+        "the first column with `--rows documents`; with fill in the middle, sentinels included; a character that two "
+        "windows would share is whole in the first",
         needs_text=True,
     ),
     Column("repeat", Kind.NUMBER, When.DRAWN, "how often the window has been shown before, from 0"),

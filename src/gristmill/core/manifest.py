@@ -211,11 +211,11 @@ class OrderFacts(msgspec.Struct, frozen=True, kw_only=True):
     """With `--repo-order imports`: imports between files of one repository and split."""
 
     repos: int
-    """Repositories that have any."""
+    """Repositories with imports between their files."""
     imports: int
-    """Pairs of files, of which one imports the other."""
+    """Pairs of files of which one imports the other."""
     broken: int
-    """Those in a cycle whose imported file stands behind the one that imports it."""
+    """Imports in a cycle whose imported file comes after the importing file."""
 
 
 class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ class PackingFacts(msgspec.Struct, frozen=True, kw_only=True):
     empty_share: float
     """Of all rows' room, what no id fills."""
     order: OrderFacts | None = None
-    """None: the order of files does not go by imports."""
+    """None if files are not ordered by imports."""
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -405,7 +405,7 @@ def require_manifest(record: RowsRecord, folder: Path) -> Manifest:
 
 
 def require_ids(record: RowsRecord, folder: Path, what: str) -> None:
-    """Rows that are windows of ids."""
+    """Raise ConfigError if rows are documents without ids."""
     if record.has_documents:
         raise ConfigError(
             f"{str(folder)!r} was built with --rows documents: its rows are texts without ids, which {what} needs. "

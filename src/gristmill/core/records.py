@@ -154,7 +154,7 @@ class Respelling(msgspec.Struct, frozen=True, gc=False):
     """As it was found, like `<|endoftext|>`."""
     line: int
     at: int
-    """Bytes of the text, redacted and without such blanks, that stand before this one."""
+    """Byte offset of the blank in the redacted text before respelling."""
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -347,13 +347,13 @@ class FimWindow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How a document was rewritten for fill in the middle. Its part has the ids of these windows, end to end."""
+    """A document's rewriting for fill in the middle. Its part has the ids of these windows, end to end."""
 
     seed: int
-    """With it and the file's text, the same comes out."""
+    """The same seed and text give the same windows."""
     windows: tuple[FimWindow, ...]
     closes: bool
-    """The special ids that end a document follow each rewritten window. If not, its own ids have the end token."""
+    """The ids that end a document follow each rewritten window; if False, the end token is in the window's own ids."""
     num_file_tokens: int
     file_part: str
     file_part_offset: int
@@ -546,7 +546,7 @@ class PlacedDocument(PreparedDocument, frozen=True, kw_only=True, gc=False, arra
 
     @property
     def num_file_tokens(self) -> int:
-        """Tokens of its text, which is another number than that of its ids if it was rewritten."""
+        """Tokens of the file's text; differs from num_tokens if the document was rewritten."""
         return self.num_tokens if self.fim is None else self.fim.num_file_tokens
 
     @property

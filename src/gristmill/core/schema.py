@@ -80,7 +80,7 @@ class Schema(NamedTuple):
         return len(self.prefix) + len(self.suffix) + len(self.closing)
 
     def num_rows_at_once(self, most: int) -> int:
-        """In memory: so many, or of long rows fewer."""
+        """Return how many rows to hold in memory: `most`, or fewer if rows are long."""
         return max(1, min(most, IDS_AT_ONCE // max(1, self.row_ids)))
 
     @property

@@ -63,13 +63,13 @@ class Padding(NamedTuple):
 
 
 class CausalCollator:
-    """Predict each token of the text from those before it, and the token that ends a document.
+    """Batches for causal models, with labels for the tokens of the text and the token that ends a document.
 
-    Other special tokens frame the window and are not asked for.
+    Other special tokens have no label.
 
-    Of packed rows the batch has `position_ids` and no mask: models of transformers keep the files of a row apart by
-    them, with use_cache=False. Special tokens are asked for there, as one ends a file, but not what comes first. With
-    `fresh_only`, the fresh tokens of each file are asked for, and what ends a document.
+    A batch of packed rows has `position_ids` and no mask: models of transformers keep the files of a row apart by
+    them, with use_cache=False. There, every id except the first of a segment has a label. With `fresh_only`, only the
+    fresh tokens of each file and the end of a document have labels.
     """
 
     def __init__(self, frame: Frame, *, fresh_only: bool = False, pad: Pad = "batch", multiple_of: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""over_documents(): a function that parses documents, over runs of them, which a hostile one may kill or stop."""
+"""over_documents(): run a parsing function over batches of documents, and survive files that crash or hang it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar

@@ -39,7 +39,7 @@ def laid_out(context: Context, documents: Sequence[PlacedDocument], runner: Runn
     if window.repo_order == "imports":
         return _by_imports(context, documents, runner)
     if window.repo_order == "shuffle":
-        shuffled = (sorted(own, key=partial(_by_chance, window.repo_order_seed)) for own in _by_repo(documents))
+        shuffled = (sorted(own, key=partial(_shuffle_key, window.repo_order_seed)) for own in _by_repo(documents))
         return Laid(list(chain.from_iterable(shuffled)), None)
     return Laid(list(documents), None)
 
@@ -48,7 +48,7 @@ def _by_repo(documents: Sequence[PlacedDocument]) -> Iterator[list[PlacedDocumen
     return (list(own) for _, own in groupby(documents, key=lambda document: document.repo))
 
 
-def _by_chance(seed: int, document: PlacedDocument) -> tuple[int, str]:
+def _shuffle_key(seed: int, document: PlacedDocument) -> tuple[int, str]:
     return number_of("repo order", seed, document.repo, document.path), document.path
 
 
@@ -139,9 +139,9 @@ class ImportOrder(NamedTuple):
 def import_order(imported: Sequence[Sequence[int]]) -> ImportOrder:
     """Put each file behind those that it imports.
 
-    Next is always the first by number of which all imports stand already. Where there is none, of the files that wait
-    for files of their own cycle only, it is the one that waits for the fewest, then the first by number. So an import
-    is broken only inside a cycle.
+    The next file is always the first by number whose imports have all been placed. If there is none, it is taken from
+    the files that lack only imports of their own cycle: the one that lacks the fewest, then the first by number. So an
+    import is broken only inside a cycle.
     """
     cycle_of = _Cycles(imported).of
     importers: list[list[int]] = [[] for _ in imported]

@@ -137,7 +137,7 @@ def _require_intact(dataset: Dataset) -> None:
 
 
 def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
-    """With the token that ends documents as eos_token, where trainers look for it. Some also want a pad_token."""
+    """Write the tokenizer with the end token of documents as eos_token, and a pad_token, which some trainers need."""
     definition, facts = dataset.tokenizer.definition, dataset.manifest.tokenizer
     names: dict[int | None, str] = {token.id: token.content for token in definition.file.added_tokens or ()}
     config: dict[str, Any] = orjson.loads(definition.config)

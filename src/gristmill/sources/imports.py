@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import re2
 
 MOST_IMPORTS = 256
-"""Of one file: those that come after are not read, and no more files count as imported by it."""
+"""Imports that are read of one file, and files that count as imported by it."""
 MOST_FOLDERS = 32
-"""Above a file in which a root is looked for, and parts of a name."""
+"""Parent folders that are searched for a root, and parts of a name."""
 MOST_NAMESAKES = 64
-"""Files of one name, or package roots of one package: beyond it, a name does not say which file is meant."""
+"""Files of one name, or roots of one package: if there are more, the name is ambiguous and resolves to no file."""
 
 GO_MOD = "go-mod"
 PYTHON_ENDINGS = ("/__init__.py", ".py", "/__init__.pyi", ".pyi")

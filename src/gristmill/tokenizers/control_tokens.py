@@ -109,8 +109,8 @@ KNOWN_SPELLINGS = tuple(sorted(_NAMES - _ORDINARY))
 _NAME = "(?:[0-9A-Za-z_]|▁)(?:[0-9A-Za-z_.:/-]|▁)*"
 _NUMBERED = "<(?:extra_id_|mask_|SPECIAL_)[0-9]+>"
 SPELLING_SHAPES = (rf"<\|{_NAME}\|>", f"<\uff5c{_NAME}\uff5c>", _NUMBERED)
-"""Shapes of further ones: regular expressions with one meaning over text and UTF-8. Bars around signs, as in `<|-|>`,
-are code."""
+"""Regular expressions for further control tokens, valid for str and for UTF-8 bytes. Bars around punctuation, as in
+`<|-|>`, are code."""
 
 
 def has_task(content: str) -> bool:

@@ -205,7 +205,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def mask_id(self) -> int | None:
-        """The mask token of a masked model. Gemma's `<mask>` is none: nothing stands behind a window of Gemma's."""
+        """The mask token of a masked model. Gemma's `<mask>` does not count: its template has no suffix."""
         is_masked = self._configured("mask_token") is not None or bool(self.template.suffix)
         return self.named_id("mask_token", MASK_NAMES) if is_masked else None
 

@@ -361,4 +361,4 @@ def _character_borders(piece: _Piece) -> Numbers:
 
 
 CHOICES: tuple[Callable[[_Piece, Dice], Middle | None], ...] = (_by_syntax, _by_lines, _by_characters)
-"""In the order of Shares, which is the order in which one stands in for another."""
+"""In the order of Shares: if a piece has no middle of one sort, the next one is tried."""

@@ -192,7 +192,7 @@ class TrainText:
 
 
 def _gathered(shown: Iterable[ShownWindow]) -> Iterator[ShownWindow]:
-    """The same, those of a file together: packing has spread them over rows. Ids lie in a file, and not in memory."""
+    """Group the windows of packed rows by file. Their ids are in a temporary file, not in memory."""
     places: defaultdict[FileKey, list[tuple[Window, int]]] = defaultdict(list)
     with TemporaryFile() as stream:
         end = 0

@@ -121,16 +121,16 @@ class Feeds:
 
     @property
     def bytes_by_id(self) -> npt.NDArray[Any] | None:
-        """For bits per byte, which only a causal model has: it tells every token. Special tokens spell no text."""
+        """Bytes of each token, for bits per byte; 0 for special tokens. None if the model is not causal."""
         vocabulary = Vocabulary.of(self._dataset.tokenizer)
         if self._config.objective != "causal" or vocabulary.num_bytes is None:
             return None
         return np.where(vocabulary.is_control, 0, vocabulary.num_bytes)
 
     def batches(self, budget: Budget, first_step: int) -> DataLoader[Any]:
-        """From a step on: the same batches whatever the workers, and as if the steps before had been taken.
+        """Return the batches from `first_step` on; they do not depend on the number of workers or on a resume.
 
-        A step takes `accumulate` of them; the last one fewer, if train ends before.
+        A step takes `accumulate` batches; the last step takes fewer if train ends before.
         """
         is_whole = budget.num_windows % budget.windows_per_epoch == 0
         loader = self._windows.loader(

@@ -229,7 +229,7 @@ class Learner:
         return sum(weights.numel() for weights in self.model.parameters() if weights.requires_grad)
 
     def save(self, folder: Path) -> None:
-        """What is trained, as `from_pretrained` takes it."""
+        """Save the trained weights in the format of `from_pretrained`."""
         if self._adapter is None:
             self.model.save_pretrained(folder)
             return
@@ -240,7 +240,7 @@ class Learner:
     def save_with_tokenizer(self, needs: Needs, folder: Path) -> None:
         """`AutoTokenizer.from_pretrained` takes the folder too."""
         self.save(folder)
-        # Whoever truncates by it is to get what the model was trained on.
+        # Callers that truncate to model_max_length then get windows as long as in training.
         settings = {**msgspec.json.decode(needs.definition.config), "model_max_length": needs.window_length}
         msgspec.structs.replace(needs.definition, config=msgspec.json.encode(settings)).write(folder)
 

@@ -96,9 +96,9 @@ class Objective(nn.Module):
         position_ids: Tensor | None = None,
         num_told: Tensor | None = None,
     ) -> Tensor:
-        """The mean loss over all places where a token is to be told.
+        """Return the mean loss over all tokens to predict.
 
-        `num_told`: divide by this instead, as the batch is a part of a step.
+        `num_told`: the divisor to use instead of their number, if the batch is only part of a step.
         """
         hidden = self._hidden(input_ids, attention_mask, position_ids, at)
         parts = self._in_parts(hidden, tokens)

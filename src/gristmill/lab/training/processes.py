@@ -45,7 +45,7 @@ class Together:
         return self._summed(value) / self.world_size
 
     def mean_count(self, count: int) -> torch.Tensor:
-        """The mean of all their counts, which are 1 in all at least. It is on the device, and nothing waits for it."""
+        """Return the mean of all counts, whose sum counts as at least 1. It stays on the device, without a sync."""
         found = torch.tensor(float(count), device=self.device)
         if self.world_size > 1:
             torch.distributed.all_reduce(found)

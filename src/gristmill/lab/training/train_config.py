@@ -50,7 +50,7 @@ LORA = Recipe(epochs=3, learning_rate=2e-4, warmup_share=0.03, weight_decay=0.0,
 
 class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     objective: ObjectiveName | None = None
-    """`mlm`: tell what masked tokens were; `causal`: tell the next one. None: mlm if the tokenizer has a mask token
+    """`mlm`: predict masked tokens; `causal`: predict the next token. None: mlm if the tokenizer has a mask token
     and rows are not packed."""
     model: str = "tiny"
     """`tiny`, `small` or `base` (CodeBERT's shape, or GPT-2's) with fresh weights; a folder or Hub id (`gpt2`,
@@ -77,8 +77,8 @@ class TrainConfig(msgspec.Struct, frozen=True, kw_only=True):
     lora_dropout: float = 0.0
     """Share of an adapter's inputs that are left out at random."""
     lora_targets: str = ALL_LINEAR
-    """Which layers get an adapter: `all-linear` (all but the one that gives words), or names with commas between them:
-    `q_proj,v_proj`."""
+    """Layers with an adapter: `all-linear` (all linear layers except the output layer), or a comma-separated list of
+    names: `q_proj,v_proj`."""
     mask_rate: float = 0.15
     """With mlm: of all tokens, those to be told."""
     whole_identifiers: bool = False

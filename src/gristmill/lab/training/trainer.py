@@ -4,8 +4,8 @@ The Trainer counts the whole run as one epoch: our batches go on over the ends o
 is in them, so that a run goes on in the middle of one as if it had never stopped. Order and masks hang on the seed
 alone; the state of torch's generator, which dropout draws from, lies in the checkpoint.
 
-A step takes one batch or several, and the Trainer sees one list of them: the loss is the mean over the tokens that all
-batches of all processes tell, so that 2 batches of 4 windows are one of 8.
+The Trainer gets a list of one or several batches for each step. The loss is the mean over the predicted tokens of all
+batches and processes, so that 2 batches of 4 windows give the same step as one of 8.
 """
 
 import functools
