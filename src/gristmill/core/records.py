@@ -275,8 +275,8 @@ class Variant(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.kind in WITH_LABELS
 
 
-class WhyNoVariant(StrEnum):
-    """Why a file that was chosen for a variant has none, one row each: its name, and what it means."""
+class Reason(StrEnum):
+    """A reason with its meaning: one row for each."""
 
     meaning: str
 
@@ -285,6 +285,10 @@ class WhyNoVariant(StrEnum):
         self._value_ = name
         self.meaning = meaning
         return self
+
+
+class WhyNoVariant(Reason):
+    """Why a file that was chosen for a variant has none."""
 
     FILE_WAS_CUT = "file_was_cut", "spans were cut out of the file itself, and must not come back"
     LANGUAGE_NOT_KNOWN = "language_not_known", "there is no grammar for its language"
@@ -365,16 +369,8 @@ class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sum(one.form is not None for one in self.windows)
 
 
-class WhyPlain(StrEnum):
-    """Why a file that was chosen for fill in the middle is not rewritten, one row each: its name and meaning."""
-
-    meaning: str
-
-    def __new__(cls, name: str, meaning: str) -> Self:
-        self = str.__new__(cls, name)
-        self._value_ = name
-        self.meaning = meaning
-        return self
+class WhyPlain(Reason):
+    """Why a file that was chosen for fill in the middle is not rewritten."""
 
     FILE_WAS_CUT = "file_was_cut", "spans were cut out of it"
     TEXT_NOT_GIVEN_BACK = "text_not_given_back", "the tokenizer does not give its text back, or parts of it"

@@ -239,6 +239,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     secrets: dict[str, int]
     """Redacted, by kind."""
     secret_files: list[Example]
+    preset: str
     fim: FimFacts | None
     variants: list[Variation]
     seconds: dict[str, float]

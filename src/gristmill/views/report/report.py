@@ -89,7 +89,7 @@ def _lead_of(facts: Facts) -> str:
         rows = f"a text for each file, with tokens{by}"
     return (
         f"A training dataset from {_sources(sources)}: {rows}{overlap}, "
-        f"as {listed(facts.formats)}. Built {made.started_at[:10]}."
+        f"as {listed(facts.formats)}, with the preset {facts.preset}. Built {made.started_at[:10]}."
     )
 
 

@@ -138,6 +138,7 @@ FILE_COLUMNS = ("repo", "path", "reason", "detail", "twin", "language", "bytes")
 Answer = dict[str, Any] | Found | Near
 
 NO_BUILD: dict[str, Any] = {
+    "preset": None,
     "overlap": None,
     "languages": [],
     "licenses": [],
@@ -166,6 +167,7 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
 def _build_facts(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
     return {
+        "preset": manifest.settings["preset"],
         "overlap": manifest.settings["window"].get("overlap"),
         "languages": _by_tokens(manifest),
         "licenses": sorted(counts.licenses, key=lambda name: (-counts.licenses[name], name)),
