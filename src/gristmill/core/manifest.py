@@ -327,6 +327,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return "document" if self.has_documents else "window"
 
     @property
+    def preset(self) -> str:
+        """Kind of models that the rows are for."""
+        found = self.settings.get("preset")
+        return found if isinstance(found, str) else ""
+
+    @property
     def window_length(self) -> int:
         """Ids in a window, special tokens included; NO_LIMIT if a row is a document."""
         if self.has_documents:

@@ -89,7 +89,7 @@ def gather(
         certificate=certificate_in(folder, manifest),
         secrets=manifest.counts.redactions,
         secret_files=shares.secret_files,
-        preset=manifest.settings["preset"],
+        preset=manifest.preset,
         fim=manifest.fim,
         variants=[
             Variation(kind=kind, chosen=one.chosen, made=one.made, windows=one.windows, tokens=one.tokens)

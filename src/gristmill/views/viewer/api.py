@@ -167,7 +167,7 @@ def dataset(viewed: Viewed, _: Query) -> Answer:
 def _build_facts(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
     return {
-        "preset": manifest.settings["preset"],
+        "preset": manifest.preset,
         "overlap": manifest.settings["window"].get("overlap"),
         "languages": _by_tokens(manifest),
         "licenses": sorted(counts.licenses, key=lambda name: (-counts.licenses[name], name)),

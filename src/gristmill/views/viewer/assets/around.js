@@ -22,7 +22,7 @@ export function tellDataset(dataset) {
   foot.replaceChildren(
     factList([
       ["Tokenizer", printable(dataset.tokenizer)],
-      ["Preset", dataset.preset],
+      ["Preset", dataset.preset && printable(dataset.preset)],
       ["Window length", dataset.window_length === null ? null : count(dataset.window_length)],
       ["Overlap", dataset.overlap === null ? null : count(dataset.overlap)],
       ["Formats", dataset.formats.join(", ")],
