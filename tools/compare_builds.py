@@ -186,8 +186,14 @@ ROWS = (
     _build("tokenizer-unigram", "--tokenizer {inputs}/tokenizers/unigram.json --with-text"),
     # Variants.
     *(_build(f"variants-{kind}", f"--variants {kind}") for kind in ("rename", "comments", "format", "noise")),
-    _build_with_own_tokenizer("variants-fim", "--variants fim --format jsonl,arrow"),
-    _build_with_own_tokenizer("variants-all", "--variants rename,comments=0.3,format=1,noise,fim --with-text"),
+    _build_with_own_tokenizer("variants-all", "--variants rename,comments=0.3,format=1,noise --with-text"),
+    # Causal models.
+    _build_with_own_tokenizer("causal", "--preset causal --window 256", template="none"),
+    _build_with_own_tokenizer("causal-streams", "--preset causal --pack none --format bin,megatron", template="none"),
+    _build_with_own_tokenizer("fim", "--preset fim --window 256 --format jsonl,arrow", template="none"),
+    _build_with_own_tokenizer("fim-drawn", "--preset fim --pack none --weight 'src/**=3' --with-text", template="none"),
+    _build_with_own_tokenizer("fim-repo", "--preset fim --pack repo --repo-order imports", template="none"),
+    _build_with_own_tokenizer("fim-documents", "--preset fim --rows documents --format jsonl,parquet", template="none"),
     _build("variants-formats", f"--variants rename,noise --variant-seed 3 --pad --format {ALL_FORMATS}"),
     _build("variants-packed", "--variants rename,comments --pack best-fit"),
     _build(

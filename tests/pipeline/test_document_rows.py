@@ -17,6 +17,7 @@ from gristmill.core.files_table import file_rows
 from gristmill.core.manifest import require_ids, require_windows
 from gristmill.core.records import Split
 from support.builds import called, refusal
+from support.made_code import made_module
 from support.source_trees import write_tree
 from support.tokenizers_made_here import unigram, word_piece
 
@@ -207,6 +208,14 @@ def test_tokenizers_that_do_not_give_the_text_back(source, tmp_path, make):
     report = check(tmp_path / "out", [str(source)], workers=1)
     assert report.ok, [one for one in report.checks if one.status == "failed"]
     assert any(row.cuts for row in file_rows(tmp_path / "out/files.jsonl"))
+
+
+def test_a_file_that_begins_with_blank_lines_is_checked_by_its_tokens(tree, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(word_piece())
+    tokenizer = gristmill.TokenizerConfig(name=str(tmp_path / "tokenizer.json"))
+    source = tree({f"{name}.py": "\n\n" + made_module(f"{name}.py", 800) for name in "abcdef"})
+    build(settings_of(source, tmp_path / "out", tokenizer=tokenizer))
+    assert check(tmp_path / "out", [str(source)], workers=1).ok
 
 
 @settings(max_examples=8)

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from gristmill import (
     Config,
     ConfigError,
+    DuplicatesConfig,
     FimConfig,
     OutputConfig,
     RunConfig,
@@ -27,11 +28,12 @@ from gristmill.core.records import FimForm, MiddleKind
 from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_shard, shape_shard
 from gristmill.tokenizers.window_frame import fim_frame
 from support.builds import called, everything, files_table, make, refusal
+from support.codebert_with import END as END_NAME
 from support.codebert_with import FIM, MARKERS, codebert_with
 from support.made_code import made_module
 from support.real_tokenizers import path_of
 from support.source_trees import write_tree
-from support.tokenizers_made_here import byte_level, sentence_piece_bpe
+from support.tokenizers_made_here import byte_level, sentence_piece_bpe, unigram
 
 END, REPO, FILE, PREFIX, MIDDLE, SUFFIX = range(50_265, 50_271)
 NAMES = (
@@ -297,6 +299,26 @@ def test_a_file_that_spells_sentinels_stays_text(source, tmp_path):
                 whole = Tokenizer.from_file(str(tmp_path / f"tokenizer-{is_marked}/tokenizer.json"))
                 for row in (row for row in rows_of(out) if row["fim"]):
                     assert whole.encode(row["text"], add_special_tokens=False).ids == row["input_ids"][1:]
+
+
+def test_rows_of_a_repository_by_a_tokenizer_that_does_not_give_every_text_back(tmp_path):
+    """What is not given back stays plain, and the order by imports is not checked."""
+    code = "".join(f"def part_{number}(value):\n    return value + {number}\n" for number in range(60))
+    files = {f"{name}.py": f"import {name}x\n" + code.replace("part", name) for name in "abcdefgh"}
+    source = write_tree(tmp_path / "project", files | {"odd.py": code + 'print("?!")\n'})
+    tree = json.loads(unigram())
+    first, flags = len(tree["model"]["vocab"]), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    names = (*FIM, "<repo_name>", "<file_sep>", END_NAME)
+    tree["added_tokens"] += [
+        {"id": first + at, "content": name, "special": True, **flags} for at, name in enumerate(names)
+    ]
+    write_tree(tmp_path / "tokenizer", {"tokenizer.json": json.dumps(tree)})
+    chosen = TokenizerConfig(name=str(tmp_path / "tokenizer"))
+    more = {"duplicates": DuplicatesConfig(near="keep"), "split": SplitConfig(shares="100/0/0")}
+    make(source, tmp_path / "out", **settings(chosen, 1.0, "repo", window={"repo_order": "imports"}, **more))
+    assert failed(tmp_path / "out", source) == {}
+    assert open_dataset(tmp_path / "out").manifest.fim.rewritten == len(files)
+    assert files_table(tmp_path / "out")["odd.py"]["fim"]["missing"] == "text_not_given_back"
 
 
 def test_by_a_tokenizer_that_puts_a_blank_before_texts(source, tmp_path):

@@ -4,7 +4,7 @@ import json
 import os
 import pickle
 import shutil
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from gristmill import (
     Config,
     ConfigError,
     DatasetError,
+    FimConfig,
     OutputConfig,
     OutputError,
     SamplingConfig,
@@ -27,6 +28,7 @@ from gristmill import (
 from gristmill.cli.main import run
 from gristmill.publish import trainer_files
 from gristmill.publish.trainers import TRAINERS, Reads
+from support.codebert_with import MARKERS, codebert_with
 from support.late_imports import Late
 from support.library_readers import READERS, ask
 from support.made_code import made_module
@@ -311,6 +313,19 @@ REFUSED = {
         "nanogpt",
         "Build it without --weights-only",
     ),
+    "weights of documents": (
+        {
+            "sampling": SamplingConfig(weights={"part1*": 3}, weights_only=True),
+            "output": OutputConfig(rows="documents"),
+        },
+        "torchtitan",
+        "Build it without --weights-only",
+    ),
+    "fill in the middle": (
+        {"output": OutputConfig(rows="documents"), "fim": FimConfig(rate=1)},
+        "nanochat",
+        "a tokenizer of its own, which has no tokens for fill in the middle. Build it with --fim 0",
+    ),
     "no end": (
         {"window": WindowConfig(length=LENGTH, pack="none", end_token="none")},
         "megatron",
@@ -322,7 +337,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_rows_that_a_trainer_would_misread_are_refused(source, tokenizer, tmp_path, case):
     sections, trainer, message = REFUSED[case]
-    if case not in {"masked", "noise"}:  # by default CodeBERT's, with a mask token
+    if case == "fill in the middle":
+        sections = {"tokenizer": codebert_with(MARKERS, tmp_path / "tokenizer"), **sections}
+    elif case not in {"masked", "noise"}:  # by default CodeBERT's, with a mask token
         sections = {"tokenizer": tokenizer, **sections}
     build(Config(sources=[source], out=str(tmp_path / "dataset"), **sections))
     with pytest.raises(DatasetError, match=message):
@@ -404,6 +421,21 @@ def test_the_command_says_what_it_wrote_and_how_to_go_on(datasets, tmp_path, cap
     assert "Add --for TRAINER" in capsys.readouterr().err
 
 
+def test_a_row_of_fill_in_the_middle_is_one_segment_with_its_end_token(source, tmp_path):
+    chosen = codebert_with(MARKERS, tmp_path / "tokenizer", is_causal=True)
+    build(Config(sources=[source], out=str(tmp_path / "fim"), tokenizer=chosen, preset="fim", fim=FimConfig(rate=1)))
+    (path,) = (export_for(tmp_path / "fim", "trl") / "data").glob("train*.parquet")
+    rows = parquet.read_table(path).to_pylist()
+    stored = list(open_dataset(tmp_path / "fim")["train"])
+    assert [row["input_ids"] for row in rows] == [row["input_ids"] for row in stored]
+    for row, one in zip(rows, stored, strict=True):
+        assert row["seq_lengths"] == [len(list(own)) for _, own in groupby(one["segment_ids"])]
+        ends = list(accumulate(row["seq_lengths"]))
+        rewritten = [end for end, segment in zip(ends, one["segments"], strict=True) if segment["fim"]]
+        assert rewritten
+        assert {row["labels"][end - 1] for end in rewritten} == {50_265}, "the end token is learnt"
+
+
 def test_a_split_without_rows_is_not_named(source, tokenizer, tmp_path):
     split = SplitConfig(shares="80/20/0")
     build(Config(sources=[source], out=str(tmp_path / "two"), tokenizer=tokenizer, split=split, **KINDS["whole"]))
@@ -416,6 +448,8 @@ def test_a_split_without_rows_is_not_named(source, tokenizer, tmp_path):
         "valid.idx",
     ]
     assert "--test-data-path" not in (out / "args.txt").read_text()
+    named = export_for(tmp_path / "two", "axolotl", tmp_path / "test")
+    assert (named / "config.yaml").read_text().count(f"path: {named}\n") == 2
     split = SplitConfig(shares="100/0/0")
     build(Config(sources=[source], out=str(tmp_path / "one"), tokenizer=tokenizer, split=split, **KINDS["packed"]))
     with pytest.raises(DatasetError, match="--for trl: validation has no rows"):

@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gristmill.core.records import MiddleKind
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.grammars import GRAMMARS, parse
 from gristmill.variants.middles import (
     MAX_NODES,
     NODE_TYPES,
+    PARSED_BYTES,
     SYNTAX,
     Middle,
-    MiddleKind,
     Shares,
     choose_middle,
     find_nodes,
+    nodes_of,
 )
 
 BY_SYNTAX, BY_LINES, BY_CHARACTERS = Shares(1, 0, 0), Shares(0, 1, 0), Shares(0, 0, 1)
@@ -121,7 +123,7 @@ def text_of(language):
     return SAMPLES[language].encode()
 
 
-def nodes_of(language):
+def sample_nodes(language):
     return find_nodes(parse(text_of(language), language))
 
 
@@ -205,7 +207,7 @@ def test_python_middles_are_without_the_indentation_and_the_last_newline():
 
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_no_middle_begins_or_ends_with_a_blank(language):
-    for _, middle in shown(text_of(language), nodes_of(language)):
+    for _, middle in shown(text_of(language), sample_nodes(language)):
         assert middle == middle.strip()
 
 
@@ -217,6 +219,15 @@ def test_middles_without_content_are_left_out():
         (STATEMENT, "h(1);"),
         (STATEMENT, "if (on) { }"),
     ]
+
+
+def test_a_long_file_is_parsed_in_pieces_from_lines_that_are_not_indented():
+    text = text_of("python") * 700
+    assert len(text) > 2 * PARSED_BYTES
+    whole, found = find_nodes(parse(text, "python")), nodes_of(text, "python")
+    assert found.starts.tolist() == sorted(found.starts.tolist())
+    assert set(shown(text, found)) == set(shown(text, whole))
+    assert 0.9 < len(found.starts) / len(whole.starts) <= 1
 
 
 def test_no_middle_has_a_syntax_error_in_it():
@@ -328,7 +339,7 @@ def test_a_piece_that_begins_or_ends_within_a_character_has_a_middle_of_whole_on
 )
 def test_syntax_alone_gives_a_node_that_fits_if_there_is_one(language, cuts, max_bytes, seed):
     """Compared with a look at every node of the file."""
-    text, nodes = text_of(language), nodes_of(language)
+    text, nodes = text_of(language), sample_nodes(language)
     start, end = sorted(min(cut, len(text)) for cut in cuts)
     fitting = {
         Middle(one, last, SYNTAX[kind])
@@ -340,7 +351,7 @@ def test_syntax_alone_gives_a_node_that_fits_if_there_is_one(language, cuts, max
 
 
 def test_every_fitting_node_is_drawn_and_kinds_are_as_likely_as_each_other():
-    text, nodes = text_of("python"), nodes_of("python")
+    text, nodes = text_of("python"), sample_nodes("python")
     drawn = Counter(choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, 1000, Dice(seed)) for seed in range(4000))
     assert len(drawn) == len(nodes.starts)
     by_kind = Counter()
@@ -424,7 +435,7 @@ def test_a_blank_middle_becomes_a_character():
     ],
 )
 def test_shares_are_kept(shares, expected):
-    text, nodes = text_of("go"), nodes_of("go")
+    text, nodes = text_of("go"), sample_nodes("go")
     kinds = [choose_middle(text, (0, len(text)), nodes, shares, 1000, Dice(seed)).kind for seed in range(4000)]
     counts = Counter("syntax" if kind in SYNTAX else kind for kind in kinds)
     found = [counts[sort] / 4000 for sort in ("syntax", MiddleKind.LINES, MiddleKind.CHARACTERS)]
@@ -433,7 +444,7 @@ def test_shares_are_kept(shares, expected):
 
 
 def test_without_a_node_that_fits_lines_stand_in_and_then_characters():
-    text, nodes = text_of("java"), nodes_of("java")
+    text, nodes = text_of("java"), sample_nodes("java")
     kinds = {
         max_bytes: choose_middle(text, (0, len(text)), nodes, BY_SYNTAX, max_bytes, Dice(3)).kind
         for max_bytes in (1, 500)

@@ -149,7 +149,9 @@ def wrong_document(run: Run, kept: KeptFile) -> tuple[int, str] | None:
         is_whole = stretch.start == 0 and stretch.end == kept.tokens
         if is_whole and len(stretch.ids) not in {0, kept.tokens}:
             return row, f"tokens is {kept.tokens}, and its text has {len(stretch.ids)}"
-        if last > first + text.count(b"\n") or (is_whole and (first, kept.lines) != (1, _num_lines(text))):
+        num_leading = text[: len(text) - len(text.lstrip())].count(b"\n")  # a tokenizer may leave out blank lines
+        is_wrong = is_whole and (first > 1 + num_leading or kept.lines != _num_lines(text))
+        if is_wrong or last > first + text.count(b"\n"):
             return row, f"lines {first} to {last} of {kept.lines}, which its text has not"
         if is_whole and (what := _wrong_blank(text, kept)) is not None:
             return row, what
@@ -197,10 +199,18 @@ def wrong_texts_in_source(run: Run, text: bytes, spelling: Spelling) -> Iterator
     for window in run.windows if run.stretches else ():
         first, last = (int(starts[min(place, len(starts) - 1)]) for place in (window[START], window[END] - 1))
         found = tuple(1 + int(np.searchsorted(line_feeds, place)) for place in (first, last))
+        # A tokenizer may leave out blank lines: its token then begins behind them.
+        latest = tuple(1 + int(np.searchsorted(line_feeds, _behind_blanks(text, place))) for place in (first, last))
         said = tuple(int(window[column]) for column in (FIRST_LINE, LAST_LINE))
-        if found != said:
+        if not all(low <= one <= high for low, one, high in zip(found, said, latest, strict=True)):
             yield f"the row at {window[START]} says lines {said[0]} to {said[1]}, the source {found[0]} to {found[1]}"
             return
+
+
+def _behind_blanks(text: bytes, at: int) -> int:
+    while at < len(text) and text[at : at + 1].isspace():
+        at += 1
+    return at
 
 
 def _to_character(text: bytes, at: int) -> int:

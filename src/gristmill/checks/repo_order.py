@@ -55,7 +55,12 @@ def check_repo_order(
     for file in sorted(table.kept.values(), key=lambda file: file.key):
         files.setdefault((file.split, file.repo), []).append(file)
     if settings.repo_order == "imports" and not settings.spelling.is_close:
-        found = {key: _check_together(segments, key, faults) for key, segments in rows.layouts.items()}
+        found = {
+            key: list(dict.fromkeys(one.path for one in segments))
+            if settings.fim.is_on  # stretches may be in any order
+            else _check_together(segments, key, faults)
+            for key, segments in rows.layouts.items()
+        }
         return RepoOrders(found, settings.no_tokenizer or "this tokenizer does not give the text back")
     wanted = {key: [one.path for one in own] for key, own in files.items()}
     if settings.repo_order == "imports":

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from gristmill.config.settings import FimConfig
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import steady_neighbours
 from gristmill.core.progress import Progress
 from gristmill.core.records import FileKey, Fim, NotRewritten, PlacedDocument, Split, WhyPlain
 from gristmill.core.seeded_random import Dice, luck, number_of
@@ -43,9 +43,9 @@ from gristmill.tokenizers.definition import AddedToken, Definition
 from gristmill.tokenizers.sentinels import require_spelled_fim
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.tokenizers.window_frame import fim_frame
-from gristmill.variants.grammars import is_parsable, parse, require_grammars
-from gristmill.variants.infill import MIN_PIECE_TOKENS, Infiller, InfillText, NotGivenBackError, Sentinel
-from gristmill.variants.middles import Shares, find_nodes
+from gristmill.variants.grammars import is_parsable, require_grammars
+from gristmill.variants.infill import MIN_PIECE_TOKENS, Infiller, InfillText, Sentinel
+from gristmill.variants.middles import Shares, nodes_of
 
 DOCUMENT_TOKENS = 1 << 18
 """Tokens of the documents that one task rewrites."""
@@ -57,11 +57,12 @@ NUM_AROUND = 2
 def require_fim(context: Context) -> None:
     """Raise, before any work is done, if the tokenizer or a grammar that fill in the middle needs is missing."""
     config, definition = context.config, context.tokenizer.definition
-    fim_frame(config.window, definition, has_documents=config.has_documents)
+    frame = fim_frame(config.window, definition, has_documents=config.has_documents)
     if config.fim.needs_grammar:
         require_grammars()
     if config.needs_text:
-        require_spelled_fim(definition)
+        option = "--rows documents" if config.has_documents else "--with-text"
+        require_spelled_fim(definition, frame.ids, option)
 
 
 class Chosen(NamedTuple):
@@ -90,7 +91,11 @@ def with_fim(context: Context, decision: Decision, runner: Runner, progress: Pro
     chosen, missing = choose(decision.kept, context.config.fim)
     by_key = {one.document.key: one.document for one in chosen}
     with progress.phase("fim", total=len(chosen)) as step:
-        tasks = list(neighbours(chosen, lambda one: one.document.num_tokens, DOCUMENT_TOKENS))
+        tasks = list(
+            steady_neighbours(
+                chosen, lambda one: one.document.path, lambda one: one.document.num_tokens, DOCUMENT_TOKENS
+            )
+        )
         parts, failed = over_documents(context, partial(rewrite, context), tasks, runner, step)
     missing += [NotRewritten(*key, WhyPlain.FAILED) for key in failed]
     rewritten: dict[FileKey, PlacedDocument] = {}
@@ -225,11 +230,10 @@ class _Infilling:
         assert starts is not None, "they were asked for"
         nodes = None
         if context.config.fim.needs_grammar and is_parsable(document.language):
-            nodes = find_nodes(parse(text, document.language))
-        try:
-            made = infiller.infill(InfillText(text, block.ids, starts, nodes), Dice(chosen.seed))
-        except NotGivenBackError:
-            return WhyPlain.TEXT_NOT_GIVEN_BACK
+            nodes = nodes_of(text, document.language)
+        made = infiller.infill(InfillText(text, block.ids, starts, nodes), Dice(chosen.seed))
+        if isinstance(made, WhyPlain):
+            return made
         fim = Fim(
             seed=chosen.seed,
             windows=tuple(one.window for one in made),
@@ -239,8 +243,6 @@ class _Infilling:
             file_part_offset=document.part_offset,
             file_part_bytes=document.part_bytes,
         )
-        if not fim.num_rewritten:
-            return WhyPlain.NO_MIDDLE
         ids = np.concatenate([one.ids for one in made]).astype(block.ids.dtype)
         texts = _text_of_rows([one.text for one in made], fim) if context.config.needs_text else None
         return fim, Block(ids, block.newline_tokens, texts)

@@ -11,7 +11,7 @@ import numpy as np
 from gristmill.cleaning.secrets import redact
 from gristmill.config.settings import SecretsConfig, VariantsConfig
 from gristmill.core.layout import write_atomically
-from gristmill.core.partition import neighbours
+from gristmill.core.partition import steady_neighbours
 from gristmill.core.progress import MapFunction, Progress
 from gristmill.core.records import (
     VARIANTS,
@@ -79,7 +79,11 @@ def _why_not(document: PlacedDocument, kind: VariantKind) -> WhyNoVariant | None
 
 
 def tasks_for(chosen: Sequence[Chosen]) -> list[list[Chosen]]:
-    return list(neighbours(chosen, lambda one: one.document.num_file_tokens, CHOSEN_TOKENS))
+    return list(
+        steady_neighbours(
+            chosen, lambda one: one.document.path, lambda one: one.document.num_file_tokens, CHOSEN_TOKENS
+        )
+    )
 
 
 def real_variants(

@@ -61,7 +61,8 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                 definition, context = load(config, folder)
                 is_packed = context.is_packed
                 context = _unpacked(context)
-                overlaps = [context.window_shape.overlap] if is_packed else _overlaps(context)
+                is_masked = context.config.preset == "mlm"
+                overlaps = _overlaps(context) if is_masked and not is_packed else [context.window_shape.overlap]
             server = running.enter_context(server_for(config.run, context.tokenizer, context.tokenizer_folder))
             with progress.phase("scan") as step:
                 intake = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import orjson
@@ -61,9 +62,9 @@ def snippet_of(trainer: Trainer, manifest: Manifest, folder: str) -> str:
     """The trainer's configuration for the exported folder."""
     missing = [name for split, name in trainer.splits.items() if not manifest.splits[split].windows]
     name = os.path.basename(os.path.abspath(os.path.expanduser(folder)))
-    told = trainer.snippet.substitute(folder=folder.rstrip("/"), name=name, length=manifest.window_length)
-    lines = told.splitlines(keepends=True)
-    return "".join(line for line in lines if not any(line.endswith(f"/{one}\n") for one in missing))
+    lines = trainer.snippet.template.splitlines(keepends=True)
+    kept = "".join(line for line in lines if not any(line.endswith(f"/{one}\n") for one in missing))
+    return Template(kept).substitute(folder=folder.rstrip("/"), name=name, length=manifest.window_length)
 
 
 def command_of(trainer: Trainer, folder: str) -> str:
@@ -95,17 +96,30 @@ def _require_fitting(manifest: Manifest, trainer: Trainer) -> None:
 
 
 def _fault(manifest: Manifest, trainer: Trainer) -> str | None:
-    window, is_text = manifest.settings.get("window", {}), manifest.columns[0] == "text"
+    is_text = manifest.columns[0] == "text"
+    if "weight" in manifest.columns or "weight" in manifest.segment_columns:
+        return "it does not read the weight of a row. Build it without --weights-only."
+    if trainer.reads is Reads.TEXT and is_text:
+        return _text_fault(manifest, trainer)
     if trainer.reads is Reads.TEXT:
-        return None if is_text else "it reads documents as text, these are rows of ids. Build it with --rows documents."
+        return "it reads documents as text, these are rows of ids. Build it with --rows documents."
     if is_text:
         return "it reads ids, these are documents as text. Build it without --rows documents."
+    return _ids_fault(manifest, trainer)
+
+
+def _text_fault(manifest: Manifest, trainer: Trainer) -> str | None:
+    if manifest.fim is not None and not trainer.has_tokenizer:
+        return "it trains a tokenizer of its own, which has no tokens for fill in the middle. Build it with --fim 0."
+    return None
+
+
+def _ids_fault(manifest: Manifest, trainer: Trainer) -> str | None:
+    window = manifest.settings.get("window", {})
     if window.get("special_tokens") != "documents" or window.get("overlap"):
         return "these rows are for masked models (overlap, or the tokenizer's template). Build it with --preset causal."
     if LABELS in manifest.columns or LABELS in manifest.segment_columns:
         return "rows with noise have labels of their own. Build it without --variants noise."
-    if "weight" in manifest.columns or "weight" in manifest.segment_columns:
-        return "it does not read the weight of a row. Build it without --weights-only."
     if trainer.reads is Reads.STREAM and window.get("pack") != "none":
         return (
             "it reads whole documents in a row, and these rows are packed. Build it with --preset causal --pack none."

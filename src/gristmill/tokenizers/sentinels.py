@@ -1,5 +1,6 @@
 """Ids of tokens with a task: the mask, those around the parts of a fill-in-the-middle text, those before files."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gristmill.core.errors import ConfigError
@@ -42,10 +43,13 @@ def repo_ids(definition: Definition) -> RepoIds:
     )
 
 
-def require_spelled_fim(definition: Definition) -> None:
-    """Raise ConfigError if no text gives the ids of a fill-in-the-middle row when the tokenizer encodes it."""
+def require_spelled_fim(definition: Definition, ids: Iterable[int], option: str) -> None:
+    """Raise ConfigError if no text gives the ids of a fill-in-the-middle row when the tokenizer encodes it.
+
+    `ids`: special ids of such rows. `option`: the one that asks for texts.
+    """
     spelled = {token.id: token for token in definition.added_tokens}
-    tokens = [spelled.get(index) for index in fim_ids(definition)]
+    tokens = [spelled.get(index) for index in ids]
     why = None
     if definition.puts_blank_before_text:
         why = "it puts a blank before each part of a text"
@@ -53,7 +57,7 @@ def require_spelled_fim(definition: Definition) -> None:
         why = "it does not find its tokens for fill-in-the-middle wherever a text spells them"
     if why is not None:
         raise ConfigError(
-            f"--with-text does not go with --fim and the tokenizer {definition.name!r}: {why}, so no text "
+            f"{option} does not go with --fim and the tokenizer {definition.name!r}: {why}, so no text "
             "gives the ids of such a row. Leave out one of them."
         )
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gristmill.core.records import FimForm, FimWindow, MiddleKind
+from gristmill.core.records import FimForm, FimWindow, MiddleKind, WhyPlain
 from gristmill.core.seeded_random import Dice
 from gristmill.variants.middles import Nodes, Shares, choose_middle
 from gristmill.windows.cut import Indices
@@ -26,7 +26,7 @@ MIN_PIECE_TOKENS = 8
 ROOM = 4
 """Tokens that cutting between characters usually costs at most: a token that is cut in two becomes two or three."""
 MAX_TRIES = 4
-"""Attempts to find a middle that has few enough tokens."""
+"""Attempts to find a middle with few enough tokens and, in rows with text, an edge that is no token's inside."""
 
 Ids = npt.NDArray[Any]
 NO_IDS = np.zeros(0, np.uint32)
@@ -69,21 +69,31 @@ class Infiller(NamedTuple):
     """Token behind each middle, if the window's own ids have it."""
     with_text: bool = False
     """Rows have a text, which must encode to their ids. If the tokenizer would join the end of the prefix with the
-    beginning of the middle, the row is PSM, which has a sentinel between the two."""
+    beginning of the middle, another middle is tried. If that fails, the row is PSM, with a sentinel between the two."""
 
-    def infill(self, document: "InfillText", dice: Dice) -> list[Infilled]:
-        """Rewrite a document. Raise NotGivenBackError if the tokenizer does not give a part of it back."""
+    def infill(self, document: "InfillText", dice: Dice) -> list[Infilled] | WhyPlain:
+        """Rewrite a document, or return the reason why it stays as it is.
+
+        Only its last window may be without a middle: a document must not end before its end.
+        """
         made: list[Infilled] = []
         start = 0
-        while start < document.num_tokens:
-            made.append(self._window(document, start, dice))
-            start = made[-1].window.end
-        return made
+        try:
+            while start < document.num_tokens:
+                made.append(self._window(document, start, dice))
+                start = made[-1].window.end
+        except NotGivenBackError:
+            return WhyPlain.TEXT_NOT_GIVEN_BACK
+        are_rewritten = [one.window.form is not None for one in made]
+        return made if any(are_rewritten) and all(are_rewritten[:-1]) else WhyPlain.NO_MIDDLE
 
     def _window(self, document: "InfillText", start: int, dice: Dice) -> Infilled:
         """Make the window that begins with this token, as long as it can be."""
         num_special = NUM_SENTINELS + (self.end is not None)
         end = document.end_before(start, start + self.num_content - num_special - ROOM)
+        # So that the last window has a middle.
+        if 0 < document.num_tokens - end < MIN_PIECE_TOKENS < (end - start) // 2:
+            end = document.end_before(start, end - MIN_PIECE_TOKENS)
         while end - start >= MIN_PIECE_TOKENS:
             cut = self._cut(document, start, end, dice)
             if cut is None:
@@ -106,17 +116,24 @@ class Infiller(NamedTuple):
     def _cut(self, document: "InfillText", start: int, end: int, dice: Dice) -> "_Cut | None":
         """Cut a piece in three. None if it has no middle."""
         first, last = int(document.starts[start]), int(document.starts[end])
+        form = FimForm.SPM if dice.fraction() < self.spm_share else FimForm.PSM
         max_bytes = (last - first) * self.max_middle_tokens // (end - start)
+        fitting: _Cut | None = None
         for _ in range(MAX_TRIES):
             middle = choose_middle(document.text, (first, last), document.nodes, self.shares, max_bytes, dice)
             if middle is None:
-                return None
+                return fitting
             edges = (first, middle.start, middle.end, last)
             before, between, behind = (self._part(document.text[at:to]) for at, to in pairwise(edges))
-            if len(between.ids) <= self.max_middle_tokens:
-                return self._ordered(before, between, behind, middle.kind, dice)
-            max_bytes = (middle.end - middle.start) * self.max_middle_tokens // len(between.ids)
-        return None
+            if len(between.ids) > self.max_middle_tokens:
+                max_bytes = (middle.end - middle.start) * self.max_middle_tokens // len(between.ids)
+                continue
+            is_joined = form is FimForm.SPM and self.with_text and self._are_joined(before, between)
+            made = FimForm.PSM if is_joined else form
+            fitting = _Cut(made, middle.kind, len(between.ids), self._ordered(before, between, behind, made))
+            if not is_joined:
+                return fitting
+        return fitting
 
     def _part(self, text: bytes) -> "_Part":
         ids = self.encode(text) if text else NO_IDS
@@ -124,14 +141,12 @@ class Infiller(NamedTuple):
             raise NotGivenBackError(text[:20])
         return _Part(ids, text)
 
-    def _ordered(self, before: "_Part", between: "_Part", behind: "_Part", kind: MiddleKind, dice: Dice) -> "_Cut":
+    def _ordered(self, before: "_Part", between: "_Part", behind: "_Part", form: FimForm) -> tuple["_Part", ...]:
         prefix, middle, suffix = (_spelled(one) for one in (self.prefix, self.middle, self.suffix))
         end = () if self.end is None else (_spelled(self.end),)
-        is_spm = dice.fraction() < self.spm_share
-        if is_spm and not (self.with_text and self._are_joined(before, between)):
-            parts = (prefix, suffix, behind, middle, before, between, *end)
-            return _Cut(FimForm.SPM, kind, len(between.ids), parts)
-        return _Cut(FimForm.PSM, kind, len(between.ids), (prefix, before, suffix, behind, middle, between, *end))
+        if form is FimForm.SPM:
+            return (prefix, suffix, behind, middle, before, between, *end)
+        return (prefix, before, suffix, behind, middle, between, *end)
 
     def _are_joined(self, before: "_Part", between: "_Part") -> bool:
         together = self.encode(before.text + between.text)

@@ -58,7 +58,7 @@ Needs, make_model, put_weights = late("gristmill.lab.training.models", "Needs", 
 Objective, all_places, score, some_places = late(
     "gristmill.lab.training.objectives", "Objective", "all_places", "score", "some_places"
 )
-Run, digest_of = late("gristmill.lab.training.run", "Run", "digest_of")
+Run, digest_of, with_objective = late("gristmill.lab.training.run", "Run", "digest_of", "with_objective")
 (train,) = late("gristmill.lab.training.train", "train")
 (result_text,) = late("gristmill.lab.training.train_result", "result_text")
 (rate_share,) = late("gristmill.lab.training.trainer", "rate_share")
@@ -1028,6 +1028,15 @@ def test_a_dataset_without_validation_is_refused(small, tmp_path, tree):
     build(Config(sources=[str(code)], out=str(tmp_path / "one")))
     with pytest.raises(DatasetError, match="has no windows in validation"):
         train(tmp_path / "one", tmp_path / "run")
+
+
+@pytest.mark.parametrize(("preset", "objective"), [(None, "mlm"), ("mlm", "mlm"), ("causal", "causal")])
+def test_the_preset_of_the_dataset_decides_the_objective(tmp_path, tree, preset, objective):
+    code = tree({f"{name}.py": f"{name} = {number}\n" * 30 for number, name in enumerate("abcdefghijkl")})
+    window = WindowConfig(length=32, pack="none")
+    build(Config(sources=[str(code)], out=str(tmp_path / "dataset"), preset=preset, window=window))
+    chosen = with_objective(TrainConfig(), open_dataset(tmp_path / "dataset"))
+    assert chosen.objective == objective
 
 
 def test_a_tokenizer_that_cannot_mask_trains_causally(tmp_path, tree):

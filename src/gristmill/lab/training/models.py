@@ -296,7 +296,7 @@ def _digest_of(model: PreTrainedModel) -> str:
     digest = hashlib.sha256()
     for name, weights in model.state_dict().items():
         digest.update(f"{name} {tuple(weights.shape)}\n".encode())
-        digest.update(weights.detach().cpu().contiguous().view(torch.uint8).numpy())
+        digest.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
 

@@ -14,6 +14,7 @@ from transformers import set_seed
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from gristmill.core.errors import ConfigError, DatasetError
+from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text, printable
 from gristmill.core.records import Split
 from gristmill.core.version import __version__
@@ -29,7 +30,6 @@ from gristmill.lab.training.run_folder import RunFacts, RunFolder
 from gristmill.lab.training.train_config import Budget, TrainConfig
 from gristmill.lab.training.train_result import FrozenScores, Result, device_text, write_result
 from gristmill.lab.training.trainer import Rhythm, WindowTrainer, arguments_for, step_of
-from gristmill.tokenizers.control_tokens import MASK_NAMES
 
 # What a run is, in words and for run.json.
 
@@ -38,7 +38,7 @@ LORA_PACKAGE = "peft"
 
 
 def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Decide the objective if none is named: causal for packed rows, mlm if the tokenizer has a mask token."""
+    """Decide the objective if none is named: by the preset of the dataset, else by the tokenizer's mask token."""
     if dataset.record.packing is not None:
         if config.objective == "mlm":
             raise ConfigError(
@@ -48,8 +48,10 @@ def with_objective(config: TrainConfig, dataset: Dataset) -> TrainConfig:
         return msgspec.structs.replace(config, objective="causal")
     if config.objective is not None:
         return config
-    can_mask = dataset.tokenizer.definition.named_id("mask_token", MASK_NAMES) is not None
-    return msgspec.structs.replace(config, objective="mlm" if can_mask else "causal")
+    is_causal = dataset.tokenizer.definition.mask_id is None
+    if isinstance(dataset.record, Manifest):
+        is_causal |= dataset.record.preset in {"causal", "fim"}
+    return msgspec.structs.replace(config, objective="causal" if is_causal else "mlm")
 
 
 def facts_of(dataset: Dataset, config: TrainConfig, device: torch.device, command: str) -> RunFacts:
