@@ -1,6 +1,7 @@
 """Faults planted into a dataset with fill in the middle: each is found, by the check that is about it."""
 
 import json
+import random
 import shutil
 from itertools import pairwise
 
@@ -176,3 +177,36 @@ def test_text_of_train_in_a_held_out_file_is_found_across_the_seams(planted):
     content = held_out["input_ids"]
     held_out["input_ids"] = [*around, *content[len(around) :]]
     assert "leakage" in planted.check()
+
+
+def changed(row, dice):
+    """Change one thing in a row, still of the right type."""
+    name = dice.choice(["input_ids", "input_ids", "fim", "middle", "middle_tokens", "start", "fresh", "lines"])
+    ids = row["input_ids"]
+    match name:
+        case "input_ids":
+            at = dice.randrange(len(ids))
+            ids[at : at + dice.choice([0, 1, 1, 30])] = dice.choices([1, 1437, END, PREFIX, MIDDLE, SUFFIX], k=1)
+        case "fim":
+            row["fim"] = ""
+        case "middle":
+            row["middle"] = ""
+        case "middle_tokens":  # of SPM, where the middle begins cannot be seen
+            row[name] = 0 if row["fim"] == "spm" else row[name] + 1
+        case "lines":
+            row["lines"] = [row["lines"][0] + 1, row["lines"][1]]
+        case _:
+            row[name] += dice.choice([1, 7, 1 << 20])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_change_is_found_and_none_raises(good, tmp_path, seed):
+    dice = random.Random(seed)
+    for number in range(5):
+        planted = Planted(shutil.copytree(good, tmp_path / str(number)))
+        rewritten = [row for row in planted.rows["train"] if row["fim"]]
+        before = json.dumps(rewritten)
+        for row in dice.sample(rewritten, dice.choice([1, 3])):
+            changed(row, dice)
+        assert bool(planted.check()) == (json.dumps(rewritten) != before)
+        shutil.rmtree(planted.folder)

@@ -156,12 +156,14 @@ def _rejoined(rules: FimRules, task: FimTask) -> Rejoined:
     try:
         pieces = [_piece(run, number, rules) for number in range(len(run.windows))]
         return Rejoined(_with_own_tokens(run, pieces, kept, rules), faults)
-    except _WrongError as error:
+    except _RowError as error:
         faults.add(CHECK, str(error), file=task.placed.file, row=error.row, path=run.key.name)
-        return Rejoined(run, faults)
+    except (LookupError, ValueError) as error:  # ids that no token has, or bytes that are no text
+        faults.add(CHECK, f"it cannot be put together: {error!r}", file=task.placed.file, path=run.key.name)
+    return Rejoined(run, faults)
 
 
-class _WrongError(ValueError):
+class _RowError(ValueError):
     def __init__(self, row: int, what: str) -> None:
         super().__init__(what)
         self.row = row
@@ -180,44 +182,49 @@ def _piece(run: Run, number: int, rules: FimRules) -> _Piece:
     window, ids = run.windows[number], run.infilled.get(number)
     row, start, end = (int(window[column]) for column in (ROW, START, END))
     tokenizer = rules.spelling.tokenizer
-    goes_on = tokenizer_for(tokenizer.definition.continuing)
+    continuing = tokenizer_for(tokenizer.definition.continuing)
     if isinstance(ids, bytes):
-        ids = _encoded(ids, rules.frame, goes_on, row)
+        ids = _encoded(ids, rules.frame, continuing, row)
     if ids is None:
-        own = next(one for one in run.stretches if one.start <= start and end <= one.end)
+        own = next((one for one in run.stretches if one.start <= start and end <= one.end), None)
+        if own is None:
+            raise _RowError(row, f"tokens {start} to {end} are not among those of its other rows")
         if own.text is not None:
             return _Piece(own.text, 0, 0)
-        return _Piece((goes_on if start else tokenizer).decode(own.ids[start - own.start : end - own.start]), 0, 0)
+        return _Piece((continuing if start else tokenizer).decode(own.ids[start - own.start : end - own.start]), 0, 0)
     frame, num_middle = rules.frame, int(window[MIDDLE_TOKENS])
     wanted = [frame.prefix, frame.suffix, frame.middle, *([] if frame.end is None else [frame.end])]
     places = np.flatnonzero(np.isin(ids, wanted))
     found = ids[places].tolist()
     is_end_last = frame.end is None or not len(places) or places[-1] == len(ids) - 1
     if found != wanted or places[0] != 0 or not is_end_last:
-        raise _WrongError(row, f"the sentinels {found}, where {wanted} should be")
+        raise _RowError(row, f"the sentinels {found}, where {wanted} should be")
     at, to = int(places[1]), int(places[2])
     tail = ids[to + 1 : len(ids) - (frame.end is not None)]
     is_spm = FORMS[int(window[FORM])] == FimForm.SPM
     if not 0 < num_middle <= min(len(tail), rules.max_middle_tokens) or (num_middle < len(tail) and not is_spm):
-        raise _WrongError(row, f"middle_tokens is {num_middle}, and {counted(len(tail), 'token')} follow the sentinel")
+        raise _RowError(row, f"middle_tokens is {num_middle}, and {counted(len(tail), 'token')} follow the sentinel")
+    if not window[MIDDLE]:
+        raise _RowError(row, "it does not name the kind of its middle")
     if is_spm and at != 1:
-        raise _WrongError(row, "it is spm, and something is between the sentinels of prefix and suffix")
+        raise _RowError(row, "it is spm, and something is between the sentinels of prefix and suffix")
     before = tail[: len(tail) - num_middle] if is_spm else ids[1:at]
-    parts = [goes_on.decode(part) for part in (before, tail[len(tail) - num_middle :], ids[at + 1 : to])]
+    parts = [continuing.decode(part) for part in (before, tail[len(tail) - num_middle :], ids[at + 1 : to])]
     return _Piece(b"".join(parts), len(parts[0]), len(parts[1]))
 
 
-def _encoded(text: bytes, frame: FimFrame, goes_on: Tokenizer, row: int) -> Ids:
+def _encoded(text: bytes, frame: FimFrame, continuing: Tokenizer, row: int) -> Ids:
     """The ids of a text with sentinels in it, each part by itself."""
-    spelled = {token.id: token.content.encode() for token in goes_on.definition.added_tokens}
+    spelled = {token.id: token.content.encode() for token in continuing.definition.added_tokens}
     parts: list[Ids] = []
     sentinels = (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,)))
     for sentinel in sentinels:
-        before, found, text = text.partition(spelled[sentinel])
+        name = spelled.get(sentinel, b"")
+        before, found, text = text.partition(name) if name else (b"", b"", text)
         if not found:
-            raise _WrongError(row, f"its text does not spell {spelled[sentinel].decode()} where it should")
-        parts += [goes_on.encode(before).ids, np.array([sentinel], np.uint32)]
-    return np.concatenate([*parts, goes_on.encode(text).ids])
+            raise _RowError(row, f"its text does not spell the token {name.decode() or sentinel} where it should")
+        parts += [continuing.encode(before).ids, np.array([sentinel], np.uint32)]
+    return np.concatenate([*parts, continuing.encode(text).ids])
 
 
 def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rules: FimRules) -> Run:
@@ -230,9 +237,9 @@ def _with_own_tokens(run: Run, pieces: list[_Piece], kept: KeptFile | None, rule
         text = b"".join(piece.text for piece in pieces[first:last])
         is_whole = kept is not None and (starts[first], ends[last - 1]) == (0, kept.tokens)
         if kept is not None and is_whole and hashlib.sha256(text).hexdigest() != kept.text_sha256:
-            raise _WrongError(int(run.windows[first, ROW]), f"its rejoined rows do not match text_sha256 in {FILES}")
+            raise _RowError(int(run.windows[first, ROW]), f"its rejoined rows do not match text_sha256 in {FILES}")
         engine = tokenizer_for(tokenizer.definition.continuing) if starts[first] else tokenizer
-        encoded = engine.encode(text, with_starts=True)
+        encoded = engine.encode(text.decode(), with_starts=True)
         num_tokens = ends[last - 1] - starts[first]
         if rules.has_documents:
             stretches.append(Stretch(starts[first], encoded.ids, text, num_tokens))
@@ -255,10 +262,10 @@ def _require_places(run: Run, pieces: list[_Piece], text: bytes, token_bytes: Id
         row, start = int(window[ROW]), int(window[START])
         if start >= len(token_bytes) or int(token_bytes[start]) != at:
             shown = piece.text[:SHOWN_BYTES]
-            raise _WrongError(row, f"put together it is {shown!r} …, which is not at token {start} of its file")
+            raise _RowError(row, f"put together it is {shown!r} …, which is not at token {start} of its file")
         first, last = at + piece.num_before, at + piece.num_before + piece.num_middle
         if window[MIDDLE] == MIDDLES.index(MiddleKind.LINES):
             begins = first == 0 or text[first - 1 : first] == b"\n"
             if not begins or (last < len(text) and text[last - 1 : last] != b"\n"):
-                raise _WrongError(row, "its middle is said to be lines, and is not")
+                raise _RowError(row, "its middle is said to be lines, and is not")
         at += len(piece.text)

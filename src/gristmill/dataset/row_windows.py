@@ -141,8 +141,12 @@ def join_windows(dataset: Dataset, shown: Iterable[ShownWindow]) -> list[Stretch
     stretches: list[Stretch] = []
     for run in _without_gaps(firsts):
         start = run[0].window.start
-        text = b"".join(_text_of(dataset, one) for one in run)
         engine = dataset.tokenizer if not start else dataset.continuing
+        try:
+            text = b"".join(_text_of(dataset, one) for one in run).decode()
+        except (LookupError, ValueError) as error:  # ids that no token has, or bytes that are no text
+            what = f"rows of {run[0].window.path} are damaged: {error!r}"
+            raise DatasetError(f"{what}. Run `gristmill check` for details.") from None
         stretches.append(Stretch(start, engine.encode(text).ids.astype(np.uint32)))
     return stretches
 
@@ -164,6 +168,8 @@ def _with_sentinels(dataset: Dataset, text: bytes) -> Ids:
     spelled = {token.id: token.content.encode() for token in tokenizer.definition.added_tokens}
     parts: list[Ids] = []
     for sentinel in (frame.prefix, frame.suffix, frame.middle, *(() if frame.end is None else (frame.end,))):
+        if sentinel not in spelled:
+            raise DatasetError("a row of fill in the middle is damaged: its text cannot spell a sentinel.")
         before, _, text = text.partition(spelled[sentinel])
         parts += [tokenizer.encode(before).ids, np.array([sentinel], np.uint32)]
     return np.concatenate([*parts, tokenizer.encode(text).ids]).astype(np.uint32)
