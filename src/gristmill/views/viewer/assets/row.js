@@ -130,8 +130,8 @@ function windowFacts(window, license) {
   return [
     ["File", make("a", { href: fileAddress(window), class: "name" }, printable(`${window.repo}/${window.path}`))],
     ["Lines", isTold(window) ? `${count(window.lines[0])} to ${count(window.lines[1])}` : null],
-    ["Tokens", `${count(window.start)} to ${count(window.start + window.length)}`],
-    ["Fresh", isTold(window) ? `${count(window.fresh)} of ${count(window.length)}` : null],
+    ["Tokens", `${count(window.start)} to ${count(window.start + (window.fim ? window.fresh : window.length))}`],
+    ["Fresh", isTold(window) && !window.fim ? `${count(window.fresh)} of ${count(window.length)}` : null],
     ["Language", printable(window.language)],
     ["Licence", license && printable(licenseName(license))],
     ["Variant", window.variant && printable(window.variant)],
