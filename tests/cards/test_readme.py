@@ -114,7 +114,7 @@ def test_the_front_matter_says_what_the_hub_asks_for(built):
     front, _ = parts(readme(built["plain"][1]))
     assert front["pretty_name"] == "Code of code"
     assert front["language"] == ["code"]
-    assert front["task_categories"] == ["text-generation", "fill-mask"]
+    assert front["task_categories"] == ["fill-mask"]
     assert front["size_categories"] == ["n<1K"]
     assert {"code", "gristmill", "python", "markdown"} <= set(front["tags"])
     info = front["dataset_info"]

@@ -45,6 +45,11 @@ def test_documents_are_not_packed():
     assert (chosen.window.pack, chosen.fim.rate) == ("none", 0.5)
 
 
+def test_a_rate_of_fill_in_the_middle_means_its_preset():
+    assert decided(config(fim=FimConfig(rate=0.3)), has_mask=True) == (0, "best-fit", "documents", 0.3)
+    assert decided(config(fim=FimConfig(rate=0.0)), has_mask=True) == DECIDED[None, True]
+
+
 def test_a_preset_decides_once():
     once = with_preset(config(), has_mask=False)
     assert with_preset(once, has_mask=True) == once
@@ -56,6 +61,6 @@ def test_what_a_preset_rules_out_is_refused_with_the_way_out():
 
 
 def test_the_reason_is_named():
-    assert preset_text("mlm", has_mask=True) == "mlm (the tokenizer has a mask token)"
-    assert preset_text("causal", has_mask=False) == "causal (the tokenizer has no mask token)"
+    assert preset_text("mlm", has_mask=True) == "mlm (the default for a tokenizer with a mask token)"
+    assert preset_text("causal", has_mask=False) == "causal (the default for a tokenizer without a mask token)"
     assert preset_text("fim", has_mask=False) == "fim (as asked for)"

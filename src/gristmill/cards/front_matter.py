@@ -56,7 +56,7 @@ def _entries(manifest: Manifest) -> dict[str, Any]:
         "language": ["code"],
         **license_entries(manifest.counts.licenses),
         "size_categories": [size_category(num_rows)],
-        "task_categories": ["text-generation", "fill-mask"],
+        "task_categories": ["fill-mask"] if manifest.preset == "mlm" else ["text-generation"],
         "tags": list(dict.fromkeys(["code", "gristmill", *languages])),
         **_loading(manifest),
     }

@@ -163,7 +163,8 @@ def _check_files(rows: Rows, table: FilesTable, settings: Settings, orders: Repo
     special_tokens = Verdict(f"{num_rows}: {' '.join(map(str, special))}{behind}")
     if settings.rules.has_documents:
         ids = Verdict(f"{counted(num_ids, 'token')} by the tokenizer in the folder")
-        special_tokens = Verdict(f"{num_rows}, and none spells a control token")
+        other = "another" if settings.fim.is_on else "a"  # beside the sentinels of fill in the middle
+        special_tokens = Verdict(f"{num_rows}, and none spells {other} control token")
         if not settings.rules.spellings:
             special_tokens = Verdict("--control-spellings keep", "skipped")
     return {

@@ -50,8 +50,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The dataset folder: new, empty, or an earlier dataset, which is replaced once the new one is complete."""
     preset: PresetName | None = None
     """What the rows are for: `mlm` for masked models, `causal`, or `fim` for causal models that fill in the middle.
-    Sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `mlm` if the tokenizer has a mask
-    token, else `causal`."""
+    Sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `fim` with a `fim.rate`; else `mlm`
+    if the tokenizer has a mask token, or `causal`."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)
     window: WindowConfig = msgspec.field(default_factory=WindowConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)

@@ -58,7 +58,7 @@ BUILD_OPTIONS: dict[str, tuple[Option, ...]] = {
             "mlm|causal|fim",
             "what the rows are for: masked models, causal models, or causal models that fill in the middle; decides "
             "--overlap, --pack, --special-tokens and --fim where they are not given",
-            default="mlm if the tokenizer has a mask token, else causal",
+            default="fim with --fim; else mlm if the tokenizer has a mask token, or causal",
         ),
     ),
     "windows and rows": (

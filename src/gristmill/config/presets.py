@@ -35,7 +35,7 @@ def with_preset(config: Config, *, has_mask: bool) -> Config:
 
     `has_mask`: the tokenizer has a mask token.
     """
-    name = config.preset or default_preset(has_mask=has_mask)
+    name = config.preset or ("fim" if config.fim.is_on else default_preset(has_mask=has_mask))
     preset, window, fim = PRESETS[name], config.window, config.fim
     if config.has_documents:  # nothing about windows is left to decide
         preset = preset._replace(overlap_share=0.0, pack="none")
@@ -64,5 +64,5 @@ def default_preset(*, has_mask: bool) -> PresetName:
 
 def preset_text(name: str, *, has_mask: bool) -> str:
     """Name a preset, with the reason for it."""
-    why = f"the tokenizer has {'a' if has_mask else 'no'} mask token"
+    why = f"the default for a tokenizer with{'' if has_mask else 'out'} a mask token"
     return f"{name} ({why if name == default_preset(has_mask=has_mask) else 'as asked for'})"

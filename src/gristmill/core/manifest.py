@@ -59,6 +59,8 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Special ids behind the last window of a document."""
     mask_id: int | None = None
     """The tokenizer's mask token; None if it has none."""
+    end_token: str | None = None
+    """The end token as the tokenizer spells it."""
 
 
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -258,6 +258,7 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
             end_id=schema.end_id,
             closing=schema.closing,
             mask_id=definition.mask_id,
+            end_token=_spelled(definition, schema.end_id),
         ),
         sources=[_source_facts(context, scan, tally, repo) for repo in sorted(scan.commits)],
         previous_splits=decision.previous,
@@ -296,6 +297,10 @@ def describe(context: Context, outcome: Outcome, run: Run) -> Manifest:
         ],
         run=run,
     )
+
+
+def _spelled(definition: Definition, index: int | None) -> str | None:
+    return next((token.content for token in definition.added_tokens if token.id == index), None)
 
 
 def _source_facts(context: Context, scan: Scan, tally: Tally, repo: str) -> SourceFacts:

@@ -101,7 +101,10 @@ def _splits_table(manifest: Manifest) -> str:
 
 
 def _preset_line(manifest: Manifest) -> str:
-    return f"preset   {preset_text(manifest.settings['preset'], has_mask=manifest.tokenizer.mask_id is not None)}"
+    facts = manifest.tokenizer
+    name = preset_text(manifest.settings["preset"], has_mask=facts.mask_id is not None)
+    end = printable(facts.end_token) if facts.end_token is not None else facts.end_id
+    return f"preset   {name}" + (f"; {end} after each document" if facts.closing else "")
 
 
 def _emitted_text(manifest: Manifest) -> str:

@@ -187,7 +187,7 @@ def test_a_build_keeps_every_file_in_its_split(source, trained, tmp_path):
     split = SplitConfig(previous=str(tok))
     tokenizer = gristmill.TokenizerConfig(name=str(tok))
     more = {"variants": gristmill.VariantsConfig(rates={"noise": 1.0}), "fim": gristmill.FimConfig(rate=1.0)}
-    config = Config(sources=[str(source)], out=str(out), split=split, tokenizer=tokenizer, **more)
+    config = Config(sources=[str(source)], out=str(out), preset="mlm", split=split, tokenizer=tokenizer, **more)
     made = gristmill.build(config)
     assert made.previous_splits.num_files_moved == 0
     kept = splits_of(out)
