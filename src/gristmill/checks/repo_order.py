@@ -186,7 +186,7 @@ Lines = Iterator[bytes]
 
 
 def _after(line: bytes, word: bytes) -> bytes | None:
-    """What follows the word and at least one blank; None if the line does not begin so."""
+    """Return the text after the word and its blanks; None if the line does not begin with them."""
     rest = line.lstrip(BLANKS)[len(word) :]
     return rest.lstrip(BLANKS) if line.lstrip(BLANKS).startswith(word) and rest[:1] in {b" ", b"\t"} else None
 

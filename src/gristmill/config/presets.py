@@ -15,9 +15,9 @@ from gristmill.core.errors import ConfigError
 
 class Preset(NamedTuple):
     text: str
-    """What it is for, in the reference."""
+    """Its purpose, in the reference."""
     overlap_share: float
-    """Of a window that is not packed."""
+    """Share of a window that is not packed."""
     pack: Literal["none", "best-fit"]
     special_tokens: Literal["template", "documents"]
     fim_rate: float

@@ -195,7 +195,7 @@ class VariantTraits(NamedTuple):
     makes: Literal["text", "windows"]
     """Another text, cut into windows as any file; or windows that are each by itself, from places in the file."""
     keeps: tuple[Literal["tree", "meaning"], ...] = ()
-    """What is the same for certain: the syntax tree, what the program does."""
+    """Properties that are certainly the same: the syntax tree, the behaviour of the program."""
     needs_grammar: bool = False
     """It exists for languages that have a grammar; otherwise for any."""
     needs_mask: bool = False
@@ -362,7 +362,7 @@ class Fim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     file_part: str
     file_part_offset: int
     file_part_bytes: int
-    """Where the file's own ids are."""
+    """Place of the file's own ids."""
 
     @property
     def num_rewritten(self) -> int:

@@ -60,7 +60,7 @@ class Tally(NamedTuple):
     redactions: Counter[str]
     """Of kept files, by kind."""
     respellings: Counter[str]
-    """Of kept files, by spelling."""
+    """Counts in kept files, by spelling."""
 
 
 class FilesTable:

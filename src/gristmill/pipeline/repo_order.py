@@ -107,7 +107,7 @@ def read_imports(context: Context, task: ImportTask) -> list[list[Import]]:
 
 
 def _shown_text(context: Context, document: PlacedDocument, block: Block) -> bytes:
-    """What stands between its cuts, each stretch on lines of its own."""
+    """Return the text between its cuts, each stretch on lines of its own."""
     tokenizer, text = context.tokenizer, block.text
     stretches = stretches_of(document.num_tokens, [(one.start, one.end) for one in document.cuts])
     if tokenizer.gives_text_back:

@@ -43,7 +43,7 @@ Columns = dict[str, Ragged]
 
 
 class Source(NamedTuple):
-    """What a writer reads, and where it writes."""
+    """Input and output of a writer."""
 
     dataset: Dataset
     splits: dict[Split, str]

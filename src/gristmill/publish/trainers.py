@@ -12,7 +12,7 @@ from gristmill.core.records import Split
 
 
 class Reads(Enum):
-    """What a trainer takes, by the rows that it is made from."""
+    """Kinds of rows that trainers read."""
 
     ROWS = "rows of ids"
     """Windows, or packed rows: the borders of documents are in the columns."""
@@ -28,7 +28,7 @@ ALL_SPLITS = {split: str(split) for split in Split}
 class Trainer(NamedTuple):
     name: str
     text: str
-    """What the folder holds, in the help and on the page."""
+    """Content of the folder, in the help and on the page."""
     reads: Reads
     splits: dict[Split, str]
     """Those it reads, by the name that it reads them under. The folder has no file of a split without rows."""

@@ -38,7 +38,7 @@ class FimFamily(NamedTuple):
     middle: str
     suffix: str
     spm_share: float
-    """Of the rows that they saw in training."""
+    """Share of SPM in the rows that they saw in training."""
     end: str | None = None
     """Token behind the middle, if it is not the end of a text."""
 

@@ -348,7 +348,7 @@ def _by_lines(piece: _Piece, dice: Dice) -> Middle | None:
 
 
 def _line_borders(piece: _Piece) -> Numbers:
-    """Where the lines that are wholly in the piece begin, and where the last of them ends."""
+    """Return the beginnings of all lines that are wholly in the piece, and the end of the last one."""
     text, start, end = piece.text, piece.start, piece.end
     borders = np.flatnonzero(piece.octets[: end - start] == NEWLINE) + start + 1
     if start == 0 or text[start - 1] == NEWLINE:
@@ -383,7 +383,7 @@ def _by_characters(piece: _Piece, dice: Dice) -> Middle | None:
 
 
 def _character_borders(piece: _Piece) -> Numbers:
-    """Where the characters that are wholly in the piece begin, and where the last of them ends."""
+    """Return the beginnings of all characters that are wholly in the piece, and the end of the last one."""
     borders = np.flatnonzero(piece.octets & 0xC0 != 0x80) + piece.start  # noqa: PLR2004 - bytes that continue one
     return np.append(borders, piece.end) if piece.end == len(piece.text) else borders
 

@@ -158,7 +158,7 @@ def _require_same_tokenizer(name: str, place: str, ours: Definition) -> None:
 
 
 def _differences(ours: Definition, theirs: Definition) -> Iterable[str]:
-    """What is not the same about ids in the dataset and in the model."""
+    """Name the differences between the ids of the dataset and of the model."""
     here, there = ours.ids_by_token, theirs.ids_by_token
     other = sorted(token for token in here.keys() & there.keys() if here[token] != there[token])
     if other:
@@ -245,7 +245,7 @@ class Learner:
         msgspec.structs.replace(needs.definition, config=msgspec.json.encode(settings)).write(folder)
 
     def load(self, folder: Path) -> None:
-        """What `save` has written there."""
+        """Load the files that `save` wrote."""
         if self._adapter is None:
             put_weights(self.model, folder)
             return

@@ -35,10 +35,10 @@ class Recipe(NamedTuple):
     learning_rate: float | None
     """At its highest; None: by the model's size."""
     warmup_share: float
-    """Of all steps: the learning rate rises."""
+    """Share of the steps in which the learning rate rises."""
     weight_decay: float
     beta2: float
-    """Of AdamW; beta1 is 0.9."""
+    """A setting of AdamW; beta1 is 0.9."""
 
 
 MASKED = Recipe(epochs=200, learning_rate=None, warmup_share=0.05, weight_decay=0.1, beta2=0.98)
@@ -188,7 +188,7 @@ class Budget(NamedTuple):
     eval_every: int | None
     """Steps; None: each epoch."""
     warmup_share: float = MASKED.warmup_share
-    """Of all steps: the learning rate rises."""
+    """Share of the steps in which the learning rate rises."""
     patience: int | None = None
     """Evaluations without a gain on validation after which a training stops; None: it never does."""
 

@@ -43,7 +43,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     """With those of an adapter."""
     adapter_parameters: int | None = None
-    """Of a LoRA adapter, which alone was trained and is kept; None: there is none."""
+    """Weights of the LoRA adapter, which alone was trained and is kept; None without one."""
     device: str
     steps: int
     epochs: float

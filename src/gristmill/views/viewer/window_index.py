@@ -36,7 +36,7 @@ OFFSET = np.dtype(np.uint64)
 KINDS = ("", *VariantKind)
 """By their code; the first is the file itself."""
 FORMS = ("", *FimForm)
-"""Of fill in the middle, by their code."""
+"""Forms of fill in the middle, by their code."""
 ROWS_AT_ONCE = 256
 """So little that a request hardly waits for its turn."""
 
