@@ -49,7 +49,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     out: str
     """The dataset folder: new, empty, or an earlier dataset, which is replaced once the new one is complete."""
     preset: PresetName | None = None
-    """What the rows are for: `mlm` for masked models, `causal`, or `fim` for causal models that fill in the middle.
+    """Purpose of the rows: `mlm` for masked models, `causal`, or `fim` for causal models that fill in the middle.
     Sets the defaults of overlap, packing, special tokens and `fim.rate`. Default: `fim` with a `fim.rate`; else `mlm`
     if the tokenizer has a mask token, or `causal`."""
     tokenizer: TokenizerConfig = msgspec.field(default_factory=TokenizerConfig)

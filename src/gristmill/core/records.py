@@ -378,7 +378,7 @@ class WhyPlain(Reason):
         "spells_control_token",
         "rows have a text, and this one spells a control token, which a reader would take for a sentinel",
     )
-    NO_MIDDLE = "no_middle", "it is too short, or all of it is blank"
+    NO_MIDDLE = "no_middle", "it is too short, or a window of it is blank"
     FAILED = "failed", "a worker died or hung over it in each of three attempts; with --skip-failed"
 
 

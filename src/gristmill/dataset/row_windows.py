@@ -111,9 +111,6 @@ class ReadRow(NamedTuple):
     def content(self, window: Window) -> Ids:
         return self.ids[window.at : window.at + window.length]
 
-    def stretch(self, window: Window) -> Stretch:
-        return Stretch(window.start, self.content(window))
-
     def shown(self, window: Window) -> "ShownWindow":
         return ShownWindow(window, self.content(window))
 
@@ -125,7 +122,7 @@ class ShownWindow(NamedTuple):
 
     @property
     def stretch(self) -> Stretch:
-        """Of a window whose ids are one."""
+        """The ids at their place, for a window that is not alone."""
         return Stretch(self.window.start, self.ids)
 
 
@@ -136,7 +133,7 @@ def join_windows(dataset: Dataset, shown: Iterable[ShownWindow]) -> list[Stretch
     """
     windows = list(shown)
     if not any(one.window.fim for one in windows):
-        return join(Stretch(one.window.start, one.ids) for one in windows)
+        return join(one.stretch for one in windows)
     firsts = sorted((one for one in windows if not one.window.repeat), key=lambda one: one.window.start)
     stretches: list[Stretch] = []
     for run in _without_gaps(firsts):

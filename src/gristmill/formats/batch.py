@@ -49,7 +49,7 @@ class WindowBatch(NamedTuple):
     """Rows that follow each other in one split."""
 
     ids: Ragged
-    """Of the schema's `id_type`. Documents have none."""
+    """Ids of the schema's `id_type`; none for documents."""
     columns: dict[str, Values]
     """All others, in the order of the schema."""
 

@@ -133,7 +133,7 @@ def _windows_by_themselves(document: PlacedDocument, variant: Variant) -> tuple[
 
 
 def _rewritten_windows(document: PlacedDocument, fim: Fim) -> ShownWindows:
-    """The windows of a rewritten document. As fresh counts what each shows of the file's tokens, once."""
+    """Return the windows of a rewritten document. `fresh` counts the file's tokens in each, the first time."""
     edges = np.cumsum([0, *(one.num_ids for one in fim.windows)])
     numbers, repeats = np.arange(len(fim.windows)), None
     if document.draw is not None:

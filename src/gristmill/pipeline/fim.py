@@ -39,7 +39,6 @@ from gristmill.pipeline.parts import (
 )
 from gristmill.runners.runner import Runner
 from gristmill.splits.shared_spans import NO_ANCHORS
-from gristmill.tokenizers.definition import AddedToken, Definition
 from gristmill.tokenizers.sentinels import require_spelled_fim
 from gristmill.tokenizers.tokenizer import tokenizer_for
 from gristmill.tokenizers.window_frame import fim_frame
@@ -187,8 +186,8 @@ class _Infilling:
         config, tokenizer = context.config, context.tokenizer
         definition = tokenizer.definition
         frame = fim_frame(config.window, definition, has_documents=config.has_documents)
-        goes_on = definition.continuing
-        parts = tokenizer if goes_on is definition else tokenizer_for(goes_on)
+        continuing = definition.continuing
+        parts = tokenizer if continuing is definition else tokenizer_for(continuing)
         spelled = {token.id: token.content.encode() for token in definition.added_tokens}
         num_content = context.window_shape.num_content
         if config.has_documents:  # as long as a window, with room for what a trainer puts around a text
@@ -196,7 +195,7 @@ class _Infilling:
         most = config.fim.max_middle or max(1, num_content // 2)
         self._context, self._frame = context, frame
         self._markers = RepoMarkers(context) if config.window.pack == "repo" else None
-        self._control = [token.content.encode() for token in _found_in_texts(definition)]
+        self._control = [spelling.encode() for spelling in definition.control_spellings]
         self._infiller = Infiller(
             encode=lambda part: parts.encode(part).ids,
             decode=parts.decode,
@@ -253,8 +252,3 @@ def _text_of_rows(texts: Sequence[bytes], fim: Fim) -> DocumentText:
     ends = np.cumsum([0, *map(len, texts)])
     counts = [one.num_ids for one in fim.windows]
     return DocumentText(b"".join(texts), np.append(np.repeat(ends[:-1], counts), ends[-1]))
-
-
-def _found_in_texts(definition: Definition) -> list[AddedToken]:
-    """Tokens that other programs find in a text that spells them."""
-    return [token for token in definition.added_tokens if token.special or token.id in definition.control_ids]

@@ -318,11 +318,11 @@ def _ranges(documents: Sequence[PlacedDocument], tokens: Tokens, of: Indices, pl
     rewritten = [_fim_window(documents[number], place) for number, place in zip(of.tolist(), places, strict=True)]
     if not any(rewritten):
         return Rows(documents, tokens, of, windows)
-    told = [
+    in_files = [
         (place.start, place.end) if one is None else (one.start, one.end)
         for one, place in zip(rewritten, places, strict=True)
     ]
-    firsts, lasts = np.array(told, np.int64).T
+    firsts, lasts = np.array(in_files, np.int64).T
     in_file = Windows(firsts, lasts, lasts - firsts, 0)
     return Rows(documents, tokens, of, windows, places=in_file, fim=FimColumns.of(rewritten))
 

@@ -160,8 +160,8 @@ def _write_tokenizer(dataset: Dataset, folder: Path) -> None:
         config.setdefault("pad_token", names.get(facts.pad_id, names[facts.end_id]))
     folder.mkdir()
     (folder / TOKENIZER).write_bytes(definition.json)
-    told = orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    (folder / TOKENIZER_CONFIG).write_bytes(told)
+    content = orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    (folder / TOKENIZER_CONFIG).write_bytes(content)
 
 
 @contextmanager

@@ -18,11 +18,6 @@ class WindowFrame(NamedTuple):
     end_id: int | None
     """End of a document in a stream of tokens."""
 
-    @property
-    def num_special(self) -> int:
-        """Most special ids that a window can have."""
-        return len(self.prefix) + len(self.suffix) + len(self.closing)
-
 
 def window_frame(window: WindowConfig, definition: Definition) -> WindowFrame:
     """Return the special ids of windows. Raise ConfigError if the tokenizer does not have the named end token."""

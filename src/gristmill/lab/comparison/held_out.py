@@ -80,7 +80,7 @@ def _texts(splits: Iterable[tuple[Dataset, Split]], wanted: set[FileKey]) -> lis
         for row in read_rows(dataset, split):
             for window in row.windows:
                 if window.file in wanted and not window.variant:
-                    windows[window.file].append(row.stretch(window))
+                    windows[window.file].append(row.shown(window).stretch)
     joined = ((key, join(shown)) for key, shown in sorted(windows.items()))
     return [HeldOutFile(key, stretches) for key, stretches in joined if stretches is not None]
 

@@ -50,7 +50,7 @@ SIZES = {
     "small": Size(layers=6, width=384, heads=6, learning_rate=6e-4),
     "base": Size(layers=12, width=768, heads=12, learning_rate=2e-4),
 }
-"""Of the names in FRESH_MODELS."""
+"""Sizes of FRESH_MODELS."""
 _KNOWN = ", ".join(FRESH_MODELS)
 
 

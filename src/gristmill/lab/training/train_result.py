@@ -41,7 +41,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     objective: str
     seed: int
     parameters: int
-    """With those of an adapter."""
+    """Weights of the model and of the adapter."""
     adapter_parameters: int | None = None
     """Weights of the LoRA adapter, which alone was trained and is kept; None without one."""
     device: str
