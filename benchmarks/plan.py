@@ -20,7 +20,7 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.schema import Schema
 from gristmill.formats.jsonl_rows import batch_of_lines
 from gristmill.formats.parquet import num_parquet_bytes
-from gristmill.planning.overlap_choice import Wanted
+from gristmill.planning.overlap_choice import PlanOptions
 
 PACKAGES = ("numpy", "pyarrow")
 """A repository of usual size, there after `make test`."""
@@ -94,7 +94,7 @@ def samples(source: str, windows: int) -> None:
     print("| asked for | files read | windows | stated error | real error | seconds |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count in SAMPLES:
-        plan = gristmill.plan(Config(sources=[source], out=str(Path(source, "none"))), Wanted(sample=count))
+        plan = gristmill.plan(Config(sources=[source], out=str(Path(source, "none"))), PlanOptions(sample=count))
         assert plan.sample is not None
         said = plan.at(256).windows
         errors = f"{plan.sample.error:.1%} | {said / windows - 1:+.1%}"

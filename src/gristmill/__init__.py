@@ -1,11 +1,12 @@
-"""gristmill turns one's own source code into a training dataset for code models.
+"""Turn your own source code into a training dataset for code models.
 
     import gristmill
     if __name__ == "__main__":
         gristmill.build(gristmill.Config(sources=["my-repo"], out="dataset"))
         rows = gristmill.open_dataset("dataset")["train"]
 
-Importing this loads nothing heavy: the function that needs it does.
+Every error a function raises on purpose is a `GristmillError`. Importing gristmill takes milliseconds: each function
+imports the libraries it needs.
 """
 
 import importlib
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from gristmill.lab.vocabulary.vocabulary_text import TokenizerTable
     from gristmill.planning.diff_result import Difference
     from gristmill.planning.explain import Explanation
-    from gristmill.planning.overlap_choice import Wanted
+    from gristmill.planning.overlap_choice import PlanOptions
     from gristmill.planning.plan_result import Plan
     from gristmill.publish.push_result import Push
     from gristmill.tokenizers.cuda.cuda_tokenizer import CudaTokenizer
@@ -72,10 +73,11 @@ _HOMES = (
     "config.config",
     "core.manifest",
     "core.progress",
+    "planning.overlap_choice",
     "lab.training.train_config",
     "tokenizers.cuda.id_batch",
 )
-"""Where the classes live. They are imported when they are asked for."""
+"""Modules of the public classes, imported on first access."""
 
 
 def __getattr__(name: str) -> Any:
@@ -86,18 +88,26 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'gristmill' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def build(config: "Config", progress: "Progress | None" = None) -> "Manifest":
-    """Source trees in, a dataset folder out. Whatever happens on the way, an earlier dataset in that place is whole."""
+    """Build a dataset from `config.sources` into the folder `config.out`, and return its manifest.
+
+    The dataset appears in one step, when it is complete. If the build fails or is killed, an earlier dataset in
+    `config.out` is unchanged, and the next build continues where this one stopped.
+    """
     from gristmill.pipeline.build import build  # noqa: PLC0415
 
     return build(config, progress)
 
 
-def plan(config: "Config", wanted: "Wanted | None" = None, progress: "Progress | None" = None) -> "Plan":
-    """What would a build of this give, and cost? Nothing is built."""
+def plan(config: "Config", options: "PlanOptions | None" = None, progress: "Progress | None" = None) -> "Plan":
+    """Estimate the rows, size, time and epochs of a build with `config`, without building it."""
     from gristmill.planning.plan import plan  # noqa: PLC0415
 
-    return plan(config, wanted, progress)
+    return plan(config, options, progress)
 
 
 def train_tokenizer(
@@ -108,7 +118,11 @@ def train_tokenizer(
     template: 'Literal["roberta", "none"]' = "roberta",
     progress: "Progress | None" = None,
 ) -> "Vocabulary":
-    """A vocabulary of one's own, learnt from the train text of a build with this `config`, into `config.out`."""
+    """Train a byte-level BPE tokenizer on the train split of a build with `config`, and write it to `config.out`.
+
+    `size` is the number of tokens in the vocabulary. `pattern` selects the regular expression that splits text into
+    words, `template` the special tokens around a sequence.
+    """
     from gristmill.lab.vocabulary.train_tokenizer import train_tokenizer  # noqa: PLC0415
 
     return train_tokenizer(config, size, pattern=pattern, template=template, progress=progress)
@@ -117,14 +131,21 @@ def train_tokenizer(
 def compare_tokenizers(
     config: "Config", names: "Sequence[str]" = (), *, progress: "Progress | None" = None
 ) -> "TokenizerTable":
-    """How many tokens each of these tokenizers needs for the text that a build with this `config` would take."""
+    """Count the tokens that each tokenizer needs for the files of a build with `config`.
+
+    Without `names`, count with the tokenizer of the dataset in `config.out`, or with CodeBERT's.
+    """
     from gristmill.lab.vocabulary.compare_tokenizers import compare_tokenizers  # noqa: PLC0415
 
     return compare_tokenizers(config, names, progress=progress)
 
 
 def open_dataset(folder: "str | os.PathLike[str]") -> "Dataset":
-    """A finished dataset: iterate `dataset["train"]`, take its `len`, or a row by number."""
+    """Open the dataset in `folder` for reading.
+
+    `dataset["train"]` is a sequence of rows: iterate over it, take its length, or index it. Raises `DatasetError` if
+    `folder` is not a dataset.
+    """
     from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415
 
     return open_dataset(folder)
@@ -137,7 +158,11 @@ def check(
     progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
 ) -> "Report":
-    """Is this dataset what it says it is? From its files alone, or compared with its sources too."""
+    """Verify the dataset in `folder`, write the result to its `check.json`, and return it.
+
+    The check reads the dataset's files only. With `sources`, it also compares them with the source files. A failed
+    check is a finding in the result, not an exception. Raises `DatasetError` if `folder` has no readable manifest.
+    """
     from gristmill.checks.check import check  # noqa: PLC0415
 
     return check(folder, sources, progress=progress, workers=workers)
@@ -151,7 +176,11 @@ def report(
     out: "str | os.PathLike[str] | None" = None,
     progress: "Progress | None" = None,
 ) -> "Path":
-    """Draw a dataset: one HTML file, in its folder or `out`. With `other`, draw that one, held against `folder`."""
+    """Write an HTML report of the dataset in `folder`, and return its path.
+
+    With `other`, report on the dataset in `other` and compare it with the one in `folder`. `sources` are the source
+    folders to quote near-duplicates from. `out` defaults to `report.html` in the dataset's folder.
+    """
     from gristmill.views.report.report import report  # noqa: PLC0415
 
     return report(folder, other, sources=sources, out=out, progress=progress)
@@ -164,7 +193,10 @@ def export(
     progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
 ) -> "Manifest":
-    """The same windows in further formats, beside those that are there: `parquet`, `arrow`, `bin`, `mds`, …"""
+    """Add the dataset's rows in other formats (`parquet`, `arrow`, `bin`, `mds`, …) to its folder.
+
+    Formats that the dataset already has are left as they are.
+    """
     from gristmill.publish.export import export  # noqa: PLC0415
 
     return export(folder, formats, progress=progress, workers=workers)
@@ -177,7 +209,10 @@ def export_for(
     *,
     progress: "Progress | None" = None,
 ) -> "Path":
-    """The dataset as a trainer reads it, in a folder of its own: `trl`, `transformers`, `axolotl`, `megatron`, …"""
+    """Write the dataset in the layout a trainer reads (`trl`, `transformers`, `axolotl`, `megatron`, …).
+
+    Returns the new folder. `out` defaults to the dataset's name with the trainer's appended, as in `dataset-trl`.
+    """
     from gristmill.publish.export_for import export_for  # noqa: PLC0415
 
     return export_for(folder, trainer, out, progress=progress)
@@ -196,7 +231,11 @@ def push(
     progress: "Progress | None" = None,
     workers: int | Literal["auto"] = "auto",
 ) -> "Push":
-    """What would go to the Hugging Face Hub, and with `upload` goes; `allow` names gates that are not to refuse."""
+    """Check a dataset for publication and, with `upload=True`, upload it to the Hugging Face Hub.
+
+    Without `upload`, nothing is sent. `formats` limits the upload to these formats. `allow` names safety checks to
+    override. A safety check that fails is recorded in the result, not raised, and prevents the upload.
+    """
     from gristmill.publish.push import push  # noqa: PLC0415
 
     return push(
@@ -221,7 +260,11 @@ def train(
     resume: bool = False,
     tell: "Callable[[str], None]" = lambda _: None,
 ) -> "Result":
-    """Train a model on a dataset; `out` gets the best one, its curves and every measurement. `tell=print` shows it."""
+    """Train a model on a dataset. Write the best checkpoint, the metrics and the loss curves to `out`.
+
+    `resume` continues an interrupted training in `out`. `tell` receives each line of progress; use `tell=print`. Raises
+    `TrainingError` if training diverges.
+    """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
     require_training()
@@ -243,7 +286,12 @@ def compare(
     progress: "Progress | None" = None,
     tell: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
-    """Train the same model on each dataset and score all on one test set that is clean against every one of them."""
+    """Train the same model on each dataset, and compare the losses on one test set that overlaps with none of them.
+
+    `seeds` is the number of trainings per dataset. `test` names the dataset that provides the test set. `budget` gives
+    every training the same number of tokens, or the same number of epochs. A test set with fewer than
+    `min_test_tokens` is refused; the default is 100,000. `tell` receives each line of progress; use `tell=print`.
+    """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
     require_training()
@@ -264,7 +312,10 @@ def compare(
 
 
 def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
-    """Why a file is in a dataset, out of it, or in its split; `path` may end with `:LINE`."""
+    """Explain why a file was kept or dropped, how its split was chosen, and which rows contain it.
+
+    `path` is a path as in `files.jsonl`, optionally followed by `:LINE`.
+    """
     from gristmill.planning.explain import explain_file  # noqa: PLC0415
 
     return explain_file(folder, path)
@@ -273,7 +324,10 @@ def explain(folder: "str | os.PathLike[str]", path: str) -> "Explanation":
 def diff(
     before: "str | os.PathLike[str]", after: "str | os.PathLike[str]", *, examples: int | None = 10
 ) -> "Difference":
-    """What is not the same in two datasets; `examples`: how many files are named of each kind, None: all."""
+    """Compare two datasets by their manifests and file tables.
+
+    `examples` is the number of files to name for each kind of change, or None for all.
+    """
     from gristmill.planning.diff import diff  # noqa: PLC0415
 
     return diff(before, after, examples=examples)
@@ -294,7 +348,12 @@ def load_tokenizer(
 def load_tokenizer(
     name: str = "codebert", *, cache_dir: str | None = None, device: Literal["cpu", "cuda"] = "cpu"
 ) -> "Tokenizer":
-    """`codebert`, a tokenizer.json, a folder with one, or a Hub id (`org/name@revision`). Ids are equal on `cuda`."""
+    """Load a tokenizer.
+
+    `name` is `codebert`, a `tokenizer.json`, a folder that contains one, or a Hugging Face Hub id
+    (`org/name@revision`). Both devices produce the same ids. Raises `NotOnGpuError` if the tokenizer cannot run on
+    `cuda`.
+    """
     from gristmill.tokenizers.tokenizer import load_tokenizer  # noqa: PLC0415
 
     return load_tokenizer(name, cache_dir=cache_dir, device=device)
@@ -316,6 +375,7 @@ __all__ = [
     "NotOnGpuError",
     "OutputConfig",
     "OutputError",
+    "PlanOptions",
     "Progress",
     "RewriteConfig",
     "RulesConfig",

@@ -22,7 +22,7 @@ from gristmill.config.settings import OutputConfig, RunConfig, ScanConfig, Split
 from gristmill.core.errors import ConfigError, InputError
 from gristmill.core.records import SourceFile
 from gristmill.planning import overlaps, sample
-from gristmill.planning.overlap_choice import Wanted, pick
+from gristmill.planning.overlap_choice import PlanOptions, pick
 from gristmill.planning.plan_result import Budget, OverlapPlan
 from gristmill.planning.plan_text import plan_text
 from gristmill.planning.sample import TakenOut, draw, error_of
@@ -182,7 +182,7 @@ def test_an_earlier_build_in_the_output_folder_counts_and_is_said(source, tmp_pa
 
 
 def test_passes_become_epochs_and_steps(source, tmp_path):
-    plan = gristmill.plan(config_for(source, tmp_path / "none"), Wanted(batch_size=8))
+    plan = gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(batch_size=8))
     picked = plan.at(plan.pick.overlap)
     for one in plan.passes:
         assert one.epochs * picked.redundancy == pytest.approx(one.passes, rel=0.01)
@@ -231,7 +231,7 @@ def of_many(source, corpus, tmp_path_factory):
 @pytest.mark.parametrize("count", [40, 80, 160])
 def test_a_sample_is_as_near_as_it_says(of_many, count):
     config, whole = of_many
-    part = gristmill.plan(config, Wanted(sample=count))
+    part = gristmill.plan(config, PlanOptions(sample=count))
     assert part.sample is not None
     assert part.sample.files < part.sample.of
     assert part.found == whole.found
@@ -242,7 +242,7 @@ def test_a_sample_is_as_near_as_it_says(of_many, count):
 
 
 def test_a_sample_of_everything_is_exact(source, tmp_path):
-    assert gristmill.plan(config_for(source, tmp_path / "none"), Wanted(sample=10**9)).sample is None
+    assert gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(sample=10**9)).sample is None
 
 
 def files_of(sizes):
@@ -328,9 +328,9 @@ def test_rows_that_take_much_are_picked_compressed():
 
 
 def test_the_old_budget_comes_back():
-    assert Wanted(epochs=200, sequences=11000).budget(512).tokens == 200 * 11_000 * 512
-    assert Wanted(budget_tokens=7).budget(512) == Budget(tokens=7)
-    assert Wanted().budget(512) is None
+    assert PlanOptions(epochs=200, sequences=11000).budget(512).tokens == 200 * 11_000 * 512
+    assert PlanOptions(budget_tokens=7).budget(512) == Budget(tokens=7)
+    assert PlanOptions().budget(512) is None
 
 
 @pytest.mark.parametrize(
@@ -339,11 +339,11 @@ def test_the_old_budget_comes_back():
 )  # fmt: skip
 def test_a_question_that_makes_no_sense_is_refused(options):
     with pytest.raises(ConfigError, match="--"):
-        Wanted(**options)
+        PlanOptions(**options)
 
 
 def test_epochs_give_the_budget(source, tmp_path):
-    made = gristmill.plan(config_for(source, tmp_path / "none"), Wanted(budget_tokens=123_456_789, batch_size=7))
+    made = gristmill.plan(config_for(source, tmp_path / "none"), PlanOptions(budget_tokens=123_456_789, batch_size=7))
     for one in made.overlaps:
         assert one.epochs_for_budget * one.train_tokens == pytest.approx(123_456_789)
         assert one.steps_per_epoch == -(-one.train_windows // 7)
@@ -368,7 +368,7 @@ def test_an_overlap_that_does_not_fit_is_refused_as_in_a_build(source, tmp_path)
 @pytest.mark.parametrize("options", [{}, {"budget_tokens": 1000}])
 def test_nothing_to_train_on_is_said(source, tmp_path, options):
     split = SplitConfig(shares="0/50/50")
-    made = gristmill.plan(config_for(source, tmp_path / "none", split=split), Wanted(**options))
+    made = gristmill.plan(config_for(source, tmp_path / "none", split=split), PlanOptions(**options))
     assert all(one.train_windows == 0 and one.epochs_for_budget is None for one in made.overlaps)
     assert "no file is in train" in plan_text(made, "")
 

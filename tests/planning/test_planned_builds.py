@@ -18,7 +18,7 @@ from gristmill.cli import main
 from gristmill.config.config import Config
 from gristmill.config.options import all_options
 from gristmill.config.settings import RunConfig, SamplingConfig, ScanConfig, SplitConfig, VariantsConfig, WindowConfig
-from gristmill.planning.overlap_choice import Wanted
+from gristmill.planning.overlap_choice import PlanOptions
 from gristmill.planning.plan_result import Plan
 from support.builds import called, in_a_process
 from support.codebert_with import MARKERS, codebert_with
@@ -271,7 +271,7 @@ def test_repeats_do_not_make_a_budget_smaller(code, tmp_path):
     """Four passes over the text are four, in four epochs or in one that repeats it four times."""
     config = Config(sources=[str(code)], out=str(tmp_path / "none"), split=SplitConfig(shares="100/0/0"))
     natural = gristmill.plan(config).overlaps[0]
-    wanted = Wanted(budget_tokens=4 * natural.train_tokens)
+    wanted = PlanOptions(budget_tokens=4 * natural.train_tokens)
     sampling = SamplingConfig(target_windows=4 * natural.train_windows, max_epochs=9)
     repeated = gristmill.plan(msgspec.structs.replace(config, sampling=sampling), wanted)
     assert repeated.pick.overlap == gristmill.plan(config, wanted).pick.overlap == 256
@@ -279,7 +279,7 @@ def test_repeats_do_not_make_a_budget_smaller(code, tmp_path):
 
 
 def whole_and_part(config):
-    return gristmill.plan(config), gristmill.plan(config, Wanted(sample=15))
+    return gristmill.plan(config), gristmill.plan(config, PlanOptions(sample=15))
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def plan(arguments: Sequence[str]) -> int:
     out = planned_out(values.get("sources", ()))
     config = load_config(values, given.config, out=out)
     with signals_held("gristmill.planning.plan"):
-        from gristmill.planning.overlap_choice import Wanted  # noqa: PLC0415 - --help does without
+        from gristmill.planning.overlap_choice import PlanOptions  # noqa: PLC0415 - --help does without
         from gristmill.planning.plan_text import plan_json, plan_text  # noqa: PLC0415
-    wanted = Wanted(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
+    wanted = PlanOptions(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
     made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
     picked: dict[str, Any] = {} if made.has_documents else {"window.overlap": made.pick.overlap}
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}

@@ -28,7 +28,7 @@ from gristmill.pipeline.facts import (
     variant_facts,
     variant_warnings,
 )
-from gristmill.planning.overlap_choice import FEW_PASSES, MANY_PASSES, Wanted, pick
+from gristmill.planning.overlap_choice import FEW_PASSES, MANY_PASSES, PlanOptions, pick
 from gristmill.planning.overlaps import BYTES, CONTENT, FRESH, IDS, TAIL, WINDOWS, Natural, RowsTried
 from gristmill.planning.plan_result import Budget, OverlapPlan, Passes, Plan, Portion, Removed, Sample, SplitPlan
 from gristmill.planning.sample import Drawn, TakenOut, error_of
@@ -162,7 +162,7 @@ def _counts_of(document: PlacedDocument) -> tuple[int, ...]:
     return document.num_windows, shown, fresh, ids, document.num_row_bytes
 
 
-def answer(gathered: Gathered, counted: Counted, wanted: Wanted, seconds: float) -> Plan:
+def answer(gathered: Gathered, counted: Counted, wanted: PlanOptions, seconds: float) -> Plan:
     drawn, length = gathered.drawn, gathered.config.window.length
     budget = wanted.budget(length)
     overlaps = [_overlap_plan(gathered, counted, column, budget, wanted) for column in range(len(counted.builds))]
@@ -227,7 +227,7 @@ def _warnings(
     ]
 
 
-def _passes(build: Build, wanted: Wanted) -> list[Passes]:
+def _passes(build: Build, wanted: PlanOptions) -> list[Passes]:
     """Over train, as often as one epoch shows its tokens."""
     train = build.by_split[Split.TRAIN].tolist()
     if not round(train[WINDOWS]):
@@ -256,7 +256,7 @@ def _error(drawn: Drawn, decision: Decision, natural: Natural, column: int) -> f
 
 
 def _overlap_plan(
-    gathered: Gathered, counted: Counted, column: int, budget: Budget | None, wanted: Wanted
+    gathered: Gathered, counted: Counted, column: int, budget: Budget | None, wanted: PlanOptions
 ) -> OverlapPlan:
     build, tried, parquet_bytes = counted.builds[column], counted.tried[column], counted.parquet_bytes[column]
     total, by_split = build.total, build.by_split

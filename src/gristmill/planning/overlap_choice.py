@@ -23,7 +23,7 @@ LARGE_BYTES = 1_000_000_000
 """Rows that take more are better compressed: a row can still be reached alone."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is asked beside the configuration of a build."""
 
     sample: int | None = None

@@ -31,7 +31,7 @@ from gristmill.pipeline.keys import prepare_key
 from gristmill.pipeline.prepare import batches, in_order, prepare_all
 from gristmill.pipeline.work_folder import Workspace, temporary_folder
 from gristmill.planning.answer import Build, Counted, Gathered, answer, build_at
-from gristmill.planning.overlap_choice import Wanted
+from gristmill.planning.overlap_choice import PlanOptions
 from gristmill.planning.overlaps import WINDOWS, Columns, Natural, RowsToTry, count_all, some_of, try_out
 from gristmill.planning.plan_result import Plan
 from gristmill.planning.sample import Drawn, draw, evened
@@ -45,10 +45,10 @@ OVERLAP_SHARES = (Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), F
 """Of the window length: 0, 64, 128, 256 and 384 of 512."""
 
 
-def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None = None) -> Plan:
+def plan(config: Config, options: PlanOptions | None = None, progress: Progress | None = None) -> Plan:
     """Source trees in, answers out. Nothing is written but what is deleted again."""
     _refuse(config)
-    wanted, progress = wanted or Wanted(), progress or Progress()
+    options, progress = options or PlanOptions(), progress or Progress()
     progress.seconds.clear()
     started = time.perf_counter()
     check_settings(config)
@@ -67,7 +67,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
             with progress.phase("scan") as step:
                 intake = take_in(config, benchmarks, folder / "fetched", leave_out=(work.target, work.folder))
                 step.advance(len(intake.found.files))
-                drawn = draw(intake.found.files, wanted.sample)
+                drawn = draw(intake.found.files, options.sample)
                 notes = [*intake.found.warnings, *stand_in_notes(config.tokenizer.name, definition)]
                 found = intake.found._replace(files=list(drawn.files), warnings=notes)
             with LocalRunner(num_workers(config.run.workers, found.num_bytes)) as runner:
@@ -89,7 +89,7 @@ def plan(config: Config, wanted: Wanted | None = None, progress: Progress | None
                 counted = _counted(context, gathered, judged, overlaps, benchmarks, runner=runner, progress=progress)
     except OSError as error:
         raise _as_ours(error) from error
-    return answer(gathered, counted, wanted, seconds=time.perf_counter() - started)
+    return answer(gathered, counted, options, seconds=time.perf_counter() - started)
 
 
 def _refuse(config: Config) -> None:
