@@ -1,11 +1,11 @@
-# Two commands for a newcomer: `make demo` and `make test`. Everything is installed into .venv, nothing elsewhere.
+# Start with `make demo` or `make test`. Both install everything into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROCESSES = $$($(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 STDLIB = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-# Python keeps what it compiled, whoever asked it not to: tests start hundreds of interpreters.
+# Keep compiled bytecode: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick lint format docs clean
@@ -15,12 +15,12 @@ demo: $(VENV)/.demo
 	$(BIN)/gristmill check demo
 	$(BIN)/gristmill report demo
 
-# One process more than there are cores, as some tests wait for a browser, a server or a clock. Each takes one stretch of the
-# tests, and helps others when it is done: few fixtures are made by two of them.
+# One process more than there are cores, because some tests wait for a browser, a server or a timer. Each process gets a contiguous
+# block of tests and takes over others when it is done, so that few fixtures are created twice.
 test: $(VENV)/.test
 	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal $(TEST_OPTIONS)
 
-# What one runs while working: a minute, some of every package, no browser, Ray, training or S3.
+# For use while working. Takes about a minute: some tests of every package, without browser, Ray, training or S3.
 test-quick: $(VENV)/.test
 	PYTHONUTF8=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal -m "not slow" $(TEST_OPTIONS)
 
@@ -48,13 +48,13 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
-# Libraries that only tests run, and that cannot be in one environment with what trains here.
+# Libraries that only tests use and that conflict with the training dependencies.
 $(VENV)/.readers: tests/support/readers.txt | $(BIN)/python
 	rm -rf $(VENV)/readers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/readers --requirement tests/support/readers.txt
 	touch $@
 
-# The tokenizers of some models. Tests with those that cannot be fetched are left out, and named.
+# Tokenizers of published models. Tests whose tokenizer cannot be downloaded are skipped and listed.
 $(VENV)/.tokenizers: tests/support/real_tokenizers.py | $(BIN)/python
 	-$(BIN)/python tests/support/real_tokenizers.py $(VENV)/tokenizers && touch $@
 
