@@ -1,4 +1,4 @@
-"""The drop-in for a hand-written create_training_dataset.py: a source tree in, a training dataset out.
+"""Build a training dataset from a source tree. Replaces a hand-written create_training_dataset.py.
 
 python create_training_dataset.py my-repo dataset
 """
@@ -15,4 +15,4 @@ if __name__ == "__main__":
     for split, facts in manifest.splits.items():
         print(f"{split}: {facts.windows:,} sequences from {facts.files:,} files")
     first = open_dataset(out)["train"][0]
-    print(f"the first: {first['path']}, lines {first['lines']}, {len(first['input_ids'])} ids")
+    print(f"first row: {first['path']}, lines {first['lines']}, {len(first['input_ids'])} ids")

@@ -1,4 +1,4 @@
-"""The command line: through its real entry point where a process is what is tested, else in this one."""
+"""The command line, run as a process where that matters and called in this process otherwise."""
 
 import fcntl
 import json
@@ -30,7 +30,7 @@ def run(*arguments, **options):
 
 
 def in_a_shell(line, *arguments):
-    """The command stands where the line has {}."""
+    """Run a shell line, with the command in place of {}."""
     words = ["bash", "-o", "pipefail", "-c", line.format(shlex.join([COMMAND, *map(str, arguments)]))]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
@@ -42,23 +42,23 @@ def repo(tmp_path):
 
 def test_version_and_help():
     assert run("--version").stdout == f"gristmill {gristmill.__version__}\n"
-    shown = run("--help")
-    assert shown.returncode == 0
-    assert "build" in shown.stdout
+    done = run("--help")
+    assert done.returncode == 0
+    assert "build" in done.stdout
 
 
-def test_every_option_of_the_command_is_in_its_help(monkeypatch):
+def test_help_lists_every_option(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    shown = called("build", "--help").stdout
+    text = called("build", "--help").stdout
     options = [option.flag for option in all_options()]
     assert len(options) >= 20
     for option in (*options, "--config", "--quiet", "--json"):
-        assert option in shown
-    assert "(default: 512)" in shown
-    assert "(default: half of --window with --preset mlm; 0 with --pack and other presets)" in shown
+        assert option in text
+    assert "(default: 512)" in text
+    assert "(default: half of --window with --preset mlm; 0 with --pack and other presets)" in text
 
 
-def test_a_build_ends_with_a_table(repo, tmp_path):
+def test_build_prints_a_summary(repo, tmp_path):
     done = called("build", repo, "--out", tmp_path / "out")
     assert done.returncode == 0
     for text in (
@@ -74,7 +74,7 @@ def test_a_build_ends_with_a_table(repo, tmp_path):
     assert said(done.stderr) == []
 
 
-def test_json_for_scripts(repo, tmp_path):
+def test_json_summary_is_parsable(repo, tmp_path):
     done = called("build", repo, "--out", tmp_path / "out", "--json")
     summary = json.loads(done.stdout)
     assert summary["counts"]["kept"] == 40
@@ -82,12 +82,12 @@ def test_json_for_scripts(repo, tmp_path):
     assert said(done.stderr) == []
 
 
-def test_quiet_is_quiet(repo, tmp_path):
+def test_quiet_prints_nothing(repo, tmp_path):
     done = run("build", repo, "--out", tmp_path / "out", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_quiet_leaves_out_progress_and_notes_but_not_the_answer(repo, tmp_path):
+def test_quiet_prints_answers_without_progress_and_notes(repo, tmp_path):
     dataset, other = tmp_path / "out", tmp_path / "other"
     gristmill.build(gristmill.Config(sources=[str(repo)], out=str(dataset)))
     gristmill.build(gristmill.Config(sources=[str(repo / "m1.py")], out=str(other)))
@@ -110,7 +110,7 @@ def test_quiet_leaves_out_progress_and_notes_but_not_the_answer(repo, tmp_path):
     assert "train.jsonl" in failed.stdout
 
 
-def test_notes_go_to_the_error_stream(tmp_path):
+def test_notes_are_printed_to_stderr(tmp_path):
     done = called("build", write_tree(tmp_path / "repo", {"a.py": "x"}), "--out", tmp_path / "out")
     assert done.returncode == 0
     assert "gristmill: note: validation is empty" in done.stderr
@@ -196,7 +196,7 @@ def test_every_option_reaches_its_setting(repo, tmp_path):
     assert (output["rows"], output["control_spellings"]) == ("documents", "drop")
 
 
-def test_settings_from_a_file(repo, tmp_path, monkeypatch):
+def test_settings_are_read_from_a_file(repo, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     (tmp_path / "gristmill.toml").write_text('sources = ["repo"]\nout = "out"\n[window]\nlength = 32\noverlap = 0\n')
     assert called("build", "--config", tmp_path / "gristmill.toml", "--overlap", "8").returncode == 0
@@ -208,7 +208,7 @@ def test_settings_from_a_file(repo, tmp_path, monkeypatch):
     ("options", "overlap"),
     [("--window 256", 128), ("--window 101", 50), ("--window 5", 2), ("--window 4 --overlap 1", 1), ("--window 3 --overlap 0", 0)],
 )  # fmt: skip
-def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, overlap):
+def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap):
     assert called("build", repo, "--out", tmp_path / "out", *options.split()).returncode == 0
     assert json.loads((tmp_path / "out/manifest.json").read_text())["settings"]["window"]["overlap"] == overlap
     assert gristmill.check(tmp_path / "out").ok
@@ -246,16 +246,16 @@ def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, 
             "--window takes a whole number, like 20000 or 2e4, got 'x'.",
         ),
         (["build", "REPO", "--out", "OUT", "--max-windows", "5k"], 2, "got '5k'. Try 5000."),
-        (["build", "REPO", "--out", "OUT", "--tail", "x"], 2, "--tail cannot be 'x'. It takes keep, shift, drop."),
-        (["build", "REPO", "--out", "OUT", "--device", "gpu"], 2, "--device cannot be 'gpu'. It takes cpu, cuda."),
-        (["build", "REPO", "--out", "OUT", "--nope"], 2, "there is no option '--nope'. Try 'gristmill build --help'."),
+        (["build", "REPO", "--out", "OUT", "--tail", "x"], 2, "--tail must be one of keep, shift, drop, got 'x'."),
+        (["build", "REPO", "--out", "OUT", "--device", "gpu"], 2, "--device must be one of cpu, cuda, got 'gpu'."),
+        (["build", "REPO", "--out", "OUT", "--nope"], 2, "unknown option '--nope'. Try 'gristmill build --help'."),
         (["build", "REPO", "--out", "OUT", "--max-window=5"], 2, "'--max-window=5'. Did you mean '--max-windows'?"),
         (["build", "REPO", "--out"], 2, "--out needs a value: --out DIR"),
         (["build", "REPO", "--quiet=yes"], 2, "--quiet takes no value, got 'yes'."),
         (["check"], 2, "check needs DIR. Usage: gristmill check DIR"),
         (["diff", "OUT"], 2, "diff needs NEW. Usage: gristmill diff OLD NEW"),
         (["train", "OUT"], 2, "train needs --out. Usage: gristmill train DIR --out RUN"),
-        (["check", "OUT", "more"], 2, "check has no use for 'more'. Usage: gristmill check DIR"),
+        (["check", "OUT", "more"], 2, "check takes no argument 'more'. Usage: gristmill check DIR"),
         (["push", "OUT", "a/b", "--public", "--private"], 2, "--private and --public contradict each other"),
         (["build", "REPO", "--out", "OUT", "--language", "pyton"], 2, "Did you mean 'python'"),
         (["build", "REPO", "--out", "OUT", "--tokenizer", "none.json"], 3, "there is no tokenizer"),
@@ -269,19 +269,19 @@ def test_a_window_of_any_length_needs_no_overlap_named(repo, tmp_path, options, 
         (["build", "REPO", "--out", "OUT", "--weight", "[[:foo:]]=2"], 2, "--weight '[[:foo:]]'"),
         (["plan", "REPO", "--exclude", "a\\"], 2, "--exclude"),
         (["build", "REPO", "--out", "OUT", "--language", "cobol"], 2, "there is no language 'cobol'. Known: "),
-        (["nonsense"], 2, "there is no command 'nonsense'. Try 'gristmill --help'."),
-        (["biuld"], 2, "there is no command 'biuld'. Did you mean 'build'?"),
-        (["--verison"], 2, "there is no option '--verison'. Did you mean '--version'?"),
+        (["nonsense"], 2, "unknown command 'nonsense'. Try 'gristmill --help'."),
+        (["biuld"], 2, "unknown command 'biuld'. Did you mean 'build'?"),
+        (["--verison"], 2, "unknown option '--verison'. Did you mean '--version'?"),
     ],
 )
-def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, words):
+def test_bad_input_is_refused_in_one_line(repo, tmp_path, arguments, code, words):
     (tmp_path / "empty").mkdir()
     (tmp_path / "wrong.toml").write_text("[window]\noverlapp = 1\n")
-    places = {"REPO": repo, "OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "TOML": tmp_path / "wrong.toml"}
+    paths = {"REPO": repo, "OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "TOML": tmp_path / "wrong.toml"}
     given = []
     for word in arguments:
-        for name, place in places.items():
-            word = word.replace(name, str(place))  # noqa: PLW2901
+        for name, path in paths.items():
+            word = word.replace(name, str(path))  # noqa: PLW2901
         given.append(word)
     done = called(*given)
     assert done.returncode == code, done.stderr
@@ -292,8 +292,8 @@ def test_bad_input_is_one_clear_line(repo, tmp_path, arguments, code, words):
     assert not (tmp_path / "out.work").exists()
 
 
-def test_a_bad_value_of_any_option_is_said_in_our_words(capsys, monkeypatch):
-    """Numbers and choices of every command, as their parsers have them."""
+def test_bad_value_of_any_option_is_refused_in_one_line(capsys, monkeypatch):
+    """Try every number and choice of every command."""
     parsers = []
     monkeypatch.setattr(Parser, "print_help", lambda self: parsers.append(self))  # noqa: PLW0108 - binds self
     for name in (*main.COMMANDS, "tokenizer train", "tokenizer show"):
@@ -307,51 +307,51 @@ def test_a_bad_value_of_any_option_is_said_in_our_words(capsys, monkeypatch):
                 continue
             flag = action.option_strings[-1] if action.option_strings[0].count("-") == 1 else action.option_strings[0]
             assert main.run([*command, *given, flag, "5k"]) == 2
-            said = capsys.readouterr().err
-            kind = "cannot be '5k'. It takes " if action.choices else "takes a "
-            assert said.startswith(f"gristmill: {flag} {kind}"), said
-            assert "'5k'" in said
-            assert said.count("\n") == 1
+            line = capsys.readouterr().err
+            kind = "must be one of " if action.choices else "takes a "
+            assert line.startswith(f"gristmill: {flag} {kind}"), line
+            assert "'5k'" in line
+            assert line.count("\n") == 1
             tried += 1
     assert tried > 50
 
 
-def test_a_fault_of_ours_says_so(repo, tmp_path, monkeypatch, capsys):
+def test_unexpected_exception_is_reported_as_a_bug(repo, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gristmill, "build", lambda *_: 1 / 0)
     assert main.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 70
-    assert "this is a fault in gristmill" in capsys.readouterr().err
+    assert "this is a bug in gristmill" in capsys.readouterr().err
 
 
-def test_a_file_that_fails_unforeseen_is_named(repo, tmp_path):
+def test_unexpected_os_error_names_the_file(repo, tmp_path):
     code = "import gristmill; from gristmill.cli import main as cli; gristmill.build = lambda *_: open('/nowhere'); cli.main()"
     words = [sys.executable, "-c", code, "build", str(repo), "--out", str(tmp_path / "out")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert refusal(done) == (3, "cannot read or write '/nowhere': No such file or directory.")
 
 
-def test_an_interruption_is_130(repo, tmp_path, monkeypatch, capsys):
+def test_interrupt_exits_with_130(repo, tmp_path, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gristmill, "build", interrupted)
     assert main.run(["build", str(repo), "--out", str(tmp_path / "out")]) == 130
-    assert capsys.readouterr().err == "gristmill: interrupted; nothing half-written was left in its place.\n"
+    assert capsys.readouterr().err == "gristmill: interrupted. No incomplete output was left behind.\n"
 
 
-def test_a_reader_that_goes_away_is_no_fault(repo, tmp_path):
+def test_closed_pipe_is_not_an_error(repo, tmp_path):
     done = in_a_shell("{} | true", "build", repo, "--out", tmp_path / "out")
     assert (done.returncode, said(done.stderr)) == (0, [])
     assert (tmp_path / "out/manifest.json").exists()
 
 
-def test_a_full_output_is_said(repo, tmp_path):
+def test_full_output_device_is_reported(repo, tmp_path):
     done = in_a_shell("{} > /dev/full", "build", repo, "--out", tmp_path / "out")
     assert done.returncode == 3
     assert said(done.stderr)[0].startswith("gristmill: cannot write the output")
     assert (tmp_path / "out/manifest.json").exists()
 
 
-def test_what_follows_two_dashes_is_a_source(tmp_path, monkeypatch):
+def test_arguments_after_two_dashes_are_sources(tmp_path, monkeypatch):
     root = write_tree(tmp_path / "repo", {"-odd.py": "x", "--out": "y"})
     monkeypatch.chdir(root)
     done = called("build", "--out", tmp_path / "out", "--quiet", "--", "-odd.py", "--out")
@@ -359,17 +359,17 @@ def test_what_follows_two_dashes_is_a_source(tmp_path, monkeypatch):
     assert len((tmp_path / "out/files.jsonl").read_text().splitlines()) == 2
 
 
-def test_python_dash_m(repo, tmp_path):
+def test_module_runs_with_python_m(repo, tmp_path):
     command = [sys.executable, "-m", "gristmill", "build", str(repo), "--out", str(tmp_path / "out"), "--json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["counts"]["kept"] == 40
 
 
-def test_on_a_terminal_there_are_bars(repo, tmp_path):
+def test_terminal_gets_progress_bars(repo, tmp_path):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     with running([COMMAND, "build", repo, "--out", tmp_path / "out"], stdout=slave, stderr=slave) as process:
         os.close(slave)
-        shown = b""
+        output = b""
         while True:
             try:
                 part = os.read(master, 4096)
@@ -377,15 +377,15 @@ def test_on_a_terminal_there_are_bars(repo, tmp_path):
                 break
             if not part:
                 break
-            shown += part
+            output += part
         process.wait()
     os.close(master)
     assert process.returncode == 0
-    assert "prepare" in shown.decode()
-    assert "files/s" in shown.decode()
+    assert "prepare" in output.decode()
+    assert "files/s" in output.decode()
 
 
-def test_names_cannot_reach_the_terminal(tmp_path):
+def test_control_characters_in_names_are_not_printed(tmp_path):
     root = write_tree(tmp_path / "repo", {"\x1b]0;title\x07.bin": b"\0"})
     done = run("build", root, "--out", tmp_path / "out")
     assert done.returncode == 3
@@ -395,7 +395,7 @@ def test_names_cannot_reach_the_terminal(tmp_path):
 @pytest.mark.parametrize(
     "settings", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"LC_ALL": "C.UTF-8"}]
 )
-def test_the_locale_does_not_matter(tmp_path, settings):
+def test_build_works_in_any_locale(tmp_path, settings):
     root = write_tree(tmp_path / "répo", {"é.py": "x", "日本.py": "y"})
     (root / os.fsdecode(b"caf\xe9.py")).write_text("z")
     done = run("build", root, "--out", tmp_path / "out", env={**os.environ, **settings})
@@ -407,13 +407,13 @@ def test_the_locale_does_not_matter(tmp_path, settings):
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_closed_streams_do_not_matter(repo, tmp_path, closed):
+def test_build_works_with_closed_streams(repo, tmp_path, closed):
     done = in_a_shell(f"{{}} {closed}", "build", repo, "--out", tmp_path / "out")
     assert done.returncode == 0
     assert (tmp_path / "out/manifest.json").exists()
 
 
-def test_the_examples_run(repo, tmp_path):
+def test_examples_run(repo, tmp_path):
     examples = ROOT / "examples"
     script = [sys.executable, str(examples / "create_training_dataset.py"), str(repo), str(tmp_path / "out")]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
@@ -425,6 +425,6 @@ def test_the_examples_run(repo, tmp_path):
     ("vendor", "family", "is_slow"),
     [("AuthenticAMD", 25, True), ("AuthenticAMD", 26, False), ("GenuineIntel", 6, False)],
 )
-def test_processors_on_which_numpy_sorts_slowly_are_known(vendor, family, is_slow):
+def test_processors_with_slow_avx512_sorts_are_recognized(vendor, family, is_slow):
     cpuinfo = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 17\n"
     assert bool(main.ZEN_3_AND_4.search(cpuinfo.encode())) == is_slow

@@ -1,4 +1,4 @@
-"""gristmill show: one row in the terminal, whatever the terminal is, and nothing of a file that could steer it."""
+"""gristmill show prints a row on any terminal, and file content cannot control the terminal."""
 
 import json
 import re
@@ -35,38 +35,38 @@ def packed(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def no_wishes(monkeypatch):
-    """Whatever whoever runs the tests likes."""
+def default_colors(monkeypatch):
+    """Remove the developer's own settings."""
     for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
 
 
-def shown(capsys, *words):
+def printed(capsys, *words):
     assert main.run(["show", *map(str, words)]) == 0
     return capsys.readouterr().out
 
 
-def test_by_default_the_first_window_of_train(plain, capsys):
-    out = shown(capsys, plain)
-    assert out == shown(capsys, plain, "--row", "0", "--split", "train") == shown(capsys, plain, "--row", "train:0")
+def test_first_window_of_train_is_printed_by_default(plain, capsys):
+    out = printed(capsys, plain)
+    assert out == printed(capsys, plain, "--row", "0", "--split", "train") == printed(capsys, plain, "--row", "train:0")
     head, name, facts, *_ = filter(None, out.splitlines())
     assert head == "row train:0 of 13, 48 ids of at most 48"
     assert name == f"plain/{EVIL}"
     assert facts == "lines 1 to 2, python, 46 tokens from 0 on, 46 fresh"
 
 
-def test_through_a_pipe_tokens_stand_between_bars_and_lines_have_their_numbers(plain, capsys):
+def test_bars_separate_tokens_and_lines_are_numbered_in_a_pipe(plain, capsys):
     number = next(number for number, row in enumerate(open_dataset(plain)["train"]) if row["path"] == "long.py")
-    lines = shown(capsys, plain, "--row", number).splitlines()
+    lines = printed(capsys, plain, "--row", number).splitlines()
     assert '1 <s>│"""│What│ long│ is│ for│."│""│↵' in [line.strip() for line in lines]
     body = lines[4 : lines.index("", 4)]
     assert [int(line[:2]) for line in body] == list(range(1, len(body) + 1))
     assert body[-1].endswith("│</s>")
 
 
-def test_signs_tell_where_neighbours_end_and_begin(plain, capsys):
+def test_signs_mark_the_overlap_with_neighbors(plain, capsys):
     number = next(number for number, row in enumerate(open_dataset(plain)["train"]) if row["start"] > 40)
-    out = shown(capsys, plain, "--row", number)
+    out = printed(capsys, plain, "--row", number)
     body, foot = out.rsplit("\n\n", 1)
     assert (body.count("«"), body.count("»")) == (1, 1)
     assert len(re.findall("[│«]", body[: body.index("«") + 1])) == 13
@@ -76,7 +76,7 @@ def test_signs_tell_where_neighbours_end_and_begin(plain, capsys):
 
 @pytest.mark.parametrize("colour", [False, True])
 @pytest.mark.parametrize("width", [1, 40, 200])
-def test_nothing_is_lost_and_nothing_too_wide(plain, varied, packed, colour, width):
+def test_all_tokens_are_printed_within_the_width(plain, varied, packed, colour, width):
     for look in [*looks_of(plain), *looks_of(varied)[::4], *looks_of(packed)]:
         drawn = STYLE.sub("", row_text(look, colour=colour, width=width))
         assert all(line.isprintable() and cell_len(line) <= max(width, 20) for line in drawn.split("\n"))
@@ -86,7 +86,7 @@ def test_nothing_is_lost_and_nothing_too_wide(plain, varied, packed, colour, wid
             assert re.sub(r"\s|\d", "", text) in flat
 
 
-def test_the_content_cannot_steer_the_terminal(plain):
+def test_content_cannot_control_the_terminal(plain):
     dataset = open_dataset(plain)
     for number in range(2):
         look = look_at(dataset, "train", number)
@@ -96,7 +96,7 @@ def test_the_content_cannot_steer_the_terminal(plain):
     assert "\\x1b" in row_text(look_at(dataset, "train", 0), colour=False, width=80)
 
 
-def test_in_colour_every_second_token_is_underlined_and_the_known_is_faint(plain):
+def test_every_second_token_is_underlined_and_overlap_is_faint(plain):
     look = look_at(open_dataset(plain), "train", 1)
     pieces = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m", row_text(look, colour=True, width=200))
     styles = {text: style.split(";") for style, text in pieces}
@@ -108,36 +108,36 @@ def test_in_colour_every_second_token_is_underlined_and_the_known_is_faint(plain
             assert ("7" in styles[stroke.text]) or not flags & SPECIAL
 
 
-def test_colours_are_for_terminals_and_can_be_refused(plain, capsys, monkeypatch):
+def test_colors_are_used_only_on_terminals_and_can_be_disabled(plain, capsys, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert "\x1b" not in shown(capsys, plain)
+    assert "\x1b" not in printed(capsys, plain)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[" in shown(capsys, plain)
-    assert "\x1b" not in shown(capsys, plain, "--no-colour")
-    assert "\x1b" not in shown(capsys, plain, "--no-color")
+    assert "\x1b[" in printed(capsys, plain)
+    assert "\x1b" not in printed(capsys, plain, "--no-colour")
+    assert "\x1b" not in printed(capsys, plain, "--no-color")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in shown(capsys, plain)
+    assert "\x1b" not in printed(capsys, plain)
 
 
-def test_ids_stand_behind_their_tokens(plain, capsys):
+def test_ids_follow_their_tokens(plain, capsys):
     row = open_dataset(plain)["train"][0]
-    out = shown(capsys, plain, "--ids", "--no-colour").rsplit("\n\n", 1)[0]
+    out = printed(capsys, plain, "--ids", "--no-colour").rsplit("\n\n", 1)[0]
     assert [int(found) for found in re.findall(r"⟨(\d+)⟩", re.sub(r"\n +", "", out))] == row["input_ids"]
     assert "⟨50118⟩↵" in out
 
 
-def test_json_is_the_look_and_quiet_shows_it_too(plain, capsys):
-    out = shown(capsys, plain, "--row", "3", "--json")
+def test_json_output_is_the_row_and_quiet_prints_it_too(plain, capsys):
+    out = printed(capsys, plain, "--row", "3", "--json")
     assert msgspec.json.decode(out, type=RowLook) == look_at(open_dataset(plain), "train", 3)
     assert json.loads(out)["row"] == 3
-    assert shown(capsys, plain, "-q") == shown(capsys, plain)
-    assert shown(capsys, plain, "--row", "3", "--json", "-q") == out
+    assert printed(capsys, plain, "-q") == printed(capsys, plain)
+    assert printed(capsys, plain, "--row", "3", "--json", "-q") == out
 
 
-def test_windows_that_share_a_row_have_a_head_each(packed, capsys):
+def test_each_window_of_a_packed_row_has_a_heading(packed, capsys):
     rows = open_dataset(packed)["train"]
     number, row = next((number, row) for number, row in enumerate(rows) if len(row["segments"]) > 1)
-    out = shown(capsys, packed, "--row", number)
+    out = printed(capsys, packed, "--row", number)
     names = [f"packed/{one['path']}" for one in row["segments"]]
     assert [line for line in out.splitlines() if line.startswith("packed/")] == names
     assert f"{len(names)} windows share it" in out
@@ -146,37 +146,37 @@ def test_windows_that_share_a_row_have_a_head_each(packed, capsys):
 
 
 @pytest.mark.parametrize("kind", ["rename", "noise"])
-def test_variants_are_named_and_lines_are_numbered_where_there_are_any(varied, capsys, kind):
+def test_variants_are_named_and_numbered_if_they_have_lines(varied, capsys, kind):
     number = next(number for number, row in enumerate(open_dataset(varied)["train"]) if row["variant"] == kind)
-    out = shown(capsys, varied, "--row", number)
+    out = printed(capsys, varied, "--row", number)
     assert f"variant {kind}" in " ".join(out.split())
     assert bool(re.search(r"^ ?\d+ <s>", out, re.MULTILINE)) == (kind == "rename")
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("--row", "99"), 3, "train has 13 rows, counted from 0: there is no row 99."),
         (("--split", "test"), 3, "test has no rows: there is no row 0."),
         (("--row", "tset:1"), 3, "there is no split 'tset': there are train, validation, test."),
-        (("--row", "1.5"), 2, "a row is a number, or a split and a number, like test:12, got '1.5'."),
-        (("--row", "test:1", "--split", "train"), 2, "name two splits"),
+        (("--row", "1.5"), 2, "a row is a number, or a split and a number like test:12, got '1.5'."),
+        (("--row", "test:1", "--split", "train"), 2, "name different splits"),
         (("3", "--row", "4"), 2, "'3' and --row 4 both name a row."),
-        (("three",), 2, "a row is a number, or a split and a number, like test:12, got 'three'."),
-        (("3", "4"), 2, "show has no use for '4'. Usage: gristmill show DIR [N | SPLIT:N] [options]"),
+        (("three",), 2, "a row is a number, or a split and a number like test:12, got 'three'."),
+        (("3", "4"), 2, "show takes no argument '4'. Usage: gristmill show DIR [N | SPLIT:N] [options]"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_line(plain, capsys, words, code, said):
+def test_missing_row_or_split_is_refused_in_one_line(plain, capsys, words, code, message):
     assert main.run(["show", str(plain), *words]) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["3", "train:3"])
-def test_a_row_is_named_with_its_number_alone(plain, capsys, place):
-    assert shown(capsys, plain, place) == shown(capsys, plain, "--row", "3") != shown(capsys, plain)
+def test_row_can_be_given_as_an_argument(plain, capsys, place):
+    assert printed(capsys, plain, place) == printed(capsys, plain, "--row", "3") != printed(capsys, plain)
 
 
-def test_as_a_command_where_the_stream_takes_ascii_only(plain, monkeypatch):
+def test_ascii_stream_gets_ascii_signs(plain, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     monkeypatch.setenv("COLUMNS", "40")
     done = run("show", plain)

@@ -1,4 +1,4 @@
-"""One of anything is singular, whatever prints it: a dataset of one file, one window and one row, and every command."""
+"""Every command prints singular nouns for a count of one."""
 
 import io
 import json
@@ -56,10 +56,10 @@ NOUNS = [
 ONE_OF_MANY = re.compile(
     rf"(?<![\d.,/:–-])\b1 (?:more |other |small |train |validation |test |special )?(?:{'|'.join(NOUNS)})\b"
 )
-"""`1 files`, but neither `0.1 files` nor `21 files`."""
+"""Matches `1 files`, but not `0.1 files` or `21 files`."""
 
 
-def wrongly_counted(text):
+def wrong_plurals(text):
     return sorted(set(ONE_OF_MANY.findall(re.sub(r"<[^>]*>", " ", text))))
 
 
@@ -69,12 +69,12 @@ def test_counts_agree_with_their_noun(num, noun):
     assert counted(str(num), "pass", "passes") == f"{num} {'pass' if num == 1 else 'passes'}"
 
 
-def test_units_of_progress_agree_too():
+def test_units_of_progress_agree_with_their_count():
     assert [counted_units(1, unit) for unit in ("files", "batches")] == ["1 file", "1 batch"]
     assert counted_units(2, "batches") == "2 batches"
 
 
-def test_a_log_counts_one_as_one(monkeypatch):
+def test_progress_log_uses_the_singular(monkeypatch):
     clock = iter(range(0, 1000, 7))
     monkeypatch.setattr("gristmill.core.progress.time.perf_counter", lambda: next(clock))
     stream = io.StringIO()
@@ -85,12 +85,12 @@ def test_a_log_counts_one_as_one(monkeypatch):
         step.advance(1)
     assert "prepare: 1 of 1 file, " in stream.getvalue()
     assert "tasks: 1 batch in " in stream.getvalue()
-    assert not wrongly_counted(stream.getvalue())
+    assert not wrong_plurals(stream.getvalue())
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """One file in train, with one window, one line and one column more than usual."""
+    """A dataset of one file with one window, and the output of two builds."""
     folder = tmp_path_factory.mktemp("one")
     source = write_tree(folder / "repo", {"a.py": "value = compute(1)\n"})
     built = called("build", source, "--out", folder / "out", "--split", "100/0/0", "--report", "--max-windows", 1)
@@ -129,31 +129,31 @@ STEPS = ("prepare", "decide", "shape", "finish")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_a_command_prints_about_one_of_everything(name, dataset, monkeypatch, capsys):
+def test_command_uses_the_singular(name, dataset, monkeypatch, capsys):
     folder, built = dataset
     monkeypatch.chdir(folder)
     write_tree(folder / "empty", {"e.py": ""})
-    said = built
-    for earlier in STEPS[: STEPS.index(name)] if name in STEPS else ():  # another process may have run their tests
+    output = built
+    for earlier in STEPS[: STEPS.index(name)] if name in STEPS else ():  # their tests may run in another process
         assert main.run([str(word) for word in COMMANDS[earlier]]) == 0
     capsys.readouterr()
     if name != "build":
         code = main.run([str(word) for word in COMMANDS[name]])
-        said = "".join(capsys.readouterr())
-        assert (code == 0) is (name not in {"nothing", "no row"}), said
-    assert said.strip()
-    assert not wrongly_counted(said)
+        output = "".join(capsys.readouterr())
+        assert (code == 0) is (name not in {"nothing", "no row"}), output
+    assert output.strip()
+    assert not wrong_plurals(output)
     if name in {"report", "bench"}:
         page = {"report": "r.html", "bench": "b.md"}[name]
-        assert not wrongly_counted((folder / page).read_text(encoding="utf-8"))
+        assert not wrong_plurals((folder / page).read_text(encoding="utf-8"))
 
 
-def test_pages_and_cards_about_one_of_everything(dataset):
+def test_pages_and_cards_use_the_singular(dataset):
     out = dataset[0] / "out"
     for name in ("README.md", "croissant.json"):
         text = (out / name).read_text(encoding="utf-8")
         assert "1 file" in text
-        assert not wrongly_counted(text)
-    assert not wrongly_counted(manifest_html(open_dataset(out).manifest))
-    assert not wrongly_counted(repr(open_dataset(out)["train"]))
-    assert not wrongly_counted(json.dumps(files_table(out)))
+        assert not wrong_plurals(text)
+    assert not wrong_plurals(manifest_html(open_dataset(out).manifest))
+    assert not wrong_plurals(repr(open_dataset(out)["train"]))
+    assert not wrong_plurals(json.dumps(files_table(out)))

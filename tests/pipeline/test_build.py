@@ -575,7 +575,7 @@ def test_an_interrupted_build_leaves_nothing_half_written(corpus, tmp_path, kind
         else:
             assert codes[-1] == 130
             last = errors.read_text().strip().splitlines()[-1]
-            assert last == "gristmill: interrupted; nothing half-written was left in its place."
+            assert last == "gristmill: interrupted. No incomplete output was left behind."
             assert "Traceback" not in errors.read_text()
         if out.exists():
             assert sum(len(rows) for rows in open_dataset(out).values()) > 0

@@ -221,7 +221,7 @@ def test_the_command_line_adds_to_what_the_file_says(tmp_path):
         (["--weight", "language:pyton=2"], "Did you mean 'python'"),
         (["--weight", "kind:tests=2"], "there is no 'kind'"),
         (["--weight", "code:test=2"], "code:tests"),
-        (["--weights", "all"], "--weights cannot be 'all'. It takes code."),
+        (["--weights", "all"], "--weights must be one of code, got 'all'."),
         (["--weights-only"], "--weights-only needs weights"),
         (["--weights-only", "--weights", "code", "--target-windows", "5"], "--weights-only draws nothing"),
         (["--max-windows", "0"], "at least 1"),

@@ -328,7 +328,7 @@ def dataset(built_twice):
 def test_against_clean_says_that_all_is_the_same(dataset):
     done = called("check", dataset, "--against-clean")
     assert done.returncode == 0
-    assert done.stdout == f"the same, byte for byte, as a build from scratch: {dataset}\n"
+    assert done.stdout == f"byte-identical to a clean build: {dataset}\n"
     done = called("check", dataset, "--against-clean", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "differences": []})
     assert sorted(entry.name for entry in dataset.parent.iterdir()) == ["out", "out.work", "stdlib"]
@@ -379,7 +379,7 @@ def test_against_clean_needs_to_know_how_it_was_built(dataset):
     with pytest.raises(DatasetError, match="Build it once more"):
         against_clean(dataset)
     code, line = refusal(called("check", dataset, "--against-clean", "--source", source))
-    assert (code, line) == (2, "--against-clean goes by the sources of the build; leave --source out.")
+    assert (code, line) == (2, "--against-clean uses the sources that the manifest records. Omit --source.")
     code, _ = refusal(called("check", dataset.parent / "nothing", "--against-clean"))
     assert code == 4
     assert not work_of(dataset).exists()

@@ -493,7 +493,7 @@ def test_clean_deletes_what_was_kept_and_leaves_the_dataset(small, tmp_path):
     done = called("clean", out)
     assert (done.returncode, done.stdout) == (0, f"deleted  0 bytes in {work_of(out)}\n")
     code, line = refusal(called("clean", tmp_path / "nothing"))
-    assert (code, line) == (4, f"there is neither {tmp_path / 'nothing'} nor a work folder beside it.")
+    assert (code, line) == (4, f"{tmp_path / 'nothing'} does not exist, and has no work folder. Name the folder of a dataset.")
 
 
 def test_clean_takes_what_a_killed_build_left(prospects, tmp_path):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gristmill.lab.bench.bench_markdown import Page
 
 NOT_WITH_TOKENIZERS = ("only", "expand_to", "keep", "workers")
-"""They are about methods that make datasets."""
+"""Options that apply only to methods that build a dataset."""
 
 
 def bench(arguments: Sequence[str]) -> int:
@@ -35,11 +35,11 @@ def bench(arguments: Sequence[str]) -> int:
 
 def _bench_methods(given: argparse.Namespace, command: str) -> None:
     with signals_held("gristmill.lab.bench.bench"):
-        from gristmill.lab.bench.bench import Asked, bench  # noqa: PLC0415 - --help does without
+        from gristmill.lab.bench.bench import Asked, bench  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.bench.bench_markdown import Page, bench_markdown  # noqa: PLC0415
         from gristmill.lab.bench.bench_svg import chart_svg  # noqa: PLC0415
         from gristmill.lab.bench.bench_text import bench_json, bench_text  # noqa: PLC0415
-    page = Page(given.out or "bench.md")  # refuses at once what it must not overwrite
+    page = Page(given.out or "bench.md")  # fails now if it would overwrite another file
     names = ("only", "sample", "expand_to", "keep", "tokenizer", "device")
     asked = Asked(
         **{name: getattr(given, name) for name in names},
@@ -48,16 +48,16 @@ def _bench_methods(given: argparse.Namespace, command: str) -> None:
     )
     result = bench(next(iter(given.sources), None), asked, progress=_progress(given), command=command)
     page.write(bench_markdown(result, page.chart.name), chart_svg(result))
-    _tell(bench_json(result) if given.json else bench_text(result), page, given)
+    _print_result(bench_json(result) if given.json else bench_text(result), page, given)
 
 
 def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
     for name in NOT_WITH_TOKENIZERS:
         if getattr(given, name) not in (None, []):
             option = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"--tokenizers takes no {option}: it makes no datasets. Leave one of the two out.")
+            raise ConfigError(f"--tokenizers builds no dataset, so it takes no {option}. Omit one of the two.")
     with signals_held("gristmill.lab.bench.tokenizers.bench_tokenizers"):
-        from gristmill.lab.bench.bench_markdown import Page  # noqa: PLC0415 - --help does without
+        from gristmill.lab.bench.bench_markdown import Page  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.bench.tokenizers.bench_tokenizers import DEFAULT_RUNS, AskedOfTokenizers, bench_tokenizers  # noqa: PLC0415
         from gristmill.lab.bench.tokenizers.speed_markdown import HEADING, tokenizers_markdown  # noqa: PLC0415
         from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg  # noqa: PLC0415
@@ -71,31 +71,31 @@ def _bench_tokenizers(given: argparse.Namespace, command: str) -> None:
     )
     result = bench_tokenizers(next(iter(given.sources), None), asked, progress=_progress(given), command=command)
     page.write(tokenizers_markdown(result, page.chart.name), tokenizers_svg(result))
-    _tell(tokenizers_json(result) if given.json else tokenizers_text(result), page, given)
+    _print_result(tokenizers_json(result) if given.json else tokenizers_text(result), page, given)
 
 
 def _progress(given: argparse.Namespace) -> gristmill.Progress:
     return gristmill.Progress(quiet=given.quiet or given.json)
 
 
-def _tell(told: str, page: "Page", given: argparse.Namespace) -> None:
+def _print_result(text: str, page: "Page", given: argparse.Namespace) -> None:
     if given.json:
-        print(told)
+        print(text)
     elif not given.quiet:
-        print(told)
-        print(f"page     {printable(str(page.path))} and {printable(page.chart.name)} beside it")
+        print(text)
+        print(f"page     {printable(str(page.path))}, with {printable(page.chart.name)}")
 
 
 def _parser() -> "Parser":
-    from gristmill.lab.bench.methods import METHODS  # noqa: PLC0415 - no other command needs them
+    from gristmill.lab.bench.methods import METHODS  # noqa: PLC0415 - only this command needs it
 
     parser = parser_for(
         "bench [SOURCE] [options]",
-        "Measure what each way of making the dataset costs and gives, on your code and your machine: the plain script "
-        "that people have, threads, batches in processes, Hugging Face datasets, gristmill with and without each of "
-        "its steps, and the floor. Prints tables and writes a page with a chart. "
+        "Measure several ways to build a dataset, on your code and your machine: a typical script, threads, batches in "
+        "processes, Hugging Face datasets, gristmill with and without each of its steps, and the lower bound. Prints "
+        "tables and writes a page with a chart. "
         "For example: gristmill bench my-repo --sample 300. "
-        "With --tokenizers, how fast tokenizers alone are: gristmill bench my-repo --tokenizers --device cuda",
+        "With --tokenizers, measure the tokenizers alone: gristmill bench my-repo --tokenizers --device cuda",
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = textwrap.fill(parser.description or "", 80)
@@ -113,29 +113,33 @@ def _add_common_options(parser: "Parser") -> None:
     parser.add_argument(
         "--tokenizers",
         action="store_true",
-        help="instead: tokenizers, gigatoken and the GPU on the same bytes, cold, warm and on unseen text; "
-        "every id is compared",
+        help="measure the libraries tokenizers and gigatoken, and the GPU, instead: cold, warm and on unseen text, "
+        "with every id compared",
     )
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
         default="cpu",
-        help="cuda: measure tokenizing on a GPU as well (default: cpu)",
+        help="with cuda, also measure tokenizing on the GPU (default: cpu)",
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="the page to write (default: bench.md, or bench-tokenizers.md); its chart lies beside it",
+        help="page to write, with its chart next to it (default: bench.md, or bench-tokenizers.md)",
     )
     parser.add_argument(
         "--runs",
         metavar="N",
         type=int,
-        help="time each method N times and report the median, of an even N the slower of the middle two "
+        help="time each method N times and report the median, the slower of the middle two if N is even "
         "(default: 1, or 5 with --tokenizers)",
     )
-    parser.add_argument("--sample", metavar="N", type=int, help="give the slow methods only N files, and say so")
-    parser.add_argument("--tokenizer", metavar="NAME", default="codebert", help="as in build (default: codebert)")
+    parser.add_argument(
+        "--sample", metavar="N", type=int, help="run the slow methods on only N files; the result marks them"
+    )
+    parser.add_argument(
+        "--tokenizer", metavar="NAME", default="codebert", help="tokenizer, as in build (default: codebert)"
+    )
 
 
 def _add_options_of_methods(parser: "Parser") -> None:
@@ -146,9 +150,9 @@ def _add_options_of_methods(parser: "Parser") -> None:
         "--expand-to",
         metavar="N",
         type=int,
-        help="rows the plain script copies up to (default: 2.75 times what there are)",
+        help="number of rows to which the script copies its rows (default: 2.75 times as many)",
     )
     parser.add_argument(
-        "--keep", metavar="DIR", help="leave each method's output there as a dataset that open_dataset reads"
+        "--keep", metavar="DIR", help="keep each method's output in DIR, as a dataset that open_dataset reads"
     )
     parser.add_argument("--workers", metavar="auto|N", help="processes to use (default: auto)")

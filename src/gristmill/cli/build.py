@@ -25,9 +25,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 def build(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "build SOURCE... --out DIR [options]",
-        "Make a training dataset from source code. For example: gristmill build my-repo --out dataset",
+        "Build a training dataset from source code. For example: gristmill build my-repo --out dataset",
     )
-    parser.add_argument("--report", action="store_true", help="also draw it: DIR/report.html (needs gristmill[report])")
+    parser.add_argument("--report", action="store_true", help="also write DIR/report.html (needs gristmill[report])")
     given, values = parse_settings(parser, arguments, "the summary")
     config = load_config(values, given.config)
     if given.report:
@@ -47,11 +47,12 @@ def build(arguments: Sequence[str]) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep up to 16 MB of freed memory: arrays of a few MB come and go, and new pages cost 2 % of a build.
+    """Let glibc keep up to 16 MB of freed memory. Arrays of a few MB come and go, and new pages cost 2 % of a build.
 
-    Workers inherit it. A library must not change this for the program it is part of, so `gristmill.build` does not.
+    Workers inherit the setting. `gristmill.build` does not change it, because a library must not change the allocator
+    of its host program.
     """
-    import ctypes  # noqa: PLC0415 - numpy has loaded it
+    import ctypes  # noqa: PLC0415 - NumPy has imported it already
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -60,21 +61,25 @@ def _keep_freed_memory() -> None:
 
 
 def _require_report(config: "Config") -> None:
-    """Before the build, not after it."""
+    """Fail before the build if the report could not be written after it."""
     if is_address(config.out):
-        raise ConfigError("--report draws a dataset that is here. Build into a folder, or leave --report out.")
+        raise ConfigError(
+            "--report needs a local dataset, and --out is remote. Build into a local folder, or omit --report."
+        )
     require_report()
 
 
 def _advise(config: "Config") -> None:
-    """A vocabulary is only new to what is held out if both go by the same splits."""
+    """Print a note if the tokenizer was trained on other splits: it may then have seen held-out files."""
     name = config.tokenizer.name
     is_open = config.split.previous is None and (config.split.fresh or not (Path(config.out) / FILES).is_file())
     if not is_open or not os.path.exists(os.path.expanduser(name)):
         return
-    from gristmill.lab.vocabulary.location import splits_beside, splits_word  # noqa: PLC0415 - most builds do without
+    from gristmill.lab.vocabulary.location import splits_beside, splits_word  # noqa: PLC0415 - most builds do not need it
 
     if splits_beside(name) is not None:
         word = printable(splits_word(name))
-        line = f"this vocabulary was learnt by splits of its own: --splits {word} holds nothing out that it has seen."
+        line = (
+            f"this tokenizer was trained on its own splits. Add --splits {word} so that it has seen no held-out file."
+        )
         print(f"gristmill: note: {line}", file=sys.stderr)

@@ -13,29 +13,31 @@ from gristmill.core.names import printable, shell_word
 def compare(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "compare A B [C...] --out DIR [options]",
-        "Train the same model on each dataset, with the same number of tokens and the same seeds, and score all on one "
-        "test set that is clean against every one of them: files that all hold out, or --test. Prints a table and a "
-        "verdict, and writes a page with curves. For example: gristmill compare old new --out verdict --tokens 20e6",
+        "Train the same model on each dataset with the same number of tokens and the same seeds, and score all on one "
+        "test set that shares no file with any train split. Prints a table and a verdict, and writes a page with "
+        "curves. For example: gristmill compare old new --out verdict --tokens 20e6",
     )
-    parser.add_argument("folders", metavar="DATASET", nargs="+", help="two datasets or more")
-    parser.add_argument("--out", metavar="DIR", required=True, help="a new folder for runs, curves and the page")
-    parser.add_argument("--seeds", metavar="N", type=int, default=3, help="runs of each dataset (default: 3)")
+    parser.add_argument("folders", metavar="DATASET", nargs="+", help="two or more datasets")
+    parser.add_argument("--out", metavar="DIR", required=True, help="new folder for runs, curves and the page")
+    parser.add_argument("--seeds", metavar="N", type=int, default=3, help="runs per dataset (default: 3)")
     parser.add_argument(
-        "--test", metavar="DATASET", help="score on this dataset's test split, less what any train split has too"
+        "--test",
+        metavar="DATASET",
+        help="score on this dataset's test split, without files that are in any train split",
     )
     parser.add_argument(
         "--min-test-tokens",
         metavar="N",
         type=whole,
-        help="take a test set of so few tokens; below 100,000 intervals are wide (default: 100,000)",
+        help="smallest test set to accept; with fewer than 100,000 tokens, intervals are wide (default: 100,000)",
     )
     parser.add_argument(
         "--budget",
         choices=("tokens", "epochs"),
         default="tokens",
-        help="give all the same number of tokens, or each as many epochs of its own (default: tokens)",
+        help="train every dataset for the same number of tokens, or of epochs (default: tokens)",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with a comparison that was stopped")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted comparison")
     add_training_options(parser)
     add_output_options(parser, "the comparison")
     given = parser.parse_intermixed_args(arguments)
@@ -46,7 +48,7 @@ def compare(arguments: Sequence[str]) -> int:
         require_lora()
     require_datasets(*given.folders, *([] if given.test is None else [given.test]))
     with signals_held("gristmill.lab.comparison.compare"):
-        from gristmill.lab.comparison.compare import compare  # noqa: PLC0415 - --help does without
+        from gristmill.lab.comparison.compare import compare  # noqa: PLC0415 - not needed for --help
         from gristmill.lab.comparison.comparison_folder import HTML, MARKDOWN  # noqa: PLC0415
         from gristmill.lab.comparison.comparison_text import comparison_json, comparison_text  # noqa: PLC0415
     is_quiet = given.quiet or given.json

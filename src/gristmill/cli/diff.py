@@ -11,17 +11,17 @@ DIFFERS = 1
 def diff(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "diff OLD NEW",
-        "Say what is not the same in two datasets: files added, removed, changed, moved between splits, dropped or "
-        "taken in; windows and tokens; settings, versions, tokenizer; and which version step Croissant's rule asks "
-        "for. Answers 0 where the rows are the same, however they are written, and 1 where they differ.",
+        "List the differences between two datasets: files added, removed, changed, moved between splits, dropped or "
+        "newly kept; windows and tokens; settings, versions and tokenizer; and the version bump that Croissant's rules "
+        "require. The exit code is 0 if the rows are the same, in any format, and 1 if they differ.",
     )
-    parser.add_argument("before", metavar="OLD", help="a dataset that gristmill build has made")
-    parser.add_argument("after", metavar="NEW", help="another one")
+    parser.add_argument("before", metavar="OLD", help="the earlier dataset")
+    parser.add_argument("after", metavar="NEW", help="the later dataset")
     parser.add_argument("--all", action="store_true", help="name every file, not only the first 10 of each kind")
     add_output_options(parser, "the difference", is_answer=True)
     given = parser.parse_args(arguments)
     with signals_held("gristmill.planning.diff"):
-        from gristmill.planning.diff import EXAMPLES, diff  # noqa: PLC0415 - --help does without
+        from gristmill.planning.diff import EXAMPLES, diff  # noqa: PLC0415 - not needed for --help
         from gristmill.planning.diff_text import difference_json, difference_text  # noqa: PLC0415
     difference = diff(given.before, given.after, examples=None if given.all else EXAMPLES)
     print(difference_json(difference) if given.json else difference_text(difference))

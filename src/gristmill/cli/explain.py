@@ -11,19 +11,19 @@ from gristmill.core.errors import ConfigError
 def explain(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "explain DIR PATH[:LINE] | DIR --row SPLIT:N",
-        "Say why a file is in a dataset, out of it, or in its split: rules with value and limit, licence, twin, "
-        "redactions, cuts and windows; or which file and lines a row shows. "
+        "Explain why a file was kept or dropped and how it got its split: rules with value and limit, license, "
+        "duplicates, redactions, cuts and windows. Or print which file and lines a row contains. "
         "For example: gristmill explain dataset src/app.py:120",
     )
-    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument(
-        "path", metavar="PATH[:LINE]", nargs="?", help="a file by its path, the end of it, or repo/path"
+        "path", metavar="PATH[:LINE]", nargs="?", help="path of a file, the end of its path, or repo/path"
     )
-    parser.add_argument("--row", metavar="SPLIT:N", help="a row by its number, counted from 0, like test:123")
+    parser.add_argument("--row", metavar="SPLIT:N", help="a split and a row number, counted from 0, like test:123")
     add_output_options(parser, "the explanation", is_answer=True)
     given = parser.parse_intermixed_args(arguments)
     if (given.path is None) == (given.row is None):
-        raise ConfigError("explain takes a PATH or a --row. Try 'gristmill explain --help'.")
+        raise ConfigError("explain takes either a PATH or --row. Try 'gristmill explain --help'.")
     with signals_held("gristmill.planning.explain"):
         from gristmill.planning.explain import explain_row, explanation_json, explanation_text  # noqa: PLC0415
     if given.row is None:

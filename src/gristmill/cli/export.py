@@ -17,12 +17,15 @@ from gristmill.publish.trainers import TRAINERS
 def export(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "export DIR --format NAME | --for TRAINER",
-        "Add formats to a finished dataset: the same windows, with the same content digest. Or write a folder that a "
-        "trainer reads as it is. For example: gristmill export dataset --format parquet,mds",
+        "Add formats to a dataset: the same windows, with the same content digest. Or write a new folder in the layout "
+        "that a trainer reads. For example: gristmill export dataset --format parquet,mds",
     )
-    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument(
-        "--format", metavar="NAME", action="append", help=f"one or several of {', '.join(FORMATS)}; repeatable"
+        "--format",
+        metavar="NAME",
+        action="append",
+        help=f"{', '.join(FORMATS)}; several separated by commas, or repeated",
     )
     parser.add_argument("--for", metavar="TRAINER", dest="trainer", help=f"one of {', '.join(TRAINERS)}")
     parser.add_argument("--out", metavar="FOLDER", help="with --for: the folder to write (default: DIR-TRAINER)")
@@ -32,7 +35,9 @@ def export(arguments: Sequence[str]) -> int:
     if given.trainer is not None:
         return _export_for(given)
     if given.out is not None:
-        raise ConfigError("--out names the folder of a trainer, and formats go into the dataset. Add --for TRAINER.")
+        raise ConfigError(
+            "--out is the folder for a trainer. Formats are written into the dataset. Add --for TRAINER, or omit --out."
+        )
     return _export_formats(given)
 
 
@@ -41,7 +46,7 @@ def _export_for(given: argparse.Namespace) -> int:
         raise ConfigError("--format and --for contradict each other; use one of them.")
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     with signals_held("gristmill.publish.export_for"):
-        from gristmill.publish.export_for import command_of  # noqa: PLC0415 - --help does without
+        from gristmill.publish.export_for import command_of  # noqa: PLC0415 - not needed for --help
     folder = gristmill.export_for(given.folder, given.trainer, given.out, progress=progress)
     trainer, named = TRAINERS[given.trainer], given.out or os.fspath(folder)
     files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
@@ -58,10 +63,10 @@ def _export_for(given: argparse.Namespace) -> int:
 def _export_formats(given: argparse.Namespace) -> int:
     wanted = words_of(given.format)
     if wanted is None:
-        raise ConfigError("export needs a format to write, or a trainer. Try --format parquet, or --for trl.")
+        raise ConfigError("export needs a format or a trainer. Try --format parquet, or --for trl.")
     progress = gristmill.Progress(quiet=given.quiet or given.json)
     with signals_held("gristmill.publish.export"):
-        from gristmill.pipeline.summary import formats_text  # noqa: PLC0415 - --help does without
+        from gristmill.pipeline.summary import formats_text  # noqa: PLC0415 - not needed for --help
     before = gristmill.open_dataset(given.folder).manifest.formats
     manifest = gristmill.export(given.folder, wanted, progress=progress, workers=worker_count(given.workers) or "auto")
     if given.json:
@@ -70,7 +75,7 @@ def _export_formats(given: argparse.Namespace) -> int:
     elif not given.quiet:
         for name in wanted:
             if name in before:
-                print(f"{name} was there already, and stays as it is")
+                print(f"{name} exists already and was not changed")
         print(formats_text(manifest))
         print(f"content  sha256 {manifest.content_sha256}")
         print(f"dataset  {printable(given.folder)}")

@@ -1,4 +1,4 @@
-"""What the commands have in common: parsers that complain in one line, and the options that several of them take."""
+"""Argument parsing shared by the commands: one-line errors, common options, and conversions of their values."""
 
 import argparse
 import math
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 LONGEST_ROW_DIGITS = 18
 DEFAULT_RATE = 0.5
-"""Of a variant that is only named."""
+"""Rate of a variant given without one."""
 
 
 TIMES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
-"""What people write behind a number, and mean."""
+"""Suffixes people append to a number."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains as everything else does: one line that says what is wrong, what was given, and what to do."""
+    """Argument parser that raises ConfigError with one line: what is wrong, what was given, and what to do."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -38,16 +38,16 @@ class Parser(argparse.ArgumentParser):
         self.register("type", float, number)
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(self._in_our_words(message))
+        raise ConfigError(self._reworded(message))
 
-    def _in_our_words(self, message: str) -> str:
+    def _reworded(self, message: str) -> str:
         kind, _, rest = message.partition(": ")
         if kind == "unrecognized arguments":
             word = rest.split(" ", 1)[0]
             if word.startswith("-"):
                 flags = [flag for action in self._actions for flag in action.option_strings]
-                return f"there is no option {word!r}. {did_you_mean(word.partition('=')[0], flags, self._advice)}"
-            return f"{self._command} has no use for {word!r}. Usage: {self.usage}"
+                return f"unknown option {word!r}. {did_you_mean(word.partition('=')[0], flags, self._advice)}"
+            return f"{self._command} takes no argument {word!r}. Usage: {self.usage}"
         if kind == "the following arguments are required":
             return f"{self._command} needs {rest.replace(', ', ' and ')}. Usage: {self.usage}"
         if kind.startswith("argument "):
@@ -55,15 +55,15 @@ class Parser(argparse.ArgumentParser):
         return f"{message[0].lower()}{message[1:]}. {self._advice}"
 
     def _about_argument(self, name: str, what: str) -> str:
-        """`name` as argparse has it: `--quiet` in `-q/--quiet`."""
+        """Reword an argparse error. `name` is the option as argparse prints it, such as `-q/--quiet`."""
         flag = max(name.split("/"), key=len)
         action = next((one for one in self._actions if flag in (*one.option_strings, one.metavar, one.dest)), None)
         if what.startswith("expected ") and action is not None:
             value = action.metavar or action.dest.upper()
-            return f"{flag} needs a value: {flag} {value}, or {flag}={value} where that begins with a dash."
+            return f"{flag} needs a value: {flag} {value}, or {flag}={value} if the value begins with a dash."
         if found := re.match(r"invalid choice: (.*) \(choose from", what, re.DOTALL):
             words = ", ".join(map(str, (action and action.choices) or ()))
-            return f"{flag} cannot be {found[1]}. It takes {words}."
+            return f"{flag} must be one of {words}, got {found[1]}."
         if what.startswith("ignored explicit argument "):
             return f"{flag} takes no value, got {what.removeprefix('ignored explicit argument ')}."
         if what.startswith("not allowed with argument "):
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_for(usage: str, text: str) -> Parser:
-    """Its name is the words that the usage begins with: `tokenizer train SOURCE...`."""
+    """Create a command's parser. The command is the leading words of `usage`, as in `tokenizer train SOURCE...`."""
     words = takewhile(lambda word: word.isalpha() and word.islower(), usage.split())
     parser = Parser(
         prog=" ".join(("gristmill", *words)),
@@ -91,7 +91,7 @@ def parser_for(usage: str, text: str) -> Parser:
         add_help=False,
         allow_abbrev=False,
     )
-    parser.add_argument("-h", "--help", action="help", help="show this and exit")
+    parser.add_argument("-h", "--help", action="help", help="show this help and exit")
     return parser
 
 
@@ -103,16 +103,20 @@ def parse_settings(
     *,
     is_answer: bool = False,
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """What `build` and `plan` take: all that was given, and by name those settings that were."""
+    """Parse the sources and options of a build.
+
+    Returns all parsed arguments, and the settings that were given, by name. `instead` replaces options of the build by
+    setting name.
+    """
     parser.add_argument(
         "sources",
         metavar="SOURCE",
         nargs="*",
-        help="folders, git work trees, files, tables, git URLs, s3://…",
+        help="folders, git repositories, files, tables, git URLs, s3://…",
     )
     add_options(parser, instead)
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="settings from a TOML file; options come on top of it"
+        "--config", metavar="FILE", type=Path, help="read settings from a TOML file; options override it"
     )
     add_output_options(parser, what, is_answer=is_answer)
     given = parse_intermixed(parser, arguments)
@@ -127,13 +131,13 @@ def parse_settings(
 
 
 def row_number(text: str) -> int | None:
-    """Counted from 0; None where it is no such number."""
+    """Parse a row number, counted from 0. Return None if `text` is not one."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_ROW_DIGITS
     return int(text) if is_number else None
 
 
 def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Namespace:
-    """Sources anywhere between options; what follows `--` is one, whatever it looks like."""
+    """Parse sources and options in any order. Arguments after `--` are sources."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     given = parser.parse_intermixed_args(arguments[:cut])
     given.sources += arguments[cut + 1 :]
@@ -141,14 +145,14 @@ def parse_intermixed(parser: "Parser", arguments: Sequence[str]) -> argparse.Nam
 
 
 def add_output_options(parser: "Parser", what: str, *, is_answer: bool = False) -> None:
-    """`is_answer`: what is printed is all that the command makes, so --quiet leaves out only what is beside it."""
-    quiet = f"print {what}, without progress and notes" if is_answer else "print nothing but errors"
+    """Add --quiet and --json. If the printed text is the result itself (`is_answer`), --quiet still prints it."""
+    quiet = f"print only {what}, without progress and notes" if is_answer else "print nothing but errors"
     parser.add_argument("-q", "--quiet", action="store_true", help=quiet)
     parser.add_argument("--json", action="store_true", help=f"print {what} as JSON, for scripts")
 
 
 def print_summary(manifest: "Manifest", out: str, given: argparse.Namespace) -> None:
-    from gristmill.pipeline.summary import summary_json, summary_text  # noqa: PLC0415 - --help does without
+    from gristmill.pipeline.summary import summary_json, summary_text  # noqa: PLC0415 - not needed for --help
 
     if given.json:
         print(summary_json(manifest, out))
@@ -163,13 +167,13 @@ def print_notes(warnings: Sequence[str], *, quiet: bool) -> None:
 
 
 def planned_out(sources: Sequence[str]) -> str:
-    """Where a build that is only told of would go: a folder for each source, so that none takes another's place."""
+    """Suggest an output folder, named after the first source so that two suggestions do not collide."""
     name = os.path.basename(os.path.realpath(os.path.expanduser(sources[0]))) if sources else ""
     return f"{name}-dataset" if name else "dataset"
 
 
 def whole(text: str) -> int:
-    """`2000000000`, or `2e9`."""
+    """Parse a whole number such as `2000000000` or `2e9`."""
     try:
         return int(text)
     except ValueError:
@@ -179,7 +183,7 @@ def whole(text: str) -> int:
             value = math.nan
         if not value.is_integer():
             raise argparse.ArgumentTypeError(
-                f"takes a whole number, like 20000 or 2e4, got {text!r}.{_meant(text)}"
+                f"takes a whole number, like 20000 or 2e4, got {text!r}.{_suggestion(text)}"
             ) from None
         return int(value)
 
@@ -188,11 +192,11 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"takes a number, like 0.5 or 20, got {text!r}.{_meant(text)}") from None
+        raise argparse.ArgumentTypeError(f"takes a number, like 0.5 or 20, got {text!r}.{_suggestion(text)}") from None
 
 
-def _meant(text: str) -> str:
-    """`5k` -> 5000"""
+def _suggestion(text: str) -> str:
+    """Suggest a number for one with a suffix: `5k` -> " Try 5000."."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([kmgb])", text.strip(), re.IGNORECASE | re.ASCII)
     return f" Try {float(found[1]) * TIMES[found[2].lower()]:.0f}." if found else ""
 
@@ -212,7 +216,7 @@ def weights_of(texts: Sequence[str] | None) -> dict[str, float] | None:
     for text in texts or ():
         what, _, number = text.rpartition("=")
         try:
-            weights.pop(what, None)  # the last one said is the last that matches
+            weights.pop(what, None)  # of repeated patterns, the last one counts
             weights[what] = float(number)
         except ValueError:
             what = ""
@@ -227,11 +231,11 @@ def words_of(texts: Sequence[str] | None) -> list[str] | None:
 
 
 def way_of(texts: Sequence[str] | None) -> str | None:
-    """`paraphrase=0.2` is `rewrite=0.2` with rewrite.way = "paraphrase"; `back-translation` is the other way."""
+    """Return the setting rewrite.way: `paraphrase=0.2` means `rewrite=0.2` with rewrite.way = "paraphrase"."""
     kinds = [word.partition("=")[0] for word in words_of(texts) or ()]
     ways = {REWRITE_WAYS[kind] for kind in kinds if kind in REWRITE_WAYS}
     if len(ways) > 1:
-        raise ConfigError(f"--variants names {' and '.join(sorted(ways))}: a build takes one of them.")
+        raise ConfigError(f"--variants names {' and '.join(sorted(ways))}, but a build can use only one of them.")
     return next(iter(ways), None)
 
 
@@ -246,7 +250,7 @@ def rates_of(texts: Sequence[str] | None) -> dict[str, float] | None:
         if kind not in list(VariantKind):
             known = [*map(str, VariantKind), *(way for way in REWRITE_WAYS if "_" not in way)]
             hint = did_you_mean(kind, known, "Try --variants rename.")
-            raise ConfigError(f"--variants {kind!r} is none of {', '.join(VariantKind)}. {hint}")
+            raise ConfigError(f"--variants takes {', '.join(VariantKind)}, got {kind!r}. {hint}")
         try:
             rates[kind] = float(number) if has_rate else DEFAULT_RATE
         except ValueError:
@@ -258,12 +262,12 @@ def middles_of(texts: Sequence[str] | None) -> dict[str, float] | None:
     """`syntax,lines=0.5` -> {"syntax": 1.0, "lines": 0.5}"""
     shares: dict[str, float] = {}
     for word in words_of(texts) or ():
-        sort, has_share, number = word.partition("=")
-        if sort not in MIDDLES:
-            hint = did_you_mean(sort, list(MIDDLES), "Try --fim-middles syntax.")
-            raise ConfigError(f"--fim-middles {sort!r} is none of {', '.join(MIDDLES)}. {hint}")
+        kind, has_share, number = word.partition("=")
+        if kind not in MIDDLES:
+            hint = did_you_mean(kind, list(MIDDLES), "Try --fim-middles syntax.")
+            raise ConfigError(f"--fim-middles takes {', '.join(MIDDLES)}, got {kind!r}. {hint}")
         try:
-            shares[sort] = float(number) if has_share else 1.0
+            shares[kind] = float(number) if has_share else 1.0
         except ValueError:
-            raise ConfigError(f"--fim-middles takes SORT or SORT=SHARE, like syntax=0.5, got {word!r}.") from None
+            raise ConfigError(f"--fim-middles takes KIND or KIND=SHARE, like syntax=0.5, got {word!r}.") from None
     return shares or None

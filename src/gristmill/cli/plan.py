@@ -13,32 +13,35 @@ from gristmill.config.options import build_line
 def plan(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "plan SOURCE... [options]",
-        "Say what a build would give, before building: windows, sizes and seconds for several overlaps, what each "
-        "language and folder brings, what is taken out, what training on it means, and which overlap to take. "
+        "Estimate a build without building: windows, size and seconds for several overlaps, the share of each language "
+        "and folder, what is dropped, steps and epochs of a training, and a recommended overlap. "
         "For example: gristmill plan my-repo --epochs 200 --sequences 11000",
     )
-    group = parser.add_argument_group("what to plan for")
+    group = parser.add_argument_group("training to plan for")
     asked = [
-        group.add_argument("--batch-size", metavar="N", type=int, help="windows in a step (default: 32)"),
-        group.add_argument("--budget-tokens", metavar="N", type=whole, help="how many ids the training goes through"),
+        group.add_argument("--batch-size", metavar="N", type=int, help="windows per step (default: 32)"),
+        group.add_argument("--budget-tokens", metavar="N", type=whole, help="tokens that the training processes"),
         group.add_argument(
-            "--epochs", metavar="N", type=float, help="epochs of another training, whose number of ids is the budget"
+            "--epochs",
+            metavar="N",
+            type=float,
+            help="epochs of a training whose number of tokens is the budget; needs --sequences",
         ),
         group.add_argument(
-            "--sequences", metavar="N", type=int, help="sequences in each of those epochs, each as long as --window"
+            "--sequences", metavar="N", type=int, help="sequences per epoch of that training, each of --window tokens"
         ),
         group.add_argument(
-            "--sample", metavar="N", type=int, help="read only about N files, and say how far off that may be"
+            "--sample", metavar="N", type=int, help="read only about N files, and print the margin of error"
         ),
     ]
     given, values = parse_settings(parser, arguments, "the plan", is_answer=True)
     out = planned_out(values.get("sources", ()))
     config = load_config(values, given.config, out=out)
     with signals_held("gristmill.planning.plan"):
-        from gristmill.planning.overlap_choice import PlanOptions  # noqa: PLC0415 - --help does without
+        from gristmill.planning.overlap_choice import PlanOptions  # noqa: PLC0415 - not needed for --help
         from gristmill.planning.plan_text import plan_json, plan_text  # noqa: PLC0415
-    wanted = PlanOptions(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
-    made = gristmill.plan(config, wanted, gristmill.Progress(quiet=given.quiet or given.json))
+    options = PlanOptions(**{one.dest: value for one in asked if (value := getattr(given, one.dest)) is not None})
+    made = gristmill.plan(config, options, gristmill.Progress(quiet=given.quiet or given.json))
     picked: dict[str, Any] = {} if made.has_documents else {"window.overlap": made.pick.overlap}
     picked |= {"output.compress": "zstd"} if made.pick.compress else {}
     if config.out == out:

@@ -6,32 +6,40 @@ import gristmill
 from gristmill.cli.parsers import add_output_options, parser_for, words_of, worker_count
 from gristmill.cli.signals import signals_held
 
-ANSWER_IS_NO = 1
+REFUSED = 1
 
 
 def push(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "push DIR HUB-ID [--upload] [options]",
-        "Check a finished dataset and show what would go to the Hugging Face Hub; with --upload, send it, in one "
-        "commit. Answers 1 if anything speaks against it. Who you are is known from 'hf auth login' or HF_TOKEN.",
+        "Check a dataset and list what would be uploaded to the Hugging Face Hub. With --upload, upload it in one "
+        "commit. The exit code is 1 if a safety check fails. Log in with 'hf auth login', or set HF_TOKEN.",
     )
-    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
-    parser.add_argument("repo_id", metavar="HUB-ID", help="yourname/dataset, or an organisation's")
-    parser.add_argument("--upload", action="store_true", help="really send it; without, nothing is sent")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--private", action="store_true", help="for you and your organisation only (default)")
-    who.add_argument("--public", action="store_true", help="for everybody")
-    parser.add_argument("--revision", metavar="BRANCH", help="made if it is not there (default: main)")
-    parser.add_argument("--message", metavar="TEXT", help="of the commit")
+    parser.add_argument("folder", metavar="DIR", help="a dataset")
+    parser.add_argument("repo_id", metavar="HUB-ID", help="yourname/dataset or organization/dataset")
+    parser.add_argument("--upload", action="store_true", help="upload; without this option, nothing is sent")
+    visibility = parser.add_mutually_exclusive_group()
+    visibility.add_argument("--private", action="store_true", help="visible to you and your organization (default)")
+    visibility.add_argument("--public", action="store_true", help="visible to everyone")
+    parser.add_argument("--revision", metavar="BRANCH", help="branch to upload to, created if missing (default: main)")
+    parser.add_argument("--message", metavar="TEXT", help="commit message")
     parser.add_argument(
-        "--format", metavar="NAME", action="append", help="send these formats only, with a manifest of them; repeatable"
+        "--format", metavar="NAME", action="append", help="upload only this format, with a manifest for it; repeatable"
     )
-    parser.add_argument("--allow-failed-check", action="store_true", help="although gristmill check fails")
-    parser.add_argument("--allow-secrets", action="store_true", help="although secrets are left, or nobody looked")
-    parser.add_argument("--allow-unlicensed", action="store_true", help="although nobody knows some files' licence")
-    parser.add_argument("--allow-paths", action="store_true", help="although folders of this machine are named")
+    parser.add_argument("--allow-failed-check", action="store_true", help="upload although gristmill check fails")
+    parser.add_argument(
+        "--allow-secrets",
+        action="store_true",
+        help="upload although secrets remain, or the build did not search for them",
+    )
+    parser.add_argument(
+        "--allow-unlicensed", action="store_true", help="upload although some files have no known license"
+    )
+    parser.add_argument(
+        "--allow-paths", action="store_true", help="upload although the dataset contains paths of this machine"
+    )
     parser.add_argument("--workers", metavar="auto|N", default="auto", help="processes to check with (default: auto)")
-    add_output_options(parser, "what goes, and each verdict")
+    add_output_options(parser, "the files and the result of each safety check")
     given = parser.parse_intermixed_args(arguments)
     allowed = {
         "check": given.allow_failed_check,
@@ -40,7 +48,7 @@ def push(arguments: Sequence[str]) -> int:
         "paths": given.allow_paths,
     }
     with signals_held("gristmill.publish.push"):
-        from gristmill.publish.push_result import push_json, push_text  # noqa: PLC0415 - --help does without
+        from gristmill.publish.push_result import push_json, push_text  # noqa: PLC0415 - not needed for --help
     pushed = gristmill.push(
         given.folder,
         given.repo_id,
@@ -55,6 +63,6 @@ def push(arguments: Sequence[str]) -> int:
     )
     if given.json:
         print(push_json(pushed))
-    elif not (given.quiet and given.upload and pushed.ok):  # what would go is an answer, and a refusal an error
+    elif not (given.quiet and given.upload and pushed.ok):  # with --quiet, a dry run and a refusal still print
         print(push_text(pushed, upload=given.upload))
-    return 0 if pushed.ok else ANSWER_IS_NO
+    return 0 if pushed.ok else REFUSED

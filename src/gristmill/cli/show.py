@@ -8,31 +8,33 @@ from gristmill.cli.signals import signals_held
 from gristmill.core.errors import ConfigError
 from gristmill.core.records import Split
 
-PLAIN_SIGNS: dict[str, str | int | None] = {"│": "|", "«": "<<", "»": ">>", "↵": "$", "⟨": "{", "⟩": "}"}
-"""For a stream that cannot take the others."""
+ASCII_SIGNS: dict[str, str | int | None] = {"│": "|", "«": "<<", "»": ">>", "↵": "$", "⟨": "{", "⟩": "}"}
+"""Replacements for streams that cannot encode the originals."""
 
 
 def show(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "show DIR [N | SPLIT:N] [options]",
-        "Show one row of a dataset as its model sees it: token by token, with syntax, special tokens, and what the "
-        "neighbouring windows of the file show too. For example: gristmill show dataset test:12",
+        "Print one row of a dataset as the model sees it: token by token, with syntax colors, special tokens, and the "
+        "parts that neighboring windows share. For example: gristmill show dataset test:12",
     )
-    parser.add_argument("folder", metavar="DIR", help="a dataset that gristmill build has made")
+    parser.add_argument("folder", metavar="DIR", help="a dataset")
     parser.add_argument(
-        "place", metavar="[SPLIT:]N", nargs="?", help="which row, counted from 0, like 12 or test:12; default: 0"
+        "place", metavar="[SPLIT:]N", nargs="?", help="row number, counted from 0, like 12 or test:12 (default: 0)"
     )
-    parser.add_argument("--row", metavar="[SPLIT:]N", help="the same")
-    parser.add_argument("--split", choices=[*map(str, Split)], help="which rows are counted; default: train")
-    parser.add_argument("--ids", action="store_true", help="with the id of each token behind it")
-    parser.add_argument("--no-colour", "--no-color", action="store_true", help="signs between tokens, and no colours")
+    parser.add_argument("--row", metavar="[SPLIT:]N", help="row number, like the argument")
+    parser.add_argument("--split", choices=[*map(str, Split)], help="split of the row (default: train)")
+    parser.add_argument("--ids", action="store_true", help="print the id after each token")
+    parser.add_argument(
+        "--no-colour", "--no-color", action="store_true", help="separate tokens by signs instead of colors"
+    )
     add_output_options(parser, "the row", is_answer=True)
     given = parser.parse_intermixed_args(arguments)
     if given.place is not None and given.row is not None:
-        raise ConfigError(f"{given.place!r} and --row {given.row} both name a row. Leave out one of them.")
+        raise ConfigError(f"{given.place!r} and --row {given.row} both name a row. Omit one of them.")
     split, number = _row(given.place or given.row or "0", given.split)
     with signals_held("gristmill.views.row_text"):
-        import msgspec  # noqa: PLC0415 - --help does without
+        import msgspec  # noqa: PLC0415 - not needed for --help
         from rich.console import Console  # noqa: PLC0415
 
         from gristmill.dataset.dataset import open_dataset  # noqa: PLC0415
@@ -42,7 +44,7 @@ def show(arguments: Sequence[str]) -> int:
     if given.json:
         print(msgspec.json.encode(look).decode())
         return 0
-    console = Console(file=sys.stdout)  # it knows of NO_COLOR, FORCE_COLOR, TERM and COLUMNS
+    console = Console(file=sys.stdout)  # honors NO_COLOR, FORCE_COLOR, TERM and COLUMNS
     colour = console.color_system is not None and not console.no_color and not given.no_colour
     print(_encodable(row_text(look, colour=colour, width=console.width, ids=given.ids)), end="")
     return 0
@@ -52,15 +54,15 @@ def _row(asked: str, split: str | None) -> tuple[str, int]:
     named, _, digits = asked.rpartition(":")
     number = row_number(digits)
     if number is None:
-        raise ConfigError(f"a row is a number, or a split and a number, like test:12, got {asked!r}.")
+        raise ConfigError(f"a row is a number, or a split and a number like test:12, got {asked!r}.")
     if named and split and named != split:
-        raise ConfigError(f"--row {asked} and --split {split} name two splits. Leave out one of them.")
+        raise ConfigError(f"--row {asked} and --split {split} name different splits. Omit one of them.")
     return named or split or str(Split.TRAIN), number
 
 
 def _encodable(text: str) -> str:
     try:
-        "".join(PLAIN_SIGNS).encode(sys.stdout.encoding or "utf-8")
+        "".join(ASCII_SIGNS).encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        return text.translate(str.maketrans(PLAIN_SIGNS))
+        return text.translate(str.maketrans(ASCII_SIGNS))
     return text

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of loading a C extension would crash the interpreter: it waits until that is done."""
+"""Delay Ctrl-C during imports: an interrupt while a C extension loads would crash the interpreter."""
 
 import importlib
 import signal
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def signals_held(module: str) -> Iterator[None]:
-    """While this one is imported, and for what stands in the block."""
+    """Hold SIGINT and SIGTERM while `module` is imported and the block runs."""
     held = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:

@@ -1,4 +1,4 @@
-"""gristmill prepare, decide, shape and finish: a build in four steps, for schedulers of many machines."""
+"""gristmill prepare, decide, shape and finish: the four steps of a build as commands, for job schedulers."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from gristmill.config.config import Config
 
-TOGETHER = (
-    "All four steps take the options of gristmill build, and the same ones: name them in a --config file. The work "
-    "folder DIR.work must be seen by all machines."
+SAME_OPTIONS = (
+    "All four steps take the options of gristmill build. Give every step the same ones, best in a --config file. All "
+    "machines must share the work folder DIR.work."
 )
 
 
@@ -27,16 +27,20 @@ def prepare(arguments: Sequence[str]) -> int:
         "prepare", "Step 1 of 4: read, clean and tokenize shard I of N of the files.", arguments, takes_shard=True
     )
     with signals_held("gristmill.pipeline.by_hand"):
-        from gristmill.pipeline.by_hand import Shard, prepare_shard  # noqa: PLC0415 - --help does without
+        from gristmill.pipeline.by_hand import Shard, prepare_shard  # noqa: PLC0415 - not needed for --help
     shard = Shard.of(given.shard)
-    return _told(given, {"batches": prepare_shard(config, shard, _progress(given))}, f"shard {given.shard} prepared")
+    return _print_result(
+        given, {"batches": prepare_shard(config, shard, _progress(given))}, f"shard {given.shard} prepared"
+    )
 
 
 def decide(arguments: Sequence[str]) -> int:
-    given, config = _parsed("decide", "Step 2 of 4, once: duplicates, splits, what is cut, places.", arguments)
+    given, config = _parsed(
+        "decide", "Step 2 of 4, once: find duplicates, assign splits, cut shared spans, lay out the output.", arguments
+    )
     with signals_held("gristmill.pipeline.by_hand"):
         from gristmill.pipeline.by_hand import decide_all  # noqa: PLC0415
-    return _told(given, {"pieces": decide_all(config, _progress(given))}, "decided")
+    return _print_result(given, {"pieces": decide_all(config, _progress(given))}, "decided")
 
 
 def shape(arguments: Sequence[str]) -> int:
@@ -44,11 +48,11 @@ def shape(arguments: Sequence[str]) -> int:
     with signals_held("gristmill.pipeline.by_hand"):
         from gristmill.pipeline.by_hand import Shard, shape_shard  # noqa: PLC0415
     shard = Shard.of(given.shard)
-    return _told(given, {"rows": shape_shard(config, shard, _progress(given))}, f"shard {given.shard} shaped")
+    return _print_result(given, {"rows": shape_shard(config, shard, _progress(given))}, f"shard {given.shard} shaped")
 
 
 def finish(arguments: Sequence[str]) -> int:
-    given, config = _parsed("finish", "Step 4 of 4, once: digests, files.jsonl, the manifest.", arguments)
+    given, config = _parsed("finish", "Step 4 of 4, once: write digests, files.jsonl and the manifest.", arguments)
     with signals_held("gristmill.pipeline.by_hand"):
         from gristmill.pipeline.by_hand import finish_all  # noqa: PLC0415
     manifest = finish_all(config, _progress(given))
@@ -60,12 +64,12 @@ def _parsed(
     name: str, text: str, arguments: Sequence[str], *, takes_shard: bool = False
 ) -> "tuple[argparse.Namespace, Config]":
     usage = f"{name} SOURCE... --out DIR {'--shard I/N ' if takes_shard else ''}[options]"
-    parser = parser_for(usage, f"{text} {TOGETHER}")
+    parser = parser_for(usage, f"{text} {SAME_OPTIONS}")
     if takes_shard:
-        parser.add_argument("--shard", metavar="I/N", help="which part of the work, like 3/16; counted from 1")
+        parser.add_argument("--shard", metavar="I/N", help="part of the work, counted from 1, like 3/16")
     given, values = parse_settings(parser, arguments, "the result")
     if takes_shard and given.shard is None:
-        raise ConfigError(f"{name} needs --shard I/N. For all of it: --shard 1/1")
+        raise ConfigError(f"{name} needs --shard I/N. Use --shard 1/1 for all of it.")
     return given, load_config(values, given.config)
 
 
@@ -73,7 +77,7 @@ def _progress(given: "argparse.Namespace") -> gristmill.Progress:
     return gristmill.Progress(quiet=given.quiet or given.json)
 
 
-def _told(given: "argparse.Namespace", result: dict[str, Any], what: str) -> int:
+def _print_result(given: "argparse.Namespace", result: dict[str, Any], what: str) -> int:
     if given.json:
         print(json.dumps(result))
     elif not given.quiet:

@@ -15,25 +15,25 @@ LARGEST_PORT = 65535
 def view(arguments: Sequence[str]) -> int:
     parser = parser_for(
         "view DIR [--port N] [--no-browser]",
-        "Look through a dataset in a browser: windows with filters and search, token boundaries and overlaps, files "
-        "and why they are in or out. Served to this machine alone, until Ctrl-C. For example: gristmill view dataset",
+        "Browse a dataset in a browser: windows with filters and search, token boundaries and overlaps, files and why "
+        "each was kept or dropped. Serves only this machine, until Ctrl-C. For example: gristmill view dataset",
     )
-    parser.add_argument("folder", metavar="DIR", help="a finished dataset")
-    parser.add_argument("--port", metavar="N", type=whole, default=0, help="the port to listen on (default: any free)")
+    parser.add_argument("folder", metavar="DIR", help="a dataset")
+    parser.add_argument("--port", metavar="N", type=whole, default=0, help="port to listen on (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     add_output_options(parser, "the address", is_answer=True)
     given = parser.parse_args(arguments)
     if not 0 <= given.port <= LARGEST_PORT:
-        raise ConfigError(f"--port is a number from 0 to {LARGEST_PORT}, got {given.port}.")
+        raise ConfigError(f"--port must be between 0 and {LARGEST_PORT}, got {given.port}.")
     with signals_held("gristmill.views.viewer.view"):
-        from gristmill.views.viewer.view import Viewing  # noqa: PLC0415 - --help does without
+        from gristmill.views.viewer.view import Viewing  # noqa: PLC0415 - not needed for --help
         from gristmill.views.viewer.view import view as serve  # noqa: PLC0415
 
     def tell(viewing: Viewing) -> None:
         if given.json:
             print(json.dumps({"address": viewing.address}), flush=True)
         else:
-            print(f"viewing  {viewing.address}\n         Ctrl-C ends it", flush=True)
+            print(f"viewing  {viewing.address}\n         press Ctrl-C to stop", flush=True)
         if viewing.note is not None and not given.quiet:
             print(f"gristmill: note: {printable(viewing.note)}", file=sys.stderr, flush=True)
 

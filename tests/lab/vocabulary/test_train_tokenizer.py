@@ -352,13 +352,13 @@ def test_the_command_tells_the_build_that_goes_with_it(source, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["shwo"], "there is no command 'tokenizer shwo'. Did you mean 'show'?"),
-        (["train", "x"], "no place for the tokenizer was named"),
+        (["shwo"], "unknown command 'tokenizer shwo'. Did you mean 'show'?"),
+        (["train", "x"], "no output folder was given"),
         (["train", "--out", "t"], "no source was named"),
         (["train", "x", "--out", "t", "--sise", "9"], "Did you mean '--size'?"),
         (
             ["train", "x", "--out", "t", "--pattern", "gpt9"],
-            "--pattern cannot be 'gpt9'. It takes cl100k, qwen2, gpt2.",
+            "--pattern must be one of cl100k, qwen2, gpt2, got 'gpt9'.",
         ),
         (["show", "x", "--tokenizer", "a", "--tokenizer", "a"], "'a' is named twice"),
     ],
@@ -425,6 +425,6 @@ def test_a_build_by_other_splits_than_the_vocabularys_is_told_which(trained, sou
     out, _ = trained
     build = ["build", str(source), "--tokenizer", str(out)]
     assert run([*build, "--out", str(tmp_path / "other")]) == 0
-    assert f"--splits {out} holds nothing out that it has seen" in capsys.readouterr().err
+    assert f"--splits {out} so that it has seen no held-out file" in capsys.readouterr().err
     assert run([*build, "--out", str(tmp_path / "same"), "--splits", str(out)]) == 0
     assert "holds nothing out" not in capsys.readouterr().err

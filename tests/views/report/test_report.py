@@ -231,7 +231,7 @@ def test_a_build_draws_it_too(tmp_path, capsys):
     assert (tmp_path / "out" / REPORT).is_file()
     assert f"\nreport   {tmp_path / 'out' / REPORT}\n" in capsys.readouterr().out
     assert run(["build", str(source), "--out", "s3://bucket/x", "--report"]) == 2
-    assert "--report draws a dataset that is here" in capsys.readouterr().err
+    assert "--report needs a local dataset" in capsys.readouterr().err
 
 
 def test_two_datasets_are_told_apart_in_words_and_tables(dataset, tmp_path):
