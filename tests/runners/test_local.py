@@ -11,12 +11,12 @@ import pytest
 
 from gristmill.core.errors import OutputError
 from gristmill.runners.local import NUM_SPARES, LocalRunner, num_cores, num_workers
-from gristmill.runners.runner import ATTEMPTS, TASKS_AHEAD_PER_WORKER, TaskFailed
+from gristmill.runners.runner import MAX_ATTEMPTS, QUEUED_TASKS_PER_WORKER, TaskFailed
 from gristmill.runners.worker import start_method
 from support.builds import running
 
 
-def slower_for_the_first(number):
+def square_slowly_at_zero(number):
     time.sleep(0.2 if number == 0 else 0)
     return number * number
 
@@ -27,19 +27,19 @@ def fail_on_three(number):
     return number
 
 
-def fail_with_a_lock(number):
+def fail_with_unpicklable_error(number):
     error = ValueError("holds a lock")
     error.lock = threading.Lock()
     raise error
 
 
 class Task(NamedTuple):
-    """What goes wrong on the way to a result, noted as files in a folder."""
+    """Task with planned failures. Each failure and the success are recorded as a file in `folder`."""
 
     number: int
     folder: Path
     deaths: int = 0
-    too_large: int = 0
+    memory_errors: int = 0
     wait_for: str | None = None
     is_exclusive: bool = False
 
@@ -48,13 +48,13 @@ class Task(NamedTuple):
         return f"number {self.number}"
 
 
-def do(task):
+def run_task(task):
     if num_deaths(task.folder, task.number) < task.deaths:
         (task.folder / f"death-{task.number}-{os.getpid()}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    too_large = list(task.folder.glob(f"large-{task.number}-*"))
-    if len(too_large) < task.too_large:
-        (task.folder / f"large-{task.number}-{len(too_large)}").touch()
+    memory_errors = list(task.folder.glob(f"large-{task.number}-*"))
+    if len(memory_errors) < task.memory_errors:
+        (task.folder / f"large-{task.number}-{len(memory_errors)}").touch()
         raise MemoryError
     while task.wait_for is not None and not (task.folder / task.wait_for).exists():
         time.sleep(0.01)
@@ -70,7 +70,7 @@ def num_deaths(folder, number):
     return len(list(folder.glob(f"death-{number}-*")))
 
 
-def limit_of(task):
+def timeout_of(task):
     return 60 if task.wait_for is None else 0.3
 
 
@@ -89,13 +89,13 @@ def kill_once(marker):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_results_come_in_the_order_of_the_tasks(workers):
+def test_map_yields_results_in_task_order(workers):
     with LocalRunner(workers) as runner:
-        assert list(runner.map(slower_for_the_first, range(50))) == [number * number for number in range(50)]
+        assert list(runner.map(square_slowly_at_zero, range(50))) == [number * number for number in range(50)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_tasks_are_drawn_as_they_are_needed(workers):
+def test_tasks_are_drawn_only_when_needed(workers):
     drawn = []
 
     def tasks():
@@ -107,28 +107,28 @@ def test_tasks_are_drawn_as_they_are_needed(workers):
         results = runner.as_done(abs, tasks())
         for num_taken in range(1, 20):
             next(results)
-            assert len(drawn) <= num_taken + TASKS_AHEAD_PER_WORKER * workers + 1
+            assert len(drawn) <= num_taken + QUEUED_TASKS_PER_WORKER * workers + 1
 
 
 def test_one_slow_task_does_not_stall_the_others(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(0, tmp_path, wait_for="49"), *(Task(number, tmp_path) for number in range(1, 50))]
-        assert list(runner.map(do, tasks)) == list(range(50))
+        assert list(runner.map(run_task, tasks)) == list(range(50))
 
 
-def test_a_map_that_is_given_up_does_not_disturb_the_next():
+def test_abandoned_map_does_not_affect_the_next():
     with LocalRunner(2) as runner:
-        assert next(runner.map(slower_for_the_first, range(10))) == 0
-        assert list(runner.map(slower_for_the_first, range(20))) == [number * number for number in range(20)]
+        assert next(runner.map(square_slowly_at_zero, range(10))) == 0
+        assert list(runner.map(square_slowly_at_zero, range(20))) == [number * number for number in range(20)]
 
 
-def test_large_tasks_and_large_results_do_not_block_each_other():
+def test_large_tasks_and_large_results_do_not_deadlock():
     with LocalRunner(2) as runner:
         assert list(runner.map(len, [bytes(1 << 20)] * 20)) == [1 << 20] * 20
         assert [len(result) for result in runner.map(bytes, [1 << 20] * 20)] == [1 << 20] * 20
 
 
-def test_workers_killed_while_they_answer_are_replaced():
+def test_workers_killed_while_answering_are_replaced():
     with LocalRunner(2) as runner:
         results = runner.map(bytes, [1 << 23] * 8)
         next(results)
@@ -138,44 +138,44 @@ def test_workers_killed_while_they_answer_are_replaced():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_of_a_task_is_ours_to_see(workers):
+def test_error_of_a_task_is_raised(workers):
     with pytest.raises(OutputError, match="three"), LocalRunner(workers) as runner:
         list(runner.map(fail_on_three, range(10)))
 
 
-def test_an_error_that_cannot_travel_is_told_all_the_same():
+def test_error_that_cannot_be_pickled_is_raised_with_its_text():
     with pytest.raises(RuntimeError, match="holds a lock"), LocalRunner(2) as runner:
-        list(runner.map(fail_with_a_lock, range(10)))
+        list(runner.map(fail_with_unpicklable_error, range(10)))
 
 
-def test_a_task_that_kills_its_worker_once_is_tried_again(tmp_path):
+def test_task_that_kills_its_worker_once_is_retried(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(number, tmp_path, deaths=number == 3) for number in range(20)]
-        assert dict(runner.as_done(do, tasks)) == {number: number for number in range(20)}
+        assert dict(runner.as_done(run_task, tasks)) == {number: number for number in range(20)}
         assert len({worker.process.pid for worker in runner._pool if worker.process.is_alive()}) == 2
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_a_task_that_kills_every_worker_fails_alone(tmp_path, workers):
+def test_task_that_kills_every_worker_fails_without_affecting_others(tmp_path, workers):
     with LocalRunner(workers) as runner:
         tasks = [Task(number, tmp_path, deaths=9 * (number in {0, 5})) for number in range(20)]
-        done = dict(runner.as_done(do, tasks))
+        done = dict(runner.as_done(run_task, tasks))
     reason = "its worker died (exit code -9), likely for want of memory"
     assert done == {number: TaskFailed(reason) if number in {0, 5} else number for number in range(20)}
-    assert num_deaths(tmp_path, 0) == num_deaths(tmp_path, 5) == ATTEMPTS
+    assert num_deaths(tmp_path, 0) == num_deaths(tmp_path, 5) == MAX_ATTEMPTS
 
 
-def test_what_is_queued_behind_a_death_does_not_count_as_tried(tmp_path):
-    with LocalRunner(2) as runner:  # more deaths in front of each task than it has attempts
+def test_tasks_queued_after_a_dead_worker_do_not_count_as_attempted(tmp_path):
+    with LocalRunner(2) as runner:  # more workers die before each task than it has attempts
         tasks = [Task(number, tmp_path, deaths=2) for number in range(12)]
-        assert dict(runner.as_done(do, tasks)) == {number: number for number in range(12)}
+        assert dict(runner.as_done(run_task, tasks)) == {number: number for number in range(12)}
 
 
-def test_a_task_that_fails_three_times_says_which_it_was(tmp_path):
+def test_error_after_three_failures_names_the_task(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(number, tmp_path, deaths=9 * (number == 4)) for number in range(8)]
         with pytest.raises(OutputError) as caught:
-            list(runner.map(do, tasks))
+            list(runner.map(run_task, tasks))
     assert str(caught.value) == (
         "a task failed 3 times (its worker died (exit code -9), likely for want of memory), at number 4. "
         "Try fewer --workers."
@@ -183,24 +183,24 @@ def test_a_task_that_fails_three_times_says_which_it_was(tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "is_alone"), [(1, True), (2, False), (2, True)])
-def test_a_task_that_hangs_is_ended(tmp_path, workers, is_alone):
+def test_hanging_task_is_killed(tmp_path, workers, is_alone):
     with LocalRunner(workers) as runner:
         tasks = [Task(number, tmp_path, wait_for="never" if number == 2 else None) for number in range(10)]
         done = dict(
-            runner.as_done(do, tasks, seconds_for=limit_of, is_alone=lambda task: is_alone and task.number == 2)
+            runner.as_done(run_task, tasks, seconds_for=timeout_of, is_alone=lambda task: is_alone and task.number == 2)
         )
     assert done == {number: TaskFailed("no answer within 0.3 s") if number == 2 else number for number in range(10)}
 
 
-def test_the_clock_of_a_task_starts_with_it():
-    with LocalRunner(2) as runner:  # ten for each worker take longer than the limit together, and each far less
+def test_timeout_counts_from_the_start_of_the_task():
+    with LocalRunner(2) as runner:  # ten tasks per worker exceed the timeout together, but each takes far less
         pool = list(runner._pool)
         done = runner.as_done(time.sleep, [0.3] * 20, seconds_for=lambda _: 2.4)
         assert dict(done) == dict.fromkeys(range(20))
         assert runner._pool == pool
 
 
-def test_answers_that_wait_for_the_caller_are_not_late():
+def test_finished_task_does_not_time_out_while_the_caller_waits():
     with LocalRunner(2) as runner:
         pool = list(runner._pool)
         done = runner.as_done(abs, range(6), seconds_for=lambda _: 1.5)
@@ -211,14 +211,14 @@ def test_answers_that_wait_for_the_caller_are_not_late():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_without_memory_is_tried_again_and_then_fails(tmp_path, workers):
+def test_task_out_of_memory_is_retried_and_then_fails(tmp_path, workers):
     with LocalRunner(workers) as runner:
-        tasks = [Task(0, tmp_path, too_large=9), Task(1, tmp_path, too_large=2), Task(2, tmp_path)]
-        assert dict(runner.as_done(do, tasks)) == {0: TaskFailed("out of memory"), 1: 1, 2: 2}
+        tasks = [Task(0, tmp_path, memory_errors=9), Task(1, tmp_path, memory_errors=2), Task(2, tmp_path)]
+        assert dict(runner.as_done(run_task, tasks)) == {0: TaskFailed("out of memory"), 1: 1, 2: 2}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_alone_has_a_process_of_its_own_that_ends(workers):
+def test_isolated_task_runs_in_its_own_process_which_ends(workers):
     with LocalRunner(workers) as runner:
         pids = [pid for _, pid in sorted(runner.as_done(pid_of, range(12), is_alone=lambda number: number % 4 == 0))]
         alone = pids[::4]
@@ -227,39 +227,39 @@ def test_a_task_alone_has_a_process_of_its_own_that_ends(workers):
         assert not any(is_alive(pid) for pid in alone)
 
 
-def test_the_others_go_on_beside_a_task_alone(tmp_path):
+def test_other_tasks_continue_during_an_isolated_task(tmp_path):
     with LocalRunner(2) as runner:
-        tasks = [Task(0, tmp_path, wait_for="the others"), *(Task(number, tmp_path) for number in range(1, 20))]
-        results = runner.as_done(do, tasks, is_alone=is_first)
+        tasks = [Task(0, tmp_path, wait_for="continue"), *(Task(number, tmp_path) for number in range(1, 20))]
+        results = runner.as_done(run_task, tasks, is_alone=is_first)
         others = [next(results) for _ in range(19)]
         assert sorted(others) == [(number, number) for number in range(1, 20)]
-        (tmp_path / "the others").touch()
+        (tmp_path / "continue").touch()
         assert list(results) == [(0, 0)]
 
 
-def test_tasks_alone_run_one_at_a_time(tmp_path):
+def test_isolated_tasks_run_one_at_a_time(tmp_path):
     with LocalRunner(3) as runner:
         tasks = [Task(number, tmp_path, is_exclusive=True) for number in range(5)]
-        assert dict(runner.as_done(do, tasks, is_alone=lambda _: True)) == {number: number for number in range(5)}
+        assert dict(runner.as_done(run_task, tasks, is_alone=lambda _: True)) == {number: number for number in range(5)}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_alone_that_dies_is_tried_again(tmp_path, workers):
+def test_isolated_task_that_dies_is_retried(tmp_path, workers):
     with LocalRunner(workers) as runner:
         tasks = [Task(0, tmp_path, deaths=2), Task(1, tmp_path, deaths=9), Task(2, tmp_path)]
-        done = dict(runner.as_done(do, tasks, is_alone=lambda task: task.number < 2))
+        done = dict(runner.as_done(run_task, tasks, is_alone=lambda task: task.number < 2))
         assert (done[0], done[2]) == (0, 2)
         assert isinstance(done[1], TaskFailed)
 
 
-def test_more_workers_may_die_than_there_are_spares(tmp_path):
+def test_more_workers_may_die_than_spares_exist(tmp_path):
     with LocalRunner(2) as runner:
         tasks = [Task(number, tmp_path, deaths=1) for number in range(NUM_SPARES + 4)]
-        assert dict(runner.as_done(do, tasks)) == {number: number for number in range(NUM_SPARES + 4)}
+        assert dict(runner.as_done(run_task, tasks)) == {number: number for number in range(NUM_SPARES + 4)}
         assert not runner._spares
 
 
-def test_a_worker_that_dies_beside_other_threads_is_spawned_again(tmp_path):
+def test_dead_worker_is_replaced_while_other_threads_run(tmp_path):
     release = threading.Event()
     with LocalRunner(2) as runner:
         other = threading.Thread(target=release.wait, args=(60,))
@@ -272,36 +272,36 @@ def test_a_worker_that_dies_beside_other_threads_is_spawned_again(tmp_path):
             other.join()
 
 
-def test_two_maps_may_be_open_at_once():
+def test_two_maps_can_be_open_at_once():
     with LocalRunner(2) as runner:
-        pairs = zip(runner.map(abs, range(0, -30, -1)), runner.map(slower_for_the_first, range(30)), strict=True)
+        pairs = zip(runner.map(abs, range(0, -30, -1)), runner.map(square_slowly_at_zero, range(30)), strict=True)
         assert list(pairs) == [(number, number * number) for number in range(30)]
 
 
-def test_a_run_that_is_given_up_leaves_no_process_of_its_own(tmp_path):
+def test_abandoned_run_leaves_no_isolated_process(tmp_path):
     with LocalRunner(2) as runner:
-        done = runner.as_done(do, [Task(0, tmp_path, wait_for="never"), Task(1, tmp_path)], is_alone=is_first)
+        done = runner.as_done(run_task, [Task(0, tmp_path, wait_for="never"), Task(1, tmp_path)], is_alone=is_first)
         assert next(done) == (1, 1)
-        alone = runner._alone.process.pid
+        alone = runner._isolated_worker.process.pid
         done.close()
         assert not is_alive(alone)
-        assert dict(runner.as_done(do, [Task(2, tmp_path)])) == {0: 2}
+        assert dict(runner.as_done(run_task, [Task(2, tmp_path)])) == {0: 2}
 
 
-def test_errors_of_a_run_that_was_given_up_are_nobodys():
+def test_errors_of_an_abandoned_run_are_ignored():
     with LocalRunner(2) as runner:
         next(runner.as_done(fail_on_three, range(4)))
         assert list(runner.map(abs, range(20))) == list(range(20))
 
 
-def test_small_corpora_take_one_process():
+def test_small_source_uses_one_worker():
     assert num_workers("auto", 1000) == 1
     assert num_workers("auto", 1 << 40) == num_cores()
     assert num_workers(7, 0) == 7
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_workers_end_with_a_parent_that_is_killed():
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_exit_when_the_parent_is_killed():
     code = (
         "import time, os\n"
         "from gristmill.runners.local import LocalRunner\n"
@@ -328,7 +328,7 @@ def is_alive(pid):
         return False
 
 
-def test_beside_other_threads_workers_start_afresh():
+def test_workers_are_spawned_while_other_threads_run():
     release = threading.Event()
     other = threading.Thread(target=release.wait, args=(60,))
     other.start()
@@ -342,20 +342,20 @@ def test_beside_other_threads_workers_start_afresh():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_steps_are_taken_while_a_worker_is_busy_or_else_at_once(tmp_path, workers):
-    """The one task waits for a file that the third step makes."""
+def test_background_steps_run_while_a_worker_is_busy_or_immediately(tmp_path, workers):
+    """The task waits for a file that is made after the third step."""
 
     def steps():
         yield from range(3)
-        (tmp_path / "go on").touch()
+        (tmp_path / "continue").touch()
 
     with LocalRunner(workers) as runner:
         runner.meanwhile(steps())
-        assert (tmp_path / "go on").exists() is (workers == 1)
-        assert list(runner.map(do, [Task(0, tmp_path, wait_for="go on")])) == [0]
+        assert (tmp_path / "continue").exists() is (workers == 1)
+        assert list(runner.map(run_task, [Task(0, tmp_path, wait_for="continue")])) == [0]
 
 
-def test_an_error_of_a_step_is_raised(tmp_path):
+def test_error_of_a_background_step_is_raised(tmp_path):
     def steps():
         yield
         raise OutputError("no space")
@@ -363,4 +363,4 @@ def test_an_error_of_a_step_is_raised(tmp_path):
     with LocalRunner(2) as runner:
         runner.meanwhile(steps())
         with pytest.raises(OutputError, match="no space"):
-            list(runner.map(slower_for_the_first, range(4)))
+            list(runner.map(square_slowly_at_zero, range(4)))

@@ -1,4 +1,4 @@
-"""On a cluster of two nodes with a CPU each, both on this machine."""
+"""RayRunner on a cluster of two nodes with one CPU each, both on this machine."""
 
 import errno
 import os
@@ -21,9 +21,9 @@ from gristmill.pipeline.by_hand import Shard, decide_all, finish_all, prepare_sh
 from gristmill.pipeline.prepare import prepare
 from gristmill.runners import probe
 from gristmill.runners.local import LocalRunner
-from gristmill.runners.probe import Sight, probe_of
+from gristmill.runners.probe import ProbeResult, probe_of
 from gristmill.runners.ray import RayRunner, import_ray
-from gristmill.runners.runner import TASKS_AHEAD_PER_WORKER, TaskFailed
+from gristmill.runners.runner import QUEUED_TASKS_PER_WORKER, TaskFailed
 from support.builds import everything, make, parts, refusal, run
 from support.codebert_with import MARKERS, codebert_with
 
@@ -37,11 +37,11 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
 def cluster(tmp_path_factory):
     from ray.cluster_utils import Cluster
 
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes do not find tests
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes cannot import the tests
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray keeps things there
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # Ray writes to it
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setattr(signal, "signal", lambda *_: None)  # a cluster in this process would take SIGTERM
+        patch.setattr(signal, "signal", lambda *_: None)  # a cluster in this process would install a SIGTERM handler
         cluster = Cluster(
             initialize_head=True,
             shutdown_at_exit=False,
@@ -69,7 +69,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runner(cluster, shared):
-    """Not for tests that connect by themselves: those stand at the end."""
+    """Runner that tests share. Tests that open their own connection are at the end."""
     with RayRunner(cluster.address, [probe_of(shared / "probe")], "auto") as runner:
         yield runner
 
@@ -87,7 +87,7 @@ def num_marks(folder, name):
 
 
 def die_first(task):
-    """Kills its worker as often as it is told."""
+    """Kill the worker `num_deaths` times before returning."""
     folder, number, num_deaths = task
     if num_marks(folder, number) < num_deaths:
         mark(folder, number)
@@ -95,7 +95,7 @@ def die_first(task):
     return number
 
 
-def run_short_of_memory(number):
+def run_out_of_memory_at_one(number):
     if number == 1:
         raise MemoryError
     return number
@@ -117,21 +117,21 @@ def wait_for_go(folder):
         time.sleep(0.02)
 
 
-def fail_as_told(error):
+def raise_error(error):
     raise error
 
 
-def test_results_are_those_of_local_processes(runner):
+def test_results_equal_those_of_local_processes(runner):
     assert runner.workers == NUM_NODES
     with LocalRunner(2) as local:
         assert list(runner.map(square, range(100))) == list(local.map(square, range(100)))
 
 
-def test_large_results_come_whole(runner):
+def test_large_results_arrive_complete(runner):
     assert [len(result) for result in runner.map(bytes, [1 << 22] * 8)] == [1 << 22] * 8
 
 
-def test_a_killed_worker_is_replaced(runner, tmp_path):
+def test_killed_worker_is_replaced(runner, tmp_path):
     tasks = [(tmp_path, number, {2: 1, 5: 9}.get(number, 0)) for number in range(10)]
     done = dict(runner.as_done(die_first, tasks))
     failed = TaskFailed("its worker died, likely for want of memory")
@@ -139,16 +139,16 @@ def test_a_killed_worker_is_replaced(runner, tmp_path):
     assert (num_marks(tmp_path, 2), num_marks(tmp_path, 5)) == (1, 3)
 
 
-def test_a_task_without_memory_fails(runner):
-    assert dict(runner.as_done(run_short_of_memory, range(3))) == {0: 0, 1: TaskFailed("out of memory"), 2: 2}
+def test_task_out_of_memory_fails(runner):
+    assert dict(runner.as_done(run_out_of_memory_at_one, range(3))) == {0: 0, 1: TaskFailed("out of memory"), 2: 2}
 
 
-def test_a_task_that_hangs_is_ended(runner):
+def test_hanging_task_is_killed(runner):
     done = dict(runner.as_done(hang_at_one, range(4), seconds_for=lambda number: 0.3 if number == 1 else 60))
     assert done == {0: 0, 1: TaskFailed("no answer within 0.3 s"), 2: 2, 3: 3}
 
 
-def test_a_task_alone_ends_its_process(runner):
+def test_isolated_task_ends_its_process(runner):
     done = dict(runner.as_done(pid_of, range(9), is_alone=lambda number: number < 3))
     alone = {done[number] for number in range(3)}
     assert len(alone) == 3
@@ -158,7 +158,7 @@ def test_a_task_alone_ends_its_process(runner):
     assert not any(Path(f"/proc/{pid}").exists() for pid in alone)
 
 
-def test_no_more_tasks_are_drawn_than_there_is_room_for(runner, tmp_path):
+def test_no_more_tasks_are_drawn_than_can_be_queued(runner, tmp_path):
     drawn = []
 
     def tasks():
@@ -166,8 +166,8 @@ def test_no_more_tasks_are_drawn_than_there_is_room_for(runner, tmp_path):
             drawn.append(1)
             yield tmp_path
 
-    def look():
-        deadline = time.monotonic() + 120  # a worker starts within seconds, on a machine that does nothing else
+    def watch():
+        deadline = time.monotonic() + 120  # a worker starts within seconds on an idle machine
         while num_marks(tmp_path, "started") < NUM_NODES and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)
@@ -175,41 +175,41 @@ def test_no_more_tasks_are_drawn_than_there_is_room_for(runner, tmp_path):
         (tmp_path / "go").touch()
 
     seen = []
-    looking = threading.Thread(target=look)
-    looking.start()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     assert dict(runner.as_done(wait_for_go, tasks())) == dict.fromkeys(range(30))
-    looking.join()
-    assert seen == [NUM_NODES, TASKS_AHEAD_PER_WORKER * NUM_NODES]
+    watcher.join()
+    assert seen == [NUM_NODES, QUEUED_TASKS_PER_WORKER * NUM_NODES]
 
 
 @pytest.mark.parametrize(
     "error", [OutputError("no room. Try less."), FileNotFoundError(errno.ENOENT, "gone", "a.py"), ValueError("odd")]
 )
-def test_errors_of_a_task_arrive_as_themselves(runner, error):
+def test_error_of_a_task_keeps_its_type_and_message(runner, error):
     with pytest.raises(type(error)) as caught:
-        list(runner.map(fail_as_told, [error]))
+        list(runner.map(raise_error, [error]))
     assert type(caught.value) is type(error)
     assert str(caught.value) == str(error)
     assert getattr(caught.value, "errno", None) == getattr(error, "errno", None)
 
 
-def test_a_result_that_cannot_be_pickled_is_told(runner):
+def test_result_that_cannot_be_pickled_is_an_error(runner):
     with pytest.raises(TypeError, match="lock"):
         list(runner.map(lambda _: threading.Lock(), [1]))
 
 
-def test_a_run_that_is_given_up_does_not_disturb_the_next(runner, tmp_path):
+def test_abandoned_run_does_not_affect_the_next(runner, tmp_path):
     done = runner.as_done(square, range(50))
     next(done)
     done.close()
     assert list(runner.map(square, range(10))) == [number * number for number in range(10)]
 
 
-# Whole builds.
+# Complete builds.
 
 
-def prepare_with_trouble(context, batch):
-    """Over one batch a worker dies, another batch never ends on a node that is told; both as long as there is a mark."""
+def prepare_with_failures(context, batch):
+    """Kill the worker once if the file `die` exists, and hang on the node that the file `stuck_on` names."""
     folder = context.folder.parent
     if batch.index == 3 and (folder / "die").exists():
         (folder / "die").unlink()
@@ -220,7 +220,7 @@ def prepare_with_trouble(context, batch):
         time.sleep(600)
     deadline = time.monotonic() + 20
     while stuck_on.exists() and not num_marks(folder, "stuck") and time.monotonic() < deadline:
-        time.sleep(0.05)  # until that node has one too
+        time.sleep(0.05)  # until that node has a batch too
     return prepare(context, batch)
 
 
@@ -238,23 +238,23 @@ def source(tmp_path_factory, corpus):
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_a_build_over_nodes_gives_what_a_local_one_gives(cluster, runner, source, tmp_path, compress):
+def test_build_on_nodes_equals_a_local_build(cluster, runner, source, tmp_path, compress):
     output = OutputConfig(compress=compress, shard_bytes=300_000)
     more = {"output": output, "tokenizer": codebert_with(MARKERS, tmp_path / "tokenizer")}
     more |= {"fim": FimConfig(rate=0.5)} if compress == "zstd" else {}
     manifest = build(ray_config(source, cluster, tmp_path / "out", **more))
-    assert manifest.run.workers >= NUM_NODES, "and one that another test has brought"
+    assert manifest.run.workers >= NUM_NODES, "more if another test has added a node"
     make(source, tmp_path / "local", **more)
     assert everything(tmp_path / "out") == everything(tmp_path / "local")
     (source / "new.py").write_text("x = 1\n" * 30)
-    there = parts(tmp_path / "out")
+    before = parts(tmp_path / "out")
     build(ray_config(source, cluster, tmp_path / "out", **more))
     (source / "new.py").unlink()
-    assert 0 < len(parts(tmp_path / "out").items() - there.items()) <= 4
-    assert len(there.items() - parts(tmp_path / "out").items()) <= (compress == "zstd"), "of fill in the middle"
+    assert 0 < len(parts(tmp_path / "out").items() - before.items()) <= 4
+    assert len(before.items() - parts(tmp_path / "out").items()) <= (compress == "zstd"), "parts of fill in the middle"
 
 
-def test_a_build_lives_through_the_end_of_a_worker_and_of_a_node(cluster, runner, source, tmp_path, monkeypatch):
+def test_build_survives_the_death_of_a_worker_and_of_a_node(cluster, runner, source, tmp_path, monkeypatch):
     make(source, tmp_path / "local")
     node = cluster.add_node(**NODE)
     cluster.wait_for_nodes()
@@ -268,17 +268,17 @@ def test_a_build_lives_through_the_end_of_a_worker_and_of_a_node(cluster, runner
             time.sleep(0.05)
         cluster.remove_node(node, allow_graceful=False)
 
-    removing = threading.Thread(target=remove)
-    removing.start()
-    monkeypatch.setattr(prepare_module, "prepare", prepare_with_trouble)
+    remover = threading.Thread(target=remove)
+    remover.start()
+    monkeypatch.setattr(prepare_module, "prepare", prepare_with_failures)
     build(ray_config(source, cluster, tmp_path / "out"))
-    removing.join()
+    remover.join()
     assert not (tmp_path / "die").exists()
     assert num_marks(tmp_path, "stuck")
     assert everything(tmp_path / "out") == everything(tmp_path / "local")
 
 
-def test_the_steps_by_hand_may_each_run_over_nodes(cluster, runner, source, tmp_path):
+def test_manual_steps_can_each_run_on_nodes(cluster, runner, source, tmp_path):
     config = ray_config(source, cluster, tmp_path / "out")
     prepare_shard(config, Shard(1, 1))
     decide_all(config)
@@ -288,7 +288,7 @@ def test_the_steps_by_hand_may_each_run_over_nodes(cluster, runner, source, tmp_
     assert everything(tmp_path / "out") == everything(tmp_path / "local")
 
 
-def test_an_address_without_the_runner_it_is_for_is_refused(source, tmp_path):
+def test_ray_address_without_ray_runner_is_refused(source, tmp_path):
     with pytest.raises(ConfigError, match=r"^--ray-address needs --runner ray\.$"):
         RunConfig(ray_address="auto")
     code, line = refusal(run("build", source, "--out", tmp_path / "out", "--ray-address", "127.0.0.1:6379"))
@@ -296,7 +296,7 @@ def test_an_address_without_the_runner_it_is_for_is_refused(source, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_every_process_looks_for_the_probes_before_its_first_task(runner, shared, monkeypatch):
+def test_every_process_checks_the_probes_before_its_first_task(runner, shared, monkeypatch):
     (shared / "later").write_bytes(b"later")
     monkeypatch.setattr(runner, "_probes", (probe_of(shared / "later"),))
     (shared / "later").unlink()
@@ -305,7 +305,7 @@ def test_every_process_looks_for_the_probes_before_its_first_task(runner, shared
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"other")])
-def test_a_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, change):
+def test_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, change):
     (shared / "second").write_bytes(b"here")
     probes = [probe_of(shared / "probe"), probe_of(shared / "second")]
     change(shared / "second")
@@ -313,37 +313,41 @@ def test_a_node_that_does_not_see_a_probe_is_refused(runner, cluster, shared, ch
         pass
     assert str(caught.value) == (
         f"node {ray.util.get_node_ip_address()} does not see '{shared / 'second'}': "
-        "sources and the work folder must lie on a folder that all machines share."
+        "sources and the work folder must be in a folder that all machines share."
     )
 
 
-def test_probes_leave_nothing_behind(runner, shared):
+def test_probes_leave_no_files(runner, shared):
     with RayRunner(None, [probe_of(shared / "probe")], 2):
         pass
     assert not list(shared.glob(".probe*"))
 
 
-def test_a_node_with_another_version_is_refused(runner, shared, monkeypatch):
+def test_node_with_another_version_is_refused(runner, shared, monkeypatch):
     monkeypatch.setattr(probe, "__version__", "0.0.0")
-    with pytest.raises(InputError, match=r"^node \S+ has gristmill .*, this machine 0\.0\.0: install the same"):
+    with pytest.raises(
+        InputError, match=r"^node \S+ has gristmill .*, but this machine has 0\.0\.0\. Install the same"
+    ):
         RayRunner(None, [probe_of(shared / "probe")], "auto").__enter__()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
-def test_a_node_that_cannot_write_is_refused(runner):
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that is never writable")
+def test_node_that_cannot_write_is_refused(runner):
     with pytest.raises(OutputError, match=r"^node \S+ cannot write to '/proc': "):
         RayRunner(None, [probe_of("/proc/version")], "auto").__enter__()
 
 
-def test_what_a_node_writes_must_be_seen_here(tmp_path, monkeypatch):
+def test_files_written_by_a_node_must_be_visible_here(tmp_path, monkeypatch):
     monkeypatch.setattr(probe, "SECONDS_TO_APPEAR", 0.2)
     (tmp_path / "probe").touch()
-    sight = Sight(gristmill.__version__, None, str(tmp_path / "elsewhere"), None)
-    with pytest.raises(OutputError, match=r"what node 10\.0\.0\.7 writes to '.*' is not seen here"):
-        probe.refuse(sight, "10.0.0.7", [probe_of(tmp_path / "probe")])
+    result = ProbeResult(gristmill.__version__, None, str(tmp_path / "elsewhere"), None)
+    with pytest.raises(
+        OutputError, match=r"files that node 10\.0\.0\.7 writes to '.*' are not visible on this machine"
+    ):
+        probe.require_usable_node(result, "10.0.0.7", [probe_of(tmp_path / "probe")])
 
 
-def test_a_connection_that_was_there_before_stays(runner, shared):
+def test_existing_connection_is_kept_open(runner, shared):
     with RayRunner(None, [], 2) as second:
         assert list(second.map(square, range(5))) == [0, 1, 4, 9, 16]
     assert list(runner.map(square, range(5))) == [0, 1, 4, 9, 16]
@@ -360,7 +364,7 @@ def run_python(code, *arguments, **environment):
     )
 
 
-def test_fewer_workers_than_cpus_are_as_many_tasks(cluster, shared, tmp_path):
+def test_fewer_workers_than_cpus_limit_the_running_tasks(cluster, shared, tmp_path):
     code = """
         import sys, time, os
         from gristmill.runners.ray import RayRunner
@@ -381,7 +385,7 @@ def test_fewer_workers_than_cpus_are_as_many_tasks(cluster, shared, tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == ("2 2\n", "", 0)
 
 
-def test_without_an_address_a_cluster_is_started_and_ended(tmp_path):
+def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path):
     code = """
         import os, signal, sys, psutil
         from gristmill.runners.ray import RayRunner
@@ -411,18 +415,18 @@ def test_without_an_address_a_cluster_is_started_and_ended(tmp_path):
     ("address", "message"),
     [
         ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: Connection refused"),
-        ("ray://127.0.0.1:1", "the address of a Ray cluster is HOST:PORT or auto, got ray://127.0.0.1:1"),
-        ("nowhere", "the address of a Ray cluster is HOST:PORT or auto, got nowhere"),
+        ("ray://127.0.0.1:1", "the address of a Ray cluster must be HOST:PORT or auto, got ray://127.0.0.1:1"),
+        ("nowhere", "the address of a Ray cluster must be HOST:PORT or auto, got nowhere"),
     ],
 )
-def test_an_address_where_nothing_answers_is_one_line(address, message, monkeypatch):
+def test_unreachable_address_is_a_one_line_error(address, message, monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(InputError) as caught:
         RayRunner(address, [], "auto").__enter__()
     assert str(caught.value) == message
 
 
-def test_without_ray_the_extra_is_named(monkeypatch):
+def test_without_ray_the_error_has_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"needs ray\. Install it: pip install 'gristmill\[ray\]'"):
         RayRunner(None, [], "auto").__enter__()

@@ -1,1 +1,1 @@
-"""Tasks over local processes or a Ray cluster."""
+"""Run tasks in local processes or on a Ray cluster."""

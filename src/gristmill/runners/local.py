@@ -1,8 +1,9 @@
-"""Runs tasks in this process, or over local processes.
+"""Run tasks in this process or in local worker processes.
 
 Tokenizing and formatting are CPU work under the GIL, so processes help and threads do not (benchmarks/workers.md).
 
-A worker that dies or hangs is replaced. Its first job counts as tried; those queued behind it go to others as they are.
+A worker that dies or hangs is replaced. The job it was running counts as an attempt. Jobs queued after it go to other
+workers and do not count.
 """
 
 import os
@@ -16,9 +17,9 @@ from typing import Any, Self
 
 from gristmill.core.errors import OutputError
 from gristmill.runners.runner import (
-    ATTEMPTS,
+    MAX_ATTEMPTS,
     OUT_OF_MEMORY,
-    TASKS_AHEAD_PER_WORKER,
+    QUEUED_TASKS_PER_WORKER,
     Result,
     Runner,
     Task,
@@ -26,22 +27,24 @@ from gristmill.runners.runner import (
     no_answer_within,
 )
 from gristmill.runners.tasks import Run
-from gristmill.runners.worker import SECONDS_TO_END, Worker, start_method
+from gristmill.runners.worker import STOP_TIMEOUT_SECONDS, Worker, start_method
 
 BYTES_PER_WORKER = 2 << 20
-"""Below this much source a worker more costs what it gains (benchmarks/workers.md)."""
+"""Source bytes that justify one more worker. With less, starting it costs as much as it gains
+(benchmarks/workers.md)."""
 NUM_SPARES = 2
-"""Forked at the start, while that is safe and cheap: for tasks alone, and in place of workers that die."""
+"""Extra workers for isolated tasks and to replace dead workers. Forked at the start, while that is safe and cheap."""
 
 
-def num_workers(wanted: int | str, source_bytes: int) -> int:
-    if isinstance(wanted, int):
-        return wanted
+def num_workers(requested: int | str, source_bytes: int) -> int:
+    """Return the requested number of workers, or choose one by cores and source size if it is "auto"."""
+    if isinstance(requested, int):
+        return requested
     return max(1, min(num_cores(), source_bytes // BYTES_PER_WORKER))
 
 
 def num_cores() -> int:
-    """The cores this process may use: by its affinity and, inside a container, by its quota."""
+    """Number of cores that this process may use, by its CPU affinity and, in a container, by its CPU quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -51,36 +54,38 @@ def num_cores() -> int:
 
 
 class LocalRunner(Runner):
+    """Run tasks in `workers` local processes, or in this process if `workers` is 1."""
+
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._pool: list[Worker] = []
         self._spares: list[Worker] = []
-        self._alone: Worker | None = None
-        """The process of the one task that is alone at the time."""
-        self._meanwhile: Iterator[object] = iter(())
+        self._isolated_worker: Worker | None = None
+        """Worker that runs the current isolated task."""
+        self._background_steps: Iterator[object] = iter(())
 
     def __enter__(self) -> Self:
-        """Workers start here, before a progress bar has a thread running."""
+        """Start the workers, before a progress bar starts its thread."""
         try:
             if self.workers > 1:
                 for _ in range(self.workers):
-                    self._pool.append(self._start())
-            if self.workers > 1 and start_method() == "fork":  # elsewhere a spare is an interpreter more
+                    self._pool.append(self._start_worker())
+            if self.workers > 1 and start_method() == "fork":  # with spawn, each spare would be one more interpreter
                 for _ in range(NUM_SPARES):
-                    self._spares.append(self._start())
+                    self._spares.append(self._start_worker())
         except BaseException:
-            self._end(at_once=True)
+            self._stop_workers(immediately=True)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(at_once=kind is not None)
+        self._stop_workers(immediately=kind is not None)
 
     def meanwhile(self, steps: Iterator[object]) -> None:
         if self._pool:
-            self._meanwhile = chain(self._meanwhile, steps)
+            self._background_steps = chain(self._background_steps, steps)
         else:
             super().meanwhile(steps)
 
@@ -92,135 +97,140 @@ class LocalRunner(Runner):
         seconds_for: Callable[[Task], float] | None = None,
         is_alone: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
-        """With one worker a task runs in this process, where nothing can end it: only one alone has limited time."""
+        """Yield (task number, result) in order of completion.
+
+        With one worker, tasks run in this process, where they cannot be interrupted. Only isolated tasks, which have
+        their own process, are then subject to `seconds_for`.
+        """
         run = Run(function, tasks, seconds_for, is_alone)
         try:
-            yield from self._over_processes(run) if self._pool else self._in_this_process(run)
+            yield from self._run_in_workers(run) if self._pool else self._run_in_this_process(run)
         finally:
-            self._give_up(run)
+            self._abandon(run)
 
-    def _in_this_process(self, run: Run) -> Iterator[tuple[int, Any]]:
-        while (job := run.draw()) is not None:
-            if job.is_alone:
-                run.alone.append(job)
-                yield from self._over_processes(run)
+    def _run_in_this_process(self, run: Run) -> Iterator[tuple[int, Any]]:
+        while (job := run.draw_job()) is not None:
+            if job.is_isolated:
+                run.isolated.append(job)
+                yield from self._run_in_workers(run)
             else:
-                yield job.number, _tried_here(run.function, job.task)
+                yield job.number, _run_with_retries(run.function, job.task)
 
-    def _over_processes(self, run: Run) -> Iterator[tuple[int, Any]]:
+    def _run_in_workers(self, run: Run) -> Iterator[tuple[int, Any]]:
         while True:
-            self._hand_out(run)
+            self._assign_jobs(run)
             if run.error is not None:
                 raise run.error
             if run.done:
                 yield run.done.popleft()
-            elif self._is_open(run):
-                self._take_answers()
+            elif self._has_unfinished_jobs(run):
+                self._collect_answers()
             else:
                 return
 
-    def _is_open(self, run: Run) -> bool:
-        is_at_work = any(job.run is run for worker in self._busy() for job in worker.jobs)
-        return bool(is_at_work or run.waiting or run.alone or (self._pool and not run.is_drawn_up))
+    def _has_unfinished_jobs(self, run: Run) -> bool:
+        is_running = any(job.run is run for worker in self._active_workers() for job in worker.jobs)
+        return bool(is_running or run.waiting or run.isolated or (self._pool and not run.is_exhausted))
 
-    def _busy(self) -> list[Worker]:
-        return self._pool if self._alone is None else [*self._pool, self._alone]
+    def _active_workers(self) -> list[Worker]:
+        return self._pool if self._isolated_worker is None else [*self._pool, self._isolated_worker]
 
-    def _hand_out(self, run: Run) -> None:
+    def _assign_jobs(self, run: Run) -> None:
         while self._pool:
             worker = min(self._pool, key=lambda worker: len(worker.jobs))
-            if not worker.has_room(TASKS_AHEAD_PER_WORKER) or (job := run.next_job()) is None:
+            if not worker.has_room(QUEUED_TASKS_PER_WORKER) or (job := run.next_job()) is None:
                 break
-            if not worker.has_room_for(job):
-                job.hand_back()
+            if not worker.can_accept(job):
+                job.requeue()
                 break
-            worker.hand(job)
-        if run.alone and self._alone is None:
-            self._alone = self._fresh()
-            self._alone.hand(run.alone.popleft())
+            worker.send(job)
+        if run.isolated and self._isolated_worker is None:
+            self._isolated_worker = self._idle_worker()
+            self._isolated_worker.send(run.isolated.popleft())
 
-    def _take_answers(self) -> None:
-        """Waits until one worker at least answers, dies or hangs."""
-        pipes = [worker.pipe for worker in self._busy()]
-        for _ in self._meanwhile:
+    def _collect_answers(self) -> None:
+        """Wait until at least one worker answers, dies or hangs, and handle each of them."""
+        pipes = [worker.pipe for worker in self._active_workers()]
+        for _ in self._background_steps:
             if ready := wait(pipes, 0):
                 break
         else:
-            due = [worker.overdue_at for worker in self._busy() if worker.overdue_at is not None]
-            ready = wait(pipes, max(0.0, min(due) - time.monotonic()) if due else None)
-        for worker in list(self._busy()):
+            deadlines = [worker.deadline for worker in self._active_workers() if worker.deadline is not None]
+            ready = wait(pipes, max(0.0, min(deadlines) - time.monotonic()) if deadlines else None)
+        for worker in list(self._active_workers()):
             if worker.pipe in ready:
-                self._take_answer(worker)
+                self._collect_answer(worker)
             elif worker.is_hung:
-                self._replace(worker, no_answer_within(worker.jobs[0].seconds))
+                self._replace(worker, no_answer_within(worker.jobs[0].timeout_seconds))
 
-    def _take_answer(self, worker: Worker) -> None:
+    def _collect_answer(self, worker: Worker) -> None:
         try:
             job, answer = worker.receive()
         except (EOFError, OSError):
             self._replace(worker, None)
             return
-        if isinstance(answer.error, MemoryError):  # what it has is better given back, as by a death
+        if isinstance(answer.error, MemoryError):  # replace the worker, which returns its memory to the system
             worker.jobs.appendleft(job)
             self._replace(worker, OUT_OF_MEMORY)
         else:
-            job.answer(*answer)
-        if worker is self._alone:
-            self._alone = None
-            worker.end()
+            job.finish(*answer)
+        if worker is self._isolated_worker:
+            self._isolated_worker = None
+            worker.stop()
 
     def _replace(self, worker: Worker, reason: str | None) -> None:
-        """With no reason given, it died."""
-        worker.end(within_seconds=SECONDS_TO_END if reason is None else 0.0)
-        if worker.could_not_start:
+        """Replace a worker and retry its jobs. `reason` is None if the worker died."""
+        worker.stop(grace_seconds=STOP_TIMEOUT_SECONDS if reason is None else 0.0)
+        if worker.failed_to_start:
             raise OutputError("workers could not start. In a script, call build() under `if __name__ == '__main__':`.")
         reason = reason or f"its worker died (exit code {worker.process.exitcode}), likely for want of memory"
-        if worker is self._alone:
-            self._alone = None
+        if worker is self._isolated_worker:
+            self._isolated_worker = None
         else:
-            self._pool[self._pool.index(worker)] = self._fresh()
-        for place, job in reversed(list(enumerate(worker.jobs))):  # handed back last is handed out first
-            if place == 0:
+            self._pool[self._pool.index(worker)] = self._idle_worker()
+        for position, job in reversed(list(enumerate(worker.jobs))):  # the job requeued last is assigned first
+            if position == 0:
                 job.fail(reason)
             else:
-                job.hand_back()
+                job.requeue()
 
-    def _fresh(self) -> Worker:
-        """One that is at nothing: a spare, or one more."""
+    def _idle_worker(self) -> Worker:
+        """Return a live spare, or start a new worker."""
         while self._spares:
             spare = self._spares.pop()
             if spare.process.is_alive():
                 return spare
-            spare.end()
-        return self._start()
+            spare.stop()
+        return self._start_worker()
 
-    def _start(self) -> Worker:
+    def _start_worker(self) -> Worker:
         try:
             return Worker.start()
         except OSError as error:
             raise OutputError(f"cannot start {self.workers} workers: {error.strerror}. Try fewer --workers.") from None
 
-    def _give_up(self, run: Run) -> None:
-        """What the pool is at it finishes, and nobody listens; a process of its own is not worth waiting for."""
-        run.is_given_up = True
-        if self._alone is not None and any(job.run is run for job in self._alone.jobs):
-            self._alone.end()
-            self._alone = None
+    def _abandon(self, run: Run) -> None:
+        """Stop the isolated task of a run. The pool finishes its current jobs, and their results are ignored."""
+        run.is_abandoned = True
+        if self._isolated_worker is not None and any(job.run is run for job in self._isolated_worker.jobs):
+            self._isolated_worker.stop()
+            self._isolated_worker = None
 
-    def _end(self, *, at_once: bool) -> None:
-        started = [*self._busy(), *self._spares]
+    def _stop_workers(self, *, immediately: bool) -> None:
+        started = [*self._active_workers(), *self._spares]
         for worker in started:
-            if at_once:
+            if immediately:
                 worker.process.kill()
             else:
-                worker.dismiss()
+                worker.request_exit()
         for worker in started:
-            worker.end(within_seconds=SECONDS_TO_END)
-        self._pool, self._spares, self._alone = [], [], None
+            worker.stop(grace_seconds=STOP_TIMEOUT_SECONDS)
+        self._pool, self._spares, self._isolated_worker = [], [], None
 
 
-def _tried_here(function: Callable[[Any], Any], task: Any) -> Any:
-    for _ in range(ATTEMPTS):
+def _run_with_retries(function: Callable[[Any], Any], task: Any) -> Any:
+    """Call the function in this process, and retry if it runs out of memory."""
+    for _ in range(MAX_ATTEMPTS):
         try:
             return function(task)
         except MemoryError:

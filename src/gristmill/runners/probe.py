@@ -1,9 +1,9 @@
-"""Whether another machine sees the files that this one sees.
+"""Check that another machine sees the same files as this one.
 
-here         probe_of      a file's name and the digest of its beginning
-there        look          which of them it sees, and whether it can write beside the first
-here         refuse        says in one line what is not as it should be
-there        refuse_unseen the same again, once in every process: a machine may have come later
+driver  probe_of             path of a file and digest of its first bytes
+node    check_probes         first probe that the node does not see, and a file written next to the first probe
+driver  require_usable_node  raise if the node has another gristmill version, misses a probe or cannot write
+node    require_probes       check the probes once per process, as a node may join the cluster later
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from gristmill.core.version import __version__
 
 PROBED_BYTES = 1 << 16
 SECONDS_TO_APPEAR = 3.0
-"""A shared folder may be a little behind."""
-MUST_BE_SHARED = "sources and the work folder must lie on a folder that all machines share."
+"""Time to wait for a file on shared storage, which may be slow to show new files."""
+MUST_BE_SHARED = "sources and the work folder must be in a folder that all machines share."
 
 
 class Probe(NamedTuple):
@@ -29,21 +29,24 @@ class Probe(NamedTuple):
 
     path: str
     sha256: str
-    """Of its first PROBED_BYTES."""
+    """Digest of the first PROBED_BYTES of the file."""
 
 
-class Sight(NamedTuple):
-    """What a node sees of the probes."""
+class ProbeResult(NamedTuple):
+    """Result of checking the probes on one node."""
 
     version: str
-    unseen: str | None
+    """Version of gristmill on the node."""
+    missing: str | None
+    """Path of the first probe that the node does not see, or None."""
     written: str | None
-    """A file beside the first probe."""
+    """Path of an empty file that the node wrote next to the first probe, or None."""
     write_error: str | None
 
 
 def probe_of(path: str | os.PathLike[str]) -> Probe:
-    absolute = os.path.abspath(path)  # elsewhere another folder is the current one
+    """Make a probe for a file that exists on this machine."""
+    absolute = os.path.abspath(path)  # a node has another current directory
     return Probe(absolute, _digest(absolute))
 
 
@@ -52,68 +55,73 @@ def _digest(path: str) -> str:
         return hashlib.sha256(file.read(PROBED_BYTES)).hexdigest()
 
 
-def look(probes: Sequence[Probe]) -> Sight:
-    unseen = _first_unseen(probes)
+def check_probes(probes: Sequence[Probe]) -> ProbeResult:
+    """Check on a node which probes it sees, and write a file next to the first one."""
+    missing = _first_missing(probes)
     written = write_error = None
-    if probes and unseen is None:
+    if probes and missing is None:
         written = os.path.join(os.path.dirname(probes[0].path), f".probe-{uuid.uuid4().hex}")
         try:
             with open(written, "xb"):
                 pass
         except OSError as error:
             written, write_error = None, error.strerror
-    return Sight(__version__, unseen, written, write_error)
+    return ProbeResult(__version__, missing, written, write_error)
 
 
-def _first_unseen(probes: Sequence[Probe]) -> str | None:
+def _first_missing(probes: Sequence[Probe]) -> str | None:
     for probe in probes:
         try:
-            is_seen = _digest(probe.path) == probe.sha256
+            is_visible = _digest(probe.path) == probe.sha256
         except OSError:
-            is_seen = False
-        if not is_seen:
+            is_visible = False
+        if not is_visible:
             return probe.path
     return None
 
 
-def refuse(sight: Sight, address: str, probes: Sequence[Probe]) -> None:
-    """Also takes away what the node has written."""
-    is_written = sight.written is None or _is_taken_away(sight.written)
-    if sight.version != __version__:
+def require_usable_node(result: ProbeResult, address: str, probes: Sequence[Probe]) -> None:
+    """Raise if the node cannot be used, and remove the file that it wrote."""
+    is_visible_here = result.written is None or _wait_and_remove(result.written)
+    if result.version != __version__:
         raise InputError(
-            f"node {address} has gristmill {sight.version}, this machine {__version__}: "
-            "install the same version on all machines."
+            f"node {address} has gristmill {result.version}, but this machine has {__version__}. "
+            "Install the same version on all machines."
         )
-    if sight.unseen is not None:
-        raise _does_not_see(address, sight.unseen)
-    if sight.write_error is not None:
-        place = printable(os.path.dirname(probes[0].path))
-        raise OutputError(f"node {address} cannot write to '{place}': {sight.write_error}.")
-    if not is_written:
-        place = printable(os.path.dirname(probes[0].path))
-        raise OutputError(f"what node {address} writes to '{place}' is not seen here: {MUST_BE_SHARED}")
+    if result.missing is not None:
+        raise _not_visible_error(address, result.missing)
+    if result.write_error is not None:
+        folder = printable(os.path.dirname(probes[0].path))
+        raise OutputError(f"node {address} cannot write to '{folder}': {result.write_error}.")
+    if not is_visible_here:
+        folder = printable(os.path.dirname(probes[0].path))
+        raise OutputError(
+            f"files that node {address} writes to '{folder}' are not visible on this machine: {MUST_BE_SHARED}"
+        )
 
 
-def _is_taken_away(path: str) -> bool:
+def _wait_and_remove(path: str) -> bool:
+    """Wait for the file to appear, remove it, and return True if it appeared."""
     give_up_at = time.monotonic() + SECONDS_TO_APPEAR
-    while not (is_there := os.path.lexists(path)) and time.monotonic() < give_up_at:
+    while not (exists := os.path.lexists(path)) and time.monotonic() < give_up_at:
         time.sleep(0.1)
     with suppress(OSError):
         os.unlink(path)
-    return is_there
+    return exists
 
 
-_seen: set[tuple[Probe, ...]] = set()
-"""By this process."""
+_verified: set[tuple[Probe, ...]] = set()
+"""Probes that this process has checked."""
 
 
-def refuse_unseen(probes: tuple[Probe, ...], address: Callable[[], str]) -> None:
-    if probes not in _seen:
-        unseen = _first_unseen(probes)
-        if unseen is not None:
-            raise _does_not_see(address(), unseen)
-        _seen.add(probes)
+def require_probes(probes: tuple[Probe, ...], address: Callable[[], str]) -> None:
+    """Raise if this node does not see a probe. `address` returns the address of the node for the message."""
+    if probes not in _verified:
+        missing = _first_missing(probes)
+        if missing is not None:
+            raise _not_visible_error(address(), missing)
+        _verified.add(probes)
 
 
-def _does_not_see(address: str, path: str) -> InputError:
+def _not_visible_error(address: str, path: str) -> InputError:
     return InputError(f"node {address} does not see '{printable(path)}': {MUST_BE_SHARED}")

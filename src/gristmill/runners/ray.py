@@ -1,10 +1,10 @@
-"""Runs tasks over a Ray cluster: one that runs already, or one started here for as long as the runner is open.
+"""Run tasks on a Ray cluster: a running one, or one that is started here while the runner is open.
 
-Every machine works on the same files, so they must lie where all machines see them. That is tried before anything is
-done: each node must see the probes as they are here, and what it writes beside the first must be seen here.
+All machines work on the same files, so the files must be on shared storage. This is checked before any task starts:
+each node must see the same probes as this machine, and this machine must see a file that the node writes.
 
-A task is a Ray task of two answers: that it starts, from when on its time counts, and what came of it. Ray tries
-nothing again by itself, so that tries are counted in one place.
+A task is a Ray task with two answers. The first says that it has started, which starts its timeout. The second is its
+result. Ray's own retries are off, so that attempts are counted in one place.
 """
 
 import logging
@@ -20,61 +20,65 @@ from typing import Any, Literal, Self
 
 from gristmill.core.errors import InputError, MissingExtraError, OutputError
 from gristmill.runners.local import num_cores
-from gristmill.runners.probe import Probe, Sight, look, refuse, refuse_unseen
+from gristmill.runners.probe import Probe, ProbeResult, check_probes, require_probes, require_usable_node
 from gristmill.runners.runner import (
     OUT_OF_MEMORY,
-    TASKS_AHEAD_PER_WORKER,
+    QUEUED_TASKS_PER_WORKER,
     Result,
     Runner,
     Task,
     TaskFailed,
     no_answer_within,
 )
-from gristmill.runners.tasks import Job, Run, unpacked
-from gristmill.runners.worker import SECONDS_TO_END, Answer, to_be_raised_again
+from gristmill.runners.tasks import Job, Run, unpickle_function
+from gristmill.runners.worker import STOP_TIMEOUT_SECONDS, Answer, make_picklable
 
-SECONDS_TO_CONNECT = 10.0
-SECONDS_TO_LOOK = 120.0
-"""For the probes of all nodes together; the first task on a node starts a process there."""
-SECONDS_BETWEEN_COUNTS = 2.0
-"""Of the cluster's CPUs: nodes come and go."""
-QUIET = {
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # else what happens to workers is printed to our stdout
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anybody
+CONNECT_TIMEOUT_SECONDS = 10.0
+PROBE_TIMEOUT_SECONDS = 120.0
+"""Timeout for the probes of all nodes together. The first task on a node has to start a process there."""
+CPU_COUNT_INTERVAL_SECONDS = 2.0
+"""Interval for counting the CPUs of the cluster, as nodes come and go."""
+QUIET_ENVIRONMENT = {
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # otherwise Ray prints worker events to our stdout
+    "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
 }
 
 
 def import_ray() -> Any:
-    with _environment(QUIET):
+    """Import Ray, or raise with the install command if it is missing."""
+    with _environment_defaults(QUIET_ENVIRONMENT):
         try:
-            import ray  # noqa: PLC0415 - slow to import, and not always there
+            import ray  # noqa: PLC0415 - slow to import, and an extra
             import ray.exceptions  # noqa: PLC0415
             import ray.util.scheduling_strategies  # noqa: PLC0415
         except ImportError:
             raise MissingExtraError(
-                "a build over several machines needs ray. Install it: pip install 'gristmill[ray]'"
+                "a build on several machines needs ray. Install it: pip install 'gristmill[ray]'"
             ) from None
     return ray
 
 
 class RayRunner(Runner):
-    """`workers` is how many tasks may run at once: as many as the cluster has CPUs ("auto"), or fewer."""
+    """Run tasks on the Ray cluster at `address`, or on a local one that is started if `address` is None.
+
+    `workers` is the number of tasks that may run at once. "auto" is the number of CPUs in the cluster.
+    """
 
     def __init__(self, address: str | None, probes: Sequence[Probe], workers: int | Literal["auto"]) -> None:
-        self.address, self._probes, self._wanted = address, tuple(probes), workers
+        self.address, self._probes, self._requested_workers = address, tuple(probes), workers
         self.workers = workers if isinstance(workers, int) else 1
         self._ray: Any = None
-        self._is_connected_here = False
-        self._num_cpus, self._counted_at = 0, float("-inf")
+        self._owns_connection = False
+        self._num_cpus, self._cpus_counted_at = 0, float("-inf")
 
     def __enter__(self) -> Self:
         self._ray = import_ray()
         try:
-            with _environment(QUIET), _signal_handlers_kept():
+            with _environment_defaults(QUIET_ENVIRONMENT), _signal_handlers_preserved():
                 self._connect()
-            if self._wanted == "auto":
+            if self._requested_workers == "auto":
                 self.workers = max(1, self._count_cpus())
-            self._look_at_nodes()
+            self._check_nodes()
         except BaseException:
             self._disconnect()
             raise
@@ -94,187 +98,192 @@ class RayRunner(Runner):
         is_alone: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
         run = Run(function, tasks, seconds_for, is_alone)
-        flight = _Flight(self._ray, self._ray.put((self._ray.cloudpickle.dumps(function), self._probes)))
+        in_flight = _JobsInFlight(self._ray, self._ray.put((self._ray.cloudpickle.dumps(function), self._probes)))
         try:
             while True:
-                while flight.num_jobs < self._max_in_flight() and (job := run.next_job()) is not None:
-                    flight.start(job)
-                if run.alone and not flight.has_alone:
-                    flight.start(run.alone.popleft())
+                while in_flight.num_jobs < self._max_in_flight() and (job := run.next_job()) is not None:
+                    in_flight.start(job)
+                if run.isolated and not in_flight.has_isolated:
+                    in_flight.start(run.isolated.popleft())
                 if run.error is not None:
                     raise run.error
                 if run.done:
                     yield run.done.popleft()
-                elif flight.num_jobs:
-                    flight.take_answers()
+                elif in_flight.num_jobs:
+                    in_flight.collect_answers()
                 else:
                     return
         finally:
-            run.is_given_up = True
-            flight.cancel()
+            run.is_abandoned = True
+            in_flight.cancel_all()
 
     def _max_in_flight(self) -> int:
-        """All CPUs are kept busy from a queue as long as they are; fewer workers are as many tasks, and no queue."""
+        """Return the number of tasks that Ray may hold.
+
+        If all CPUs are used, it is twice their number, so that none waits. With fewer workers, it is their number.
+        """
         num_cpus = self._count_cpus()
-        if self._wanted != "auto" and self._wanted < num_cpus:
-            return self._wanted
-        return TASKS_AHEAD_PER_WORKER * max(1, num_cpus)
+        if self._requested_workers != "auto" and self._requested_workers < num_cpus:
+            return self._requested_workers
+        return QUEUED_TASKS_PER_WORKER * max(1, num_cpus)
 
     def _count_cpus(self) -> int:
-        if time.monotonic() - self._counted_at >= SECONDS_BETWEEN_COUNTS:
+        if time.monotonic() - self._cpus_counted_at >= CPU_COUNT_INTERVAL_SECONDS:
             self._num_cpus = int(self._ray.cluster_resources().get("CPU", 0))
-            self._counted_at = time.monotonic()
+            self._cpus_counted_at = time.monotonic()
         return self._num_cpus
 
     def _connect(self) -> None:
-        if self._ray.is_initialized():  # by a notebook, say: its connection serves, and stays
+        if self._ray.is_initialized():  # for example by a notebook, whose connection is used and kept open
             return
         logging.getLogger("ray").setLevel(logging.ERROR)
         quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
         if self.address is None:
-            num_cpus = num_cores() if self._wanted == "auto" else self._wanted
+            num_cpus = num_cores() if self._requested_workers == "auto" else self._requested_workers
             self._ray.init("local", num_cpus=num_cpus, **quiet)
         else:
-            _refuse_unreachable(self._ray, self.address)
+            _require_reachable(self._ray, self.address)
             try:
                 self._ray.init(self.address, **quiet)
             except (OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
                 raise InputError(f"cannot connect to Ray at {self.address}: {_first_line(error)}") from None
-        self._is_connected_here = True
+        self._owns_connection = True
 
     def _disconnect(self) -> None:
-        """Ends a cluster that was started here; any other goes on."""
-        if self._is_connected_here:
-            with _signal_handlers_kept():
+        """Close the connection if it was opened here, and with it a cluster that was started here."""
+        if self._owns_connection:
+            with _signal_handlers_preserved():
                 self._ray.shutdown()
-        self._is_connected_here = False
+        self._owns_connection = False
 
-    def _look_at_nodes(self) -> None:
-        """Each node that runs tasks must have what the tasks need."""
+    def _check_nodes(self) -> None:
+        """Raise if a node with CPUs lacks gristmill or does not share the files."""
         nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         if not nodes:
-            raise InputError("no node of the Ray cluster has a CPU for us.")
+            raise InputError("no node of the Ray cluster has a CPU.")
         on_node = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        remote_look = self._ray.remote(look)
-        sights = {
-            node["NodeManagerAddress"] + "/" + node["NodeID"]: remote_look.options(
+        remote_check = self._ray.remote(check_probes)
+        pending = {
+            node["NodeManagerAddress"] + "/" + node["NodeID"]: remote_check.options(
                 num_cpus=0, scheduling_strategy=on_node(node_id=node["NodeID"], soft=False)
             ).remote(self._probes)
             for node in nodes
         }
-        give_up_at = time.monotonic() + SECONDS_TO_LOOK
-        for name, sight in sorted(sights.items()):
+        give_up_at = time.monotonic() + PROBE_TIMEOUT_SECONDS
+        for name, reference in sorted(pending.items()):
             address = name.partition("/")[0]
-            seen = self._sight(sight, address, give_up_at - time.monotonic())
-            if seen is not None:
-                refuse(seen, address, self._probes)
+            result = self._probe_result(reference, address, give_up_at - time.monotonic())
+            if result is not None:
+                require_usable_node(result, address, self._probes)
 
-    def _sight(self, sight: Any, address: str, seconds: float) -> Sight | None:
-        """None where the node is gone meanwhile."""
+    def _probe_result(self, reference: Any, address: str, seconds: float) -> ProbeResult | None:
+        """Return the result of a node, or None if the node has left the cluster."""
         errors = self._ray.exceptions
         try:
-            return Sight(*self._ray.get(sight, timeout=max(0.0, seconds)))
+            return ProbeResult(*self._ray.get(reference, timeout=max(0.0, seconds)))
         except (errors.NodeDiedError, errors.TaskUnschedulableError):
             return None
         except errors.GetTimeoutError:
-            raise InputError(f"node {address} did not answer within {SECONDS_TO_LOOK:g} s.") from None
-        except errors.RayTaskError as error:  # there is no gristmill to take the task
+            raise InputError(f"node {address} did not answer within {PROBE_TIMEOUT_SECONDS:g} s.") from None
+        except errors.RayTaskError as error:  # gristmill is not installed on the node
             raise InputError(
-                f"node {address} cannot run gristmill ({type(error.cause).__name__}): install it on all machines."
+                f"node {address} cannot run gristmill ({type(error.cause).__name__}). Install it on all machines."
             ) from None
         except errors.RayError as error:
             raise InputError(f"node {address} cannot be used: {_first_line(error)}") from None
 
 
-class _Flight:
-    """The jobs of one run that Ray has."""
+class _JobsInFlight:
+    """Jobs of one run that Ray is running or has queued."""
 
     def __init__(self, ray: Any, shared: Any) -> None:
         self._ray, self._shared = ray, shared
-        self._do = ray.remote(num_returns="streaming", max_retries=0)(_do)
-        self._do_alone = ray.remote(num_returns="streaming", max_retries=0, max_calls=1)(_do)
-        """After one call the process ends."""
+        self._remote_task = ray.remote(num_returns="streaming", max_retries=0)(_run_on_node)
+        self._remote_isolated_task = ray.remote(num_returns="streaming", max_retries=0, max_calls=1)(_run_on_node)
+        """Same task, but its process ends after one call."""
         self._jobs: dict[Any, Job] = {}
-        self._due_at: dict[Any, float] = {}
-        """Of those that have started."""
+        self._deadlines: dict[Any, float] = {}
+        """Deadlines of the jobs that have started."""
 
     @property
     def num_jobs(self) -> int:
         return len(self._jobs)
 
     @property
-    def has_alone(self) -> bool:
-        return any(job.is_alone for job in self._jobs.values())
+    def has_isolated(self) -> bool:
+        return any(job.is_isolated for job in self._jobs.values())
 
     def start(self, job: Job) -> None:
-        stream = (self._do_alone if job.is_alone else self._do).remote(self._shared, job.task)
+        stream = (self._remote_isolated_task if job.is_isolated else self._remote_task).remote(self._shared, job.task)
         self._jobs[stream] = job
 
-    def take_answers(self) -> None:
-        """Waits for one at least, or a while."""
+    def collect_answers(self) -> None:
+        """Wait a limited time for at least one answer, and handle every answer and timeout."""
         streams = list(self._jobs)
-        due_at = min(self._due_at.values(), default=float("inf"))
-        seconds = min(SECONDS_BETWEEN_COUNTS, max(0.0, due_at - time.monotonic()))
+        deadline = min(self._deadlines.values(), default=float("inf"))
+        seconds = min(CPU_COUNT_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic()))
         ready, _ = self._ray.wait(streams, num_returns=1, timeout=seconds)
         if ready:
             ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0)
         for stream in ready:
-            self._take_answer(stream)
+            self._collect_answer(stream)
         now = time.monotonic()
-        for stream in [stream for stream, due_at in self._due_at.items() if due_at <= now and stream not in ready]:
-            job = self._dismiss(stream)
-            self._end([stream])
-            job.fail(no_answer_within(job.seconds))
+        for stream in [
+            stream for stream, deadline in self._deadlines.items() if deadline <= now and stream not in ready
+        ]:
+            job = self._remove(stream)
+            self._cancel([stream])
+            job.fail(no_answer_within(job.timeout_seconds))
 
-    def _take_answer(self, stream: Any) -> None:
+    def _collect_answer(self, stream: Any) -> None:
         errors = self._ray.exceptions
         try:
             answer = self._ray.get(next(stream))
         except errors.LocalRayletDiedError:
             raise OutputError("the connection to the Ray cluster is lost.") from None
-        except errors.RayTaskError as error:  # outside of the function: a result that cannot be pickled
-            self._dismiss(stream).answer(None, error.cause or RuntimeError(str(error)))
+        except errors.RayTaskError as error:  # raised outside the function, for a result that cannot be pickled
+            self._remove(stream).finish(None, error.cause or RuntimeError(str(error)))
         except (StopIteration, errors.RayError) as error:
-            self._dismiss(stream).fail(_reason(errors, error))
+            self._remove(stream).fail(_reason(errors, error))
         else:
             if answer is None:
-                self._due_at[stream] = time.monotonic() + self._jobs[stream].seconds
+                self._deadlines[stream] = time.monotonic() + self._jobs[stream].timeout_seconds
             elif isinstance(answer.error, MemoryError):
-                self._dismiss(stream).fail(OUT_OF_MEMORY)
+                self._remove(stream).fail(OUT_OF_MEMORY)
             else:
-                self._dismiss(stream).answer(*answer)
+                self._remove(stream).finish(*answer)
 
-    def _dismiss(self, stream: Any) -> Job:
-        self._due_at.pop(stream, None)
+    def _remove(self, stream: Any) -> Job:
+        self._deadlines.pop(stream, None)
         return self._jobs.pop(stream)
 
-    def cancel(self) -> None:
-        """What nobody wants any more must not go on to write."""
+    def cancel_all(self) -> None:
+        """Cancel all jobs, so that none writes files after the run has ended."""
         if self._ray.is_initialized():
-            self._end(list(self._jobs))
+            self._cancel(list(self._jobs))
         self._jobs.clear()
 
-    def _end(self, streams: list[Any]) -> None:
+    def _cancel(self, streams: list[Any]) -> None:
         for stream in streams:
             with suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(stream, force=True)
         if streams:
-            self._ray.wait(streams, num_returns=len(streams), timeout=SECONDS_TO_END)
+            self._ray.wait(streams, num_returns=len(streams), timeout=STOP_TIMEOUT_SECONDS)
 
 
-def _do(shared: tuple[bytes, tuple[Probe, ...]], task: Any) -> Iterator[Answer | None]:
-    """On a node: says that it starts, then what came of it."""
+def _run_on_node(shared: tuple[bytes, tuple[Probe, ...]], task: Any) -> Iterator[Answer | None]:
+    """Run a task on a node: yield None when it starts, then the answer."""
     yield None
     function, probes = shared
     try:
-        refuse_unseen(probes, _address_here)
-        answer = Answer(unpacked(function)(task), None)
+        require_probes(probes, _own_address)
+        answer = Answer(unpickle_function(function)(task), None)
     except Exception as error:  # noqa: BLE001 - it is raised again in the driver
-        answer = Answer(None, to_be_raised_again(error))
+        answer = Answer(None, make_picklable(error))
     yield answer
 
 
-def _address_here() -> str:
+def _own_address() -> str:
     return str(import_ray().util.get_node_ip_address())
 
 
@@ -288,23 +297,23 @@ def _reason(errors: Any, error: Exception) -> str:
     return f"its answer was lost: {type(error).__name__}"
 
 
-def _refuse_unreachable(ray: Any, address: str) -> None:
-    """Ray itself would try for minutes, and then end this process."""
-    host, _, port = _resolved(ray, address).rpartition(":")
+def _require_reachable(ray: Any, address: str) -> None:
+    """Raise if nothing listens at the address. Ray itself would retry for minutes and then end this process."""
+    host, _, port = _resolve(ray, address).rpartition(":")
     if not (host and port.isdecimal()) or "/" in host:
-        raise InputError(f"the address of a Ray cluster is HOST:PORT or auto, got {address}")
+        raise InputError(f"the address of a Ray cluster must be HOST:PORT or auto, got {address}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_CONNECT).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"no Ray cluster answers at {address}: {_first_line(error)}") from None
 
 
-def _resolved(ray: Any, address: str) -> str:
-    """HOST:PORT as Ray takes it, which has its own ideas of "auto" and of localhost."""
+def _resolve(ray: Any, address: str) -> str:
+    """Resolve an address to HOST:PORT as Ray does, which treats "auto" and localhost specially."""
     try:
-        return str(ray._private.services.canonicalize_bootstrap_address(address))  # noqa: SLF001 - nothing public tells
+        return str(ray._private.services.canonicalize_bootstrap_address(address))  # noqa: SLF001 - there is no public function
     except ConnectionError:
-        raise InputError("no Ray cluster runs on this machine. Start one: ray start --head") from None
+        raise InputError("no Ray cluster is running on this machine. Start one: ray start --head") from None
     except (OSError, ValueError):
         return address
 
@@ -316,8 +325,8 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """What the user has set stands."""
+def _environment_defaults(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for the block, except those that the user has set."""
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -328,8 +337,8 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
-    """Ray installs its own, which would end this process without what our callers do on the way out."""
+def _signal_handlers_preserved() -> Iterator[None]:
+    """Restore the signal handlers after the block. Ray's own would end this process without our callers' cleanup."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

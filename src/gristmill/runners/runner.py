@@ -1,7 +1,7 @@
-"""What every runner does: tasks in, results out, whatever becomes of the processes in between.
+"""Interface of all runners, which run tasks in processes and retry those whose process dies.
 
-as_done    results as they get done; a task that never answers is a TaskFailed among them
-map        results in the order of the tasks; a task that never answers is an error
+as_done    results in order of completion, with a TaskFailed for a task that failed every attempt
+map        results in task order, with an error for a task that failed every attempt
 """
 
 from abc import ABC, abstractmethod
@@ -15,21 +15,21 @@ from gristmill.core.errors import OutputError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-ATTEMPTS = 3
-"""One death may have had another cause; a task that takes three workers along is the cause itself."""
-SECONDS_PER_TASK = 3600.0
-"""Where nobody says how long a task may take: far more than any takes, and less than a night."""
-TASKS_AHEAD_PER_WORKER = 2
-"""So that a worker never waits for the parent, which has digests to compute."""
+MAX_ATTEMPTS = 3
+"""Attempts per task. One dead worker may have another cause, but a task that kills three is the cause itself."""
+DEFAULT_TIMEOUT_SECONDS = 3600.0
+"""Timeout of a task if none is given: far longer than any task takes, and shorter than a night."""
+QUEUED_TASKS_PER_WORKER = 2
+"""Tasks that each worker has at once, so that it never waits for the parent, which also computes digests."""
 
 OUT_OF_MEMORY = "out of memory"
 
 
 class TaskFailed(NamedTuple):
-    """In place of a result: a task that was tried ATTEMPTS times and never answered."""
+    """Result of a task that failed MAX_ATTEMPTS times."""
 
     reason: str
-    """ "no answer within 600 s" """
+    """Reason for people, such as "no answer within 600 s"."""
 
 
 def no_answer_within(seconds: float) -> str:
@@ -37,13 +37,15 @@ def no_answer_within(seconds: float) -> str:
 
 
 class Runner(ABC):
-    """Open while its `with` block runs. `is_alone` and `seconds_for` look at one task each:
+    """Base class of runners. A runner is open inside its `with` block.
 
-    is_alone     a task so large that it gets a process of its own, which ends afterwards and gives its memory back;
-                 one such at a time, while the others go on
-    seconds_for  how long a worker may be at the task before it counts as hung and is killed (else SECONDS_PER_TASK)
+    Two optional functions of a task control how it runs:
 
-    A task whose worker dies, hangs or runs out of memory is tried again; any other error of the function is raised.
+    is_alone     True if the task is so large that it needs its own process, which ends afterwards and frees its memory.
+                 Such isolated tasks run one at a time, while other tasks continue.
+    seconds_for  Seconds after which the worker counts as hung and is killed (default: DEFAULT_TIMEOUT_SECONDS).
+
+    A task whose worker dies, hangs or runs out of memory is retried. Any other error of the function is raised.
     """
 
     workers: int
@@ -65,10 +67,10 @@ class Runner(ABC):
         seconds_for: Callable[[Task], float] | None = None,
         is_alone: Callable[[Task], bool] | None = None,
     ) -> Generator[tuple[int, Result | TaskFailed], None, None]:
-        """(number of the task, its result), in the order in which they get done; tasks are drawn as they are needed."""
+        """Yield (task number, result) in order of completion. Tasks are taken from the iterable only when needed."""
 
     def meanwhile(self, steps: Iterator[object]) -> None:
-        """Take these steps in this process: while workers are at their tasks, as far as that goes, or at once."""
+        """Run the steps in this process, while it waits for workers if there are any, otherwise immediately."""
         for _ in steps:
             pass
 
@@ -79,29 +81,29 @@ class Runner(ABC):
         *,
         is_alone: Callable[[Task], bool] | None = None,
     ) -> Iterator[Result]:
-        """One slow task does not stall the others: results are kept until it is their turn."""
-        under_way: dict[int, Task] = {}
+        """Yield results in task order. Later results are held back, so a slow task does not stall the others."""
+        in_progress: dict[int, Task] = {}
         done: dict[int, Result] = {}
         next_number = 0
-        with closing(self.as_done(function, noting(tasks, under_way), is_alone=is_alone)) as answers:
+        with closing(self.as_done(function, noting(tasks, in_progress), is_alone=is_alone)) as answers:
             for number, result in answers:
-                task = under_way.pop(number)
+                task = in_progress.pop(number)
                 if isinstance(result, TaskFailed):
-                    raise _failure(task, result)
+                    raise _task_error(task, result)
                 done[number] = result
                 while next_number in done:
                     yield done.pop(next_number)
                     next_number += 1
 
 
-def noting(tasks: Iterable[Task], under_way: dict[int, Task]) -> Iterator[Task]:
-    """The same tasks; each is in the dict, by its number, from when it is drawn."""
+def noting(tasks: Iterable[Task], in_progress: dict[int, Task]) -> Iterator[Task]:
+    """Yield the same tasks, and add each to `in_progress` under its number when it is drawn."""
     for number, task in enumerate(tasks):
-        under_way[number] = task
+        in_progress[number] = task
         yield task
 
 
-def _failure(task: object, failed: TaskFailed) -> OutputError:
-    told = getattr(task, "told", None)
-    place = "" if told is None else f", at {told}"
-    return OutputError(f"a task failed {ATTEMPTS} times ({failed.reason}){place}. Try fewer --workers.")
+def _task_error(task: object, failed: TaskFailed) -> OutputError:
+    description = getattr(task, "told", None)
+    location = "" if description is None else f", at {description}"
+    return OutputError(f"a task failed {MAX_ATTEMPTS} times ({failed.reason}){location}. Try fewer --workers.")

@@ -1,8 +1,8 @@
-"""The tasks of one call of as_done, on their way: drawn, waiting, tried again, done.
+"""State of the tasks in one call of as_done: drawn, waiting, retried, done.
 
 tasks ──► next_job ──► a worker ──► done
              ▲            │ died, hung, out of memory
-             └─ waiting ◄─┘ (alone, for a process of its own)
+             └─ waiting ◄─┘ (or isolated, if the task needs its own process)
 """
 
 import pickle
@@ -11,86 +11,94 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import Any
 
-from gristmill.runners.runner import ATTEMPTS, SECONDS_PER_TASK, TaskFailed
+from gristmill.runners.runner import DEFAULT_TIMEOUT_SECONDS, MAX_ATTEMPTS, TaskFailed
 
 
 class Run:
-    """One call of as_done. Several may be open at once; one that was given up leaves jobs behind that nobody wants."""
+    """One call of as_done. Several may be open at once. Results of an abandoned run are ignored."""
 
     def __init__(
         self,
         function: Callable[[Any], Any],
         tasks: Iterable[Any],
-        seconds_for: Callable[[Any], float] | None,
-        is_alone: Callable[[Any], bool] | None,
+        timeout_for: Callable[[Any], float] | None,
+        is_isolated: Callable[[Any], bool] | None,
     ) -> None:
         self.function = function
-        self.seconds_for = seconds_for or (lambda _: SECONDS_PER_TASK)
-        self.is_alone = is_alone or (lambda _: False)
+        self.timeout_for = timeout_for or (lambda _: DEFAULT_TIMEOUT_SECONDS)
+        self.is_isolated = is_isolated or (lambda _: False)
         self._tasks = enumerate(tasks)
         self.waiting: deque[Job] = deque()
-        self.alone: deque[Job] = deque()
+        self.isolated: deque[Job] = deque()
         self.done: deque[tuple[int, Any]] = deque()
         self.error: Exception | None = None
-        self.is_drawn_up = False
-        self.is_given_up = False
+        self.is_exhausted = False
+        self.is_abandoned = False
 
     @cached_property
-    def packed_function(self) -> bytes:
-        """For other processes. It may carry a lot, so each is told once, and not with every task."""
+    def pickled_function(self) -> bytes:
+        """Function for other processes.
+
+        It may hold much data, so each worker receives it once and not with every task.
+        """
         return pickle.dumps(self.function)
 
-    def draw(self) -> "Job | None":
+    def draw_job(self) -> "Job | None":
+        """Return a job for the next task, or None if there are no more."""
         for number, task in self._tasks:
             return Job(self, number, task)
-        self.is_drawn_up = True
+        self.is_exhausted = True
         return None
 
     def next_job(self) -> "Job | None":
-        """For any worker, if there is one left. What is drawn on the way and must be alone is set aside."""
+        """Return the next job for any worker, or None. Isolated jobs drawn before it go to `isolated`."""
         if self.waiting:
             return self.waiting.popleft()
-        while (job := self.draw()) is not None and job.is_alone:
-            self.alone.append(job)
+        while (job := self.draw_job()) is not None and job.is_isolated:
+            self.isolated.append(job)
         return job
 
 
 class Job:
-    """A task, as often as it is tried."""
+    """A task with its number of failed attempts."""
 
     def __init__(self, run: Run, number: int, task: Any) -> None:
         self.run, self.number, self.task = run, number, task
-        self.seconds = run.seconds_for(task)
-        """How long a worker may be at it."""
-        self.is_alone = run.is_alone(task)
-        self._num_tried = 0
+        self.timeout_seconds = run.timeout_for(task)
+        """Time that a worker may take."""
+        self.is_isolated = run.is_isolated(task)
+        self._num_attempts = 0
 
     @cached_property
-    def message(self) -> bytes:
-        """To a worker process that has the function."""
+    def pickled_task(self) -> bytes:
         return pickle.dumps(self.task)
 
-    def answer(self, result: Any, error: Exception | None) -> None:
+    def finish(self, result: Any, error: Exception | None) -> None:
+        """Record the result, or the error if it is the first of the run."""
         if error is None:
             self.run.done.append((self.number, result))
         elif self.run.error is None:
             self.run.error = error
 
     def fail(self, reason: str) -> None:
-        self._num_tried += 1
-        if self._num_tried == ATTEMPTS:
+        """Count a failed attempt, and retry the task or give up."""
+        self._num_attempts += 1
+        if self._num_attempts == MAX_ATTEMPTS:
             self.run.done.append((self.number, TaskFailed(reason)))
         else:
-            self.hand_back()
+            self.requeue()
 
-    def hand_back(self) -> None:
-        """To be handed out next."""
-        if not self.run.is_given_up:
-            (self.run.alone if self.is_alone else self.run.waiting).appendleft(self)
+    def requeue(self) -> None:
+        """Put the job back at the front of its queue, unless the run is abandoned."""
+        if not self.run.is_abandoned:
+            (self.run.isolated if self.is_isolated else self.run.waiting).appendleft(self)
 
 
 @lru_cache(1)
-def unpacked(packed: bytes) -> Callable[[Any], Any]:
-    """At the other end, where one function follows the other: unpacking the settings takes longer than many a task."""
-    function: Callable[[Any], Any] = pickle.loads(packed)  # noqa: S301 - from the process that started this one
+def unpickle_function(pickled: bytes) -> Callable[[Any], Any]:
+    """Unpickle a function in a worker.
+
+    The last one is cached, as unpickling its settings takes longer than many tasks.
+    """
+    function: Callable[[Any], Any] = pickle.loads(pickled)  # noqa: S301 - from the process that started this one
     return function

@@ -1,7 +1,8 @@
-"""One worker process: how the parent starts it, hands it tasks and ends it; and, at its other end, the worker's life.
+"""One worker process: the parent's handle for it, and the loop that runs in the worker.
 
-Each worker has a pipe of its own, whose far end only it holds: one that dies is an end of file, at once, even in the
-middle of a message. (In `concurrent.futures` all workers share one, and one killed while it writes hangs the rest.)
+Each worker has its own pipe, and only the worker holds the other end. If it dies, the parent reads an end of file at
+once, even in the middle of a message. In `concurrent.futures` all workers share one pipe, and a worker that is killed
+while it writes blocks the others.
 """
 
 import ctypes
@@ -21,165 +22,180 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 
 from gristmill.core.errors import GristmillError
-from gristmill.runners.tasks import Job, Run, unpacked
+from gristmill.runners.tasks import Job, Run, unpickle_function
 
-SECONDS_TO_END = 5.0
-LAST_MESSAGE = b""
+STOP_TIMEOUT_SECONDS = 5.0
+EXIT_MESSAGE = b""
 FUNCTION, TASK = b"f", b"t"
-"""What a message begins with: what is to be done from now on, or to what."""
+"""First byte of a message: the function for the tasks that follow, or a task."""
 MAX_QUEUED_BYTES = 1 << 16
-"""Of what is sent to a worker at work. What is larger could fill the pipe, and the parent would have to wait
-until the worker reads, which one that computes without letting go of the interpreter does not."""
+"""Maximum size of a message to a busy worker. A larger one could fill the pipe. The parent would then wait until the
+worker reads, which it does not do while it computes without releasing the GIL."""
 
 
 class Answer(NamedTuple):
+    """Result of a task, or the error that it raised."""
+
     result: Any
     error: Exception | None
 
 
 class Worker:
-    """A process seen from its parent."""
+    """Handle of a worker process in its parent."""
 
     def __init__(self, process: BaseProcess, pipe: Connection, start_method: str) -> None:
         self.process, self.pipe, self._start_method = process, pipe, start_method
         self.jobs: deque[Job] = deque()
-        """Handed out and not answered yet; the worker is at the first."""
+        """Jobs that the worker has and has not answered. It is running the first one."""
         self._run: Run | None = None
-        """Whose function it was told last."""
-        self._first_job_at = 0.0
+        """Run whose function the worker received last."""
+        self._job_started_at = 0.0
         self._has_answered = False
 
     @classmethod
     def start(cls) -> Self:
-        """OSError where the system has no room for it."""
+        """Start a worker process. Raises OSError if the system cannot start one."""
         method = start_method()
         context: Any = multiprocessing.get_context(method)
-        near, far = context.Pipe()
+        parent_end, worker_end = context.Pipe()
         try:
-            process = context.Process(target=_work, args=(far,), daemon=True)
+            process = context.Process(target=_worker_main, args=(worker_end,), daemon=True)
             process.start()
         except BaseException:
-            near.close()
+            parent_end.close()
             raise
         finally:
-            far.close()
-        return cls(process, near, method)
+            worker_end.close()
+        return cls(process, parent_end, method)
 
     @property
-    def overdue_at(self) -> float | None:
-        """By time.monotonic(), if it is at something. A job's clock starts when the one before it is answered."""
-        return self._first_job_at + self.jobs[0].seconds if self.jobs else None
+    def deadline(self) -> float | None:
+        """Time by time.monotonic() at which the current job times out, or None if there is no job.
+
+        It counts from the previous job's answer.
+        """
+        return self._job_started_at + self.jobs[0].timeout_seconds if self.jobs else None
 
     @property
     def is_hung(self) -> bool:
-        return self.overdue_at is not None and time.monotonic() >= self.overdue_at and not self.pipe.poll()
+        return self.deadline is not None and time.monotonic() >= self.deadline and not self.pipe.poll()
 
     @property
-    def could_not_start(self) -> bool:
-        """After its end: a script without a main guard ends a spawned process while that imports it."""
+    def failed_to_start(self) -> bool:
+        """True if a stopped worker failed during startup.
+
+        A spawned process imports the main script and fails there if the script has no main guard.
+        """
         return self._start_method == "spawn" and self.process.exitcode == 1 and not self._has_answered
 
-    def has_room(self, num_ahead: int) -> bool:
-        return len(self.jobs) < num_ahead
+    def has_room(self, max_jobs: int) -> bool:
+        return len(self.jobs) < max_jobs
 
-    def has_room_for(self, job: Job) -> bool:
-        """Beside those that it has."""
-        num_bytes = len(job.message) + (len(job.run.packed_function) if job.run is not self._run else 0)
+    def can_accept(self, job: Job) -> bool:
+        """Return True if the job can be sent without the risk that the parent has to wait."""
+        num_bytes = len(job.pickled_task) + (len(job.run.pickled_function) if job.run is not self._run else 0)
         return not self.jobs or num_bytes <= MAX_QUEUED_BYTES
 
-    def hand(self, job: Job) -> None:
+    def send(self, job: Job) -> None:
         if not self.jobs:
-            self._first_job_at = time.monotonic()
+            self._job_started_at = time.monotonic()
         self.jobs.append(job)
-        with suppress(OSError):  # it died: whatever it still answered comes first, then the end of file
+        with suppress(OSError):  # the worker died: `receive` returns its last answers first, then the end of file
             if job.run is not self._run:
-                self.pipe.send_bytes(FUNCTION + job.run.packed_function)
+                self.pipe.send_bytes(FUNCTION + job.run.pickled_function)
                 self._run = job.run
-            self.pipe.send_bytes(TASK + job.message)
+            self.pipe.send_bytes(TASK + job.pickled_task)
 
     def receive(self) -> tuple[Job, Answer]:
-        """EOFError or OSError where it died."""
+        """Receive the next answer. Raises EOFError or OSError if the worker died."""
         message = self.pipe.recv_bytes()
         self._has_answered = True
-        self._first_job_at = time.monotonic()
-        return self.jobs.popleft(), pickle.loads(message)  # noqa: S301 - from a process of ours
+        self._job_started_at = time.monotonic()
+        return self.jobs.popleft(), pickle.loads(message)  # noqa: S301 - from our own process
 
-    def dismiss(self) -> None:
-        """Ends after what it is at."""
+    def request_exit(self) -> None:
+        """Ask the worker to exit after its current jobs."""
         with suppress(OSError):
-            self.pipe.send_bytes(LAST_MESSAGE)  # not by closing it: forked workers hold copies of this end
+            self.pipe.send_bytes(EXIT_MESSAGE)  # closing the pipe is not enough: forked workers hold copies of this end
 
-    def end(self, *, within_seconds: float = 0.0) -> None:
-        self.process.join(within_seconds)
+    def stop(self, *, grace_seconds: float = 0.0) -> None:
+        """Wait up to `grace_seconds` for the process to exit, then kill it."""
+        self.process.join(grace_seconds)
         if self.process.exitcode is None:
             self.process.kill()
-            self.process.join(SECONDS_TO_END)
+            self.process.join(STOP_TIMEOUT_SECONDS)
         self.pipe.close()
 
 
 def start_method() -> str:
-    """Forking starts at once and shares the loaded tokenizer; it is safe only while no other thread runs."""
+    """Choose "fork" where it is safe.
+
+    It is instant and shares the loaded tokenizer, but needs Linux and a single thread.
+    """
     return "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
 
 
-def _work(pipe: Connection) -> None:
-    """A worker's life: take tasks until there are no more."""
-    # Ctrl-C reaches the whole group: the parent decides, the workers do not each print a trace.
+def _worker_main(pipe: Connection) -> None:
+    """Main loop of a worker: run tasks until the exit message or the end of the pipe."""
+    # Ctrl-C reaches all processes of the group. The parent handles it, so that workers do not print tracebacks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Tasks are taken in by a thread of their own: were both sides to wait for the other to read, neither would.
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    # A thread receives the tasks. Otherwise both sides could block on writing, each waiting for the other to read.
     messages: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_take_in, args=(pipe, messages), daemon=True).start()
+    threading.Thread(target=_receive_messages, args=(pipe, messages), daemon=True).start()
     function = b""
     while message := messages.get():
         if message.startswith(FUNCTION):
             function = message[1:]
-            _give_memory_back()
+            _release_memory()
             continue
-        answer = _answer_to(function, message[1:])
+        answer = _run_task(function, message[1:])
         try:
             pipe.send_bytes(answer)
         except OSError:
             return
 
 
-def _give_memory_back() -> None:
-    """What the last function has freed, which the C library would keep for the next."""
+def _release_memory() -> None:
+    """Give memory that the last function freed back to the system. The C library would keep it."""
     if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # another C library has no such call
+        with suppress(OSError, AttributeError):  # not in every C library
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def _answer_to(function: bytes, task: bytes) -> bytes:
-    """What the function makes of the task, or the error that it raised, pickled."""
+def _run_task(function: bytes, task: bytes) -> bytes:
+    """Call the function with the task, and return the pickled answer."""
     try:
-        result = unpacked(function)(pickle.loads(task))  # noqa: S301 - from the process that started this one
+        result = unpickle_function(function)(pickle.loads(task))  # noqa: S301 - from the process that started this one
         return pickle.dumps(Answer(result, None))
     except Exception as error:  # noqa: BLE001 - it is raised again in the parent
-        return pickle.dumps(Answer(None, to_be_raised_again(error)))
+        return pickle.dumps(Answer(None, make_picklable(error)))
 
 
-def to_be_raised_again(error: Exception) -> Exception:
-    """The trace does not travel, so its text does, unless the message of the error says it all."""
+def make_picklable(error: Exception) -> Exception:
+    """Return an error that can be pickled.
+
+    Tracebacks cannot be pickled, so the error gets its traceback as a note, unless its message is sufficient.
+    """
     if not isinstance(error, GristmillError | MemoryError):
         error.add_note(traceback.format_exc())
     try:
         pickle.dumps(error)
-    except Exception:  # noqa: BLE001 - whatever it holds
+    except Exception:  # noqa: BLE001 - the error may hold anything
         return RuntimeError(traceback.format_exc())
     return error
 
 
-def _take_in(pipe: Connection, messages: "SimpleQueue[bytes]") -> None:
+def _receive_messages(pipe: Connection, messages: "SimpleQueue[bytes]") -> None:
     with suppress(EOFError, OSError):
         while True:
             messages.put(pipe.recv_bytes())
-    messages.put(LAST_MESSAGE)
+    messages.put(EXIT_MESSAGE)
 
 
-def _end_with_parent() -> None:
-    """A parent that is killed outright leaves no orphans behind."""
+def _exit_with_parent() -> None:
+    """Exit when the parent dies, so that a killed parent leaves no orphans."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

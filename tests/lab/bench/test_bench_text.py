@@ -1,4 +1,4 @@
-"""What a benchmark found, told: every number is the result's, every method is named, no name can break a page."""
+"""Rendered benchmark results: the numbers match, every method is listed, and no name can break a page."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from support.pictures import SVG, Picture
 HOSTILE = "</text><script>|`[red]\n\x1b[2J&"
 
 
-def method(name, seconds, **more):
+def method(name, seconds, **changes):
     phases = dict.fromkeys(PHASES, seconds / 8) | {"shape": None}
-    known = {
+    defaults = {
         "name": name,
         "what": f"what {name} is",
         "seconds": seconds,
@@ -38,7 +38,7 @@ def method(name, seconds, **more):
         "tokens_left_out": 2345,
         "l50": 0.0,
     }
-    return MethodResult(**{**known, **more})
+    return MethodResult(**{**defaults, **changes})
 
 
 ORIGINAL = method(
@@ -62,8 +62,8 @@ GRISTMILL = method("gristmill", 2.0)
 FLOOR = method("floor", 1.0, places=68_000, l50=None, bytes=190_000_000, redundancy=1.95)
 
 
-def bench(*methods, **more):
-    known = {
+def bench(*methods, **changes):
+    defaults = {
         "methods": list(methods),
         "skipped": [],
         "corpus": Corpus(
@@ -72,7 +72,7 @@ def bench(*methods, **more):
         "machine": Machine(platform="Linux x86_64", cores=2, memory_gb=15.6, python="3.11.9", versions={"numpy": "2"}),
         "command": "gristmill bench Lib",
     }
-    return Bench(**{**known, **more})
+    return Bench(**{**defaults, **changes})
 
 
 FULL = bench(
@@ -119,59 +119,59 @@ def test_text_has_the_numbers_of_the_result():
     assert floor[2][4] == "-"
 
 
-def test_a_sample_is_marked_scaled_and_said():
+def test_sample_is_marked_scaled_and_noted():
     text = bench_text(FULL)
     assert line_of(text, "datasets").split() == ["datasets", "≈20.0", "≈6.8x", "321", "≈1.1", "GB"]
     assert "≈ datasets: measured on 300 of 2,201 files, scaled by bytes: 5.00 s measured" in text
     assert "≈" not in bench_text(bench(ORIGINAL, GRISTMILL))
 
 
-def test_a_skipped_method_is_said_with_its_word():
-    for told in (bench_text(FULL), bench_markdown(FULL, "chart.svg").replace("\\", ""), chart_svg(FULL)):
-        assert "batch: skipped, tokenizers is not installed: pip install" in told
+def test_skipped_method_is_listed_with_the_reason():
+    for text in (bench_text(FULL), bench_markdown(FULL, "chart.svg").replace("\\", ""), chart_svg(FULL)):
+        assert "batch: skipped, tokenizers is not installed: pip install" in text
 
 
-def test_a_little_is_told_from_nothing():
+def test_small_share_is_not_rounded_to_zero():
     line = [one for one in bench_text(FULL).splitlines() if one.startswith("gristmill-no-near-duplicates")][1]
     assert line.split()[-1] == "<0.1%"
 
 
-def test_the_spread_stands_there_only_where_there_are_several_runs():
+def test_spread_appears_only_with_several_runs():
     assert "from - to" not in bench_text(FULL)
     several = bench(ORIGINAL, method("gristmill", 2.0, runs=3, seconds_min=1.9, seconds_max=2.25))
     assert "1.90 - 2.25" in bench_text(several)
-    for told in (bench_text(several), bench_markdown(several, "chart.svg").lower()):
-        assert "seconds are medians of 3 runs" in told
+    for text in (bench_text(several), bench_markdown(several, "chart.svg").lower()):
+        assert "seconds are medians of 3 runs" in text
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "expected"),
     [
         (1, "one run each"),
         (2, "seconds are those of the slower of 2 runs"),
         (4, "seconds are those of the slower of the middle two of 4 runs"),
     ],
 )
-def test_it_is_said_which_of_several_runs_is_reported(runs, said):
+def test_notes_name_the_reported_run(runs, expected):
     result = bench(method("gristmill", 2.0, runs=runs))
-    assert said in bench_text(result)
-    assert said in bench_markdown(result, "chart.svg").lower()
+    assert expected in bench_text(result)
+    assert expected in bench_markdown(result, "chart.svg").lower()
 
 
-def test_a_rebuild_is_said_to_be_one():
+def test_page_explains_a_rebuild():
     assert "an empty folder, all on these files.\n" in bench_markdown(bench(GRISTMILL), "c.svg")
     page = bench_markdown(bench(GRISTMILL, method("gristmill-rebuild", 0.5)), "c.svg")
-    assert "`gristmill-rebuild` had the folder of a build just made, which is not in its seconds." in page
+    assert "`gristmill-rebuild` ran in the folder of a build made just before, whose time is not included." in page
 
 
-def test_without_the_original_there_is_no_ratio():
+def test_ratio_needs_the_original():
     result = bench(GRISTMILL)
     assert "-" in line_of(bench_text(result), "gristmill ").split()
     assert json.loads(bench_json(result))["methods"][0]["ratio"] is None
     assert "x<" not in chart_svg(result)
 
 
-def test_a_name_cannot_move_the_cursor():
+def test_control_characters_in_names_are_escaped():
     result = bench(method(HOSTILE, 1.0), skipped=[Skipped(name=HOSTILE, why=HOSTILE)])
     assert "\x1b" not in bench_text(result)
     assert "[red]" in bench_text(result)
@@ -180,57 +180,57 @@ def test_a_name_cannot_move_the_cursor():
 # --- JSON ---
 
 
-def test_json_has_all_of_the_result_and_the_ratio():
-    told = json.loads(bench_json(FULL))
-    assert set(told) == {"methods", "skipped", "corpus", "machine", "command"}
-    by_name = {one["name"]: one for one in told["methods"]}
+def test_json_has_the_complete_result_and_the_ratio():
+    output = json.loads(bench_json(FULL))
+    assert set(output) == {"methods", "skipped", "corpus", "machine", "command"}
+    by_name = {one["name"]: one for one in output["methods"]}
     assert by_name["gristmill"]["ratio"] == 68.0
     assert by_name["datasets"]["seconds_for_all"] == 20.0
     assert by_name["floor"]["l50"] is None
-    for one, given in zip(told["methods"], FULL.methods, strict=True):
+    for one, given in zip(output["methods"], FULL.methods, strict=True):
         assert {name: one[name] for name in msgspec.to_builtins(given)} == msgspec.to_builtins(given)
-    assert told["skipped"][0]["name"] == "batch"
+    assert output["skipped"][0]["name"] == "batch"
 
 
 # --- Markdown ---
 
 
-def test_page_begins_as_ours_and_names_all_there_is():
+def test_page_starts_with_the_heading_and_lists_every_method():
     page = bench_markdown(FULL, "charts/bench one.svg")
     assert page.splitlines()[0] == HEADING
     assert "`gristmill bench Lib`" in page
     assert "(charts/bench%20one.svg)" in page
     assert "numpy 2" in page
     for one in FULL.methods:
-        assert f"- `{one.name}`: " in section(page, "The methods")
+        assert f"- `{one.name}`: " in section(page, "Methods")
         assert f"| `{one.name}` |" in page
 
 
-def test_step_costs_are_the_default_less_the_build_without_it():
-    steps = section(bench_markdown(FULL, "c.svg"), "What each step of gristmill costs")
+def test_step_cost_is_the_default_minus_the_build_without_it():
+    steps = section(bench_markdown(FULL, "c.svg"), "Cost of each gristmill step")
     assert line_of(steps, "| `rules`").split(" | ")[1:3] == ["+0.25", "1.75"]
     assert line_of(steps, "| `near-duplicates`").split(" | ")[1] == "+0.50"
     assert "plain" not in steps
     assert "noise" not in steps
-    assert "What each step" not in bench_markdown(bench(ORIGINAL, GRISTMILL), "c.svg")
+    assert "Cost of each" not in bench_markdown(bench(ORIGINAL, GRISTMILL), "c.svg")
 
 
-def test_a_step_that_costs_less_than_runs_differ_by_is_marked():
+def test_step_cost_smaller_than_the_spread_of_runs_is_marked_as_noise():
     noisy = method("gristmill-no-rules", 2.1, runs=3, seconds_min=2.05, seconds_max=2.2)
     quiet = method("gristmill-no-secrets", 1.5, runs=3, seconds_min=1.5, seconds_max=1.6)
     default = method("gristmill", 2.0, runs=3, seconds_min=1.95, seconds_max=2.1)
-    steps = section(bench_markdown(bench(default, noisy, quiet), "c.svg"), "What each step of gristmill costs")
+    steps = section(bench_markdown(bench(default, noisy, quiet), "c.svg"), "Cost of each gristmill step")
     assert line_of(steps, "| `rules`").split(" | ")[1] == "-0.10 (noise)"
     assert line_of(steps, "| `secrets`").split(" | ")[1] == "+0.45"
-    assert "(noise): runs of one build differ by more than that." in steps
+    assert "(noise): runs of the same build differ by more than this." in steps
 
 
-def expected_of(*methods):
-    return section(bench_markdown(bench(*methods), "c.svg"), "What people expect, and what was measured")
+def expectations_of(*methods):
+    return section(bench_markdown(bench(*methods), "c.svg"), "Expectations and measurements")
 
 
 @pytest.mark.parametrize(
-    ("methods", "said"),
+    ("methods", "expected"),
     [
         ((ORIGINAL, THREADS, GRISTMILL, FLOOR), ["8x from", "2-3x from", "Overlap 256", "40 % smaller"]),
         ((ORIGINAL, FLOOR), ["Overlap 256"]),
@@ -240,41 +240,41 @@ def expected_of(*methods):
         ((THREADS, GRISTMILL, FLOOR), []),
     ],
 )
-def test_an_expectation_is_told_only_where_its_methods_were_run(methods, said):
-    text = expected_of(*methods)
-    every = ["8x from", "2-3x from", "Overlap 256", "40 % smaller"]
-    assert [one for one in every if one in text] == said
+def test_expectation_appears_only_if_its_methods_were_run(methods, expected):
+    text = expectations_of(*methods)
+    all_titles = ["8x from", "2-3x from", "Overlap 256", "40 % smaller"]
+    assert [one for one in all_titles if one in text] == expected
 
 
 def test_expectations_have_the_numbers_of_the_result():
-    text = expected_of(ORIGINAL, THREADS, GRISTMILL, FLOOR)
+    text = expectations_of(ORIGINAL, THREADS, GRISTMILL, FLOOR)
     assert "Not here. Tokenizing took 32.0 s in `original` and 20.0 s with 8 threads on 2 cores: 1.6 times" in text
-    assert "took 90.0 s as indented JSON and 30.0 s as JSON Lines: 3.0 times as fast. It was 66% of the whole" in text
-    assert "gave 47,600 windows before any was copied (`original`), overlap 256 68,000 (`floor`): 1.43 times" in text
-    assert "each token 3.67 times, copies included; those of `floor` 1.95 times" in text
+    assert "took 90.0 s as indented JSON and 30.0 s as JSON Lines: 3.0 times as fast. It was 66% of the total" in text
+    assert "gave 47,600 windows before copying (`original`), overlap 256 gave 68,000 (`floor`): 1.43 times" in text
+    assert "each token 3.67 times, including copies. The rows of `floor` show each token 1.95 times" in text
     assert "`original` wrote 1.5 GB, `threads` 700.0 MB (53% smaller), `gristmill` 150.0 MB (90% smaller)" in text
 
 
-def test_an_expectation_that_holds_is_said_to_hold():
+def test_expectation_that_holds_is_reported_as_true():
     fast = msgspec.structs.replace(THREADS, phases={**THREADS.phases, "tokenize": 3.0})
     fewer = msgspec.structs.replace(FLOOR, places=40_000)
-    text = expected_of(ORIGINAL, fast, fewer)
+    text = expectations_of(ORIGINAL, fast, fewer)
     assert "“8x from threads.”** True here." in text
     assert ": 11 times as fast" in text
     assert "“Overlap 256 means fewer sequences.”** True here." in text
     assert "16.0% fewer" in text
 
 
-def test_an_expectation_that_turned_round_is_said_to_have():
+def test_expectation_that_is_reversed_is_reported():
     slow = msgspec.structs.replace(THREADS, phases={**THREADS.phases, "tokenize": 64.0, "write": 91}, bytes=3 * 10**9)
-    text = expected_of(ORIGINAL, slow)
+    text = expectations_of(ORIGINAL, slow)
     assert "2.0 times as long" in text
-    assert "no difference to speak of" in text
+    assert "no notable difference" in text
     assert "**“40 % smaller.”** Not here." in text
     assert "(100% larger)" in text
 
 
-def test_a_hostile_name_stays_in_its_cell():
+def test_hostile_name_is_confined_to_its_cell():
     result = bench(
         method(HOSTILE, 1.0), corpus=msgspec.structs.replace(FULL.corpus, source=HOSTILE), command=f"bench {HOSTILE}"
     )
@@ -294,16 +294,16 @@ def test_chart_is_xml_with_its_own_background_and_names_every_method():
     chart = chart_svg(FULL)
     picture = Picture(chart)
     assert picture.root.tag == f"{SVG}svg"
-    words = picture.texts()
-    assert {one.name for one in FULL.methods} <= set(words)
-    assert {*PHASES, "start", "2.00 s · 68x", "≈20.0 s · ≈6.8x", "136 s", "1.5 GB", "98.3%"} <= set(words)
+    texts = picture.texts()
+    assert {one.name for one in FULL.methods} <= set(texts)
+    assert {*PHASES, "start", "2.00 s · 68x", "≈20.0 s · ≈6.8x", "136 s", "1.5 GB", "98.3%"} <= set(texts)
     ((background,),) = picture.shapes("card").values()
     assert max(x for x, _ in background) - min(x for x, _ in background) > 900
     assert all(address.startswith("#") for address in re.findall(r'href="([^"]*)"', chart))
     assert "url(http" not in chart
 
 
-def test_nothing_in_the_chart_lies_outside_of_it():
+def test_everything_in_the_chart_is_inside_it():
     picture = Picture(chart_svg(FULL))
     width, height = picture.size
     shapes = picture.shapes(r"(ours|seconds|size|leakage|track)-.*")
@@ -318,15 +318,15 @@ def test_nothing_in_the_chart_lies_outside_of_it():
 
 def test_bars_are_in_proportion():
     picture = Picture(chart_svg(bench(ORIGINAL, GRISTMILL)))
-    at = {text: x for text, x, _ in picture.places()}
-    begin = at["seconds · times as fast"]
-    assert (at["2.00 s · 68x"] - begin - 6) * 68 == pytest.approx(at["136 s"] - begin - 6, rel=0.02, abs=4)
+    x_of = {text: x for text, x, _ in picture.places()}
+    start = x_of["seconds · times as fast"]
+    assert (x_of["2.00 s · 68x"] - start - 6) * 68 == pytest.approx(x_of["136 s"] - start - 6, rel=0.02, abs=4)
     ends = [max(x for name, (run,) in picture.shapes(rf"seconds-{row}-.*").items() for x, _ in run) for row in (0, 1)]
-    assert [end + 6 for end in ends] == pytest.approx([at["136 s"], at["2.00 s · 68x"]], abs=0.1)
+    assert [end + 6 for end in ends] == pytest.approx([x_of["136 s"], x_of["2.00 s · 68x"]], abs=0.1)
 
 
 @pytest.mark.parametrize("result", [bench(), bench(method(HOSTILE, 0.0, phases={}, bytes=0, l50=None, windows=0))])
-def test_nothing_and_anything_can_be_told(result):
+def test_empty_and_extreme_results_are_rendered(result):
     root = ET.fromstring(chart_svg(result))
     assert "script" not in {element.tag.removeprefix(SVG) for element in root.iter()}
     assert bench_text(result)

@@ -1,4 +1,4 @@
-"""Every method for real, in a fresh process, on a tiny tree: the same rows, nothing lost, nothing left behind."""
+"""Every method in a fresh process on a tiny tree: equal rows, no lost tokens, no leftover files."""
 
 import json
 import os
@@ -21,10 +21,18 @@ from gristmill.core.layout import FILES
 from gristmill.core.records import Split
 from gristmill.lab.bench import bench as benching
 from gristmill.lab.bench.bench import Asked, bench, this_machine
-from gristmill.lab.bench.bench_files import gather, sample_of
+from gristmill.lab.bench.bench_files import gather, sample_files
 from gristmill.lab.bench.bench_result import PHASES, REBUILD
 from gristmill.lab.bench.job import Job, JobFile, window_spans
-from gristmill.lab.bench.methods import METHODS, Setup, chosen, command_of, phases_of, why_no_card, why_skipped
+from gristmill.lab.bench.methods import (
+    METHODS,
+    Setup,
+    gpu_skip_reason,
+    method_command,
+    read_phase_seconds,
+    select_methods,
+    skip_reason,
+)
 from gristmill.lab.bench.process import Ran, run
 from gristmill.lab.bench.scripts.original import expand
 from support.builds import called, running
@@ -66,7 +74,7 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def setting(tmp_path_factory, source):
+def job_and_setup(tmp_path_factory, source):
     """A job and a setup, as bench() makes them."""
     work = tmp_path_factory.mktemp("work")
     tokenizer = load_tokenizer()
@@ -79,49 +87,49 @@ def setting(tmp_path_factory, source):
 
 
 @pytest.fixture(scope="module")
-def room_of(setting, tmp_path_factory):
-    """A method, run once -> the folder that has what it left in its work folder, in `outside`, and what was measured."""
-    job, setup = setting
-    rooms = {}
+def run_in_folder(job_and_setup, tmp_path_factory):
+    """Run a method once. Returns a folder with its files in `work` and `outside`, its output, and the measurements."""
+    job, setup = job_and_setup
+    cached = {}
 
     def run_once(name, **changes):
         key = (name, *changes.items())
-        if key not in rooms:
-            room = tmp_path_factory.mktemp("room")
-            for folder in ("work", "outside"):
-                (room / folder).mkdir()
-            changed = msgspec.structs.replace(job, out=str(room / "work"), **changes)
+        if key not in cached:
+            folder = tmp_path_factory.mktemp("room")
+            for name_in_folder in ("work", "outside"):
+                (folder / name_in_folder).mkdir()
+            changed = msgspec.structs.replace(job, out=str(folder / "work"), **changes)
             with pytest.MonkeyPatch.context() as patch:
                 for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME"):
-                    patch.setenv(variable, str(room / "outside"))
-                if name.startswith("gristmill-no-"):  # its options are what is its own; gristmill itself is started
-                    patch.setattr(benching, "run", run_here)
-                runs = benching.MethodRuns(without_card(BY_NAME[name]), changed, setup, None)
-                rooms[key] = room, runs.out, runs._run(Progress(), watched=False)
-        return rooms[key]
+                    patch.setenv(variable, str(folder / "outside"))
+                if name.startswith("gristmill-no-"):  # these differ only in options, so gristmill runs in this process
+                    patch.setattr(benching, "run", run_in_this_process)
+                runs = benching.MethodRuns(without_gpu(BY_NAME[name]), changed, setup, None)
+                cached[key] = folder, runs.out, runs._run(Progress(), watched=False)
+        return cached[key]
 
     return run_once
 
 
-def run_here(name, command, **_):
+def run_in_this_process(name, command, **_):
     done = called(*command[command.index("gristmill") + 1 :])
     assert (done.returncode, name in BY_NAME) == (0, True)
     return Ran(1.0, None, done.stdout.splitlines(keepends=True)[-1].encode())
 
 
-def without_card(method):
-    """The same folders, by the CPU, where there is no card."""
-    return method._replace(options=()) if method.needs_card and why_no_card() is not None else method
+def without_gpu(method):
+    """Run the method on the CPU if there is no GPU."""
+    return method._replace(options=()) if method.needs_gpu and gpu_skip_reason() is not None else method
 
 
 @pytest.fixture(scope="module")
-def ran(room_of):
-    """What a method left, and what was measured."""
-    return lambda name, **changes: room_of(name, **changes)[1:]
+def ran(run_in_folder):
+    """Output folder of a method and its measurements."""
+    return lambda name, **changes: run_in_folder(name, **changes)[1:]
 
 
 def rows_in(out):
-    """All rows by split, whatever they were written as, read by the standard library alone."""
+    """All rows by split, read with the standard library."""
     rows = {}
     for split in Split:
         texts = [path.read_text(encoding="utf-8") for path in sorted(out.glob(f"{split}*.json*"))]
@@ -154,21 +162,21 @@ def without_copies(row):
     return row["repo"], row["path"], row["language"], row["start"], *row["input_ids"]
 
 
-def test_the_corpus_is_what_gristmill_builds_from(source, setting, tmp_path):
-    job, setup = setting
+def test_corpus_equals_the_files_of_a_build(source, job_and_setup, tmp_path):
+    job, setup = job_and_setup
     assert [file.path for file in job.files] == LISTED
     assert sorted(setup.withheld) == WITHHELD
     build(Config(sources=[str(source)], out=str(tmp_path / "out")))
     table = [json.loads(line) for line in (tmp_path / "out" / FILES).read_text().splitlines()]
     utf8 = {row["path"]: row for row in table if row.get("encoding") == "utf-8"}
     for file in job.files:
-        if file.path in utf8:  # too short a file is one that a rule drops
+        if file.path in utf8:  # a rule drops files that are too short
             assert (file.num_tokens, file.num_bytes) == (utf8[file.path]["tokens"], utf8[file.path]["bytes"])
     assert utf8.keys() <= set(LISTED)
     assert set(PYTHON_FILES) <= utf8.keys()
 
 
-def test_files_that_are_not_utf8_are_kept_from_gristmill_and_no_others(ran):
+def test_only_files_that_are_not_utf8_are_withheld_from_gristmill(ran):
     out, _ = ran("gristmill-plain")
     table = [json.loads(line) for line in (out / FILES).read_text().splitlines()]
     assert sorted(row["path"] for row in table if row["status"] == "kept") == sorted(LISTED)
@@ -176,9 +184,9 @@ def test_files_that_are_not_utf8_are_kept_from_gristmill_and_no_others(ran):
     assert sorted(excluded) == WITHHELD
 
 
-def reference_windows(setting, overlap):
-    """Slow and obvious: by the text that the plain script reads, a token at a time."""
-    job, _ = setting
+def reference_windows(job_and_setup, overlap):
+    """Slow and obvious: cut the text that the plain script reads, one token at a time."""
+    job, _ = job_and_setup
     tokenizer = load_tokenizer()
     for file in job.files:
         text = Path(file.location).read_text(encoding="utf-8", errors="ignore")
@@ -193,11 +201,11 @@ def reference_windows(setting, overlap):
 
 
 @pytest.mark.parametrize("name", SAME_ROWS_WITH_COPIES)
-def test_the_original_rows_are_what_a_slow_reference_makes(name, ran, setting):
+def test_original_rows_equal_those_of_a_slow_reference(name, ran, job_and_setup):
     natural = {
         (file.path, start): [0, *window, 2]
-        for file, start, window in reference_windows(setting, 128)
-        if file.path != "special.md"  # there a plain script turns text into control tokens
+        for file, start, window in reference_windows(job_and_setup, 128)
+        if file.path != "special.md"  # in this file, a plain script turns text into control tokens
     }
     rows = [row for row in all_rows(ran(name)[0]) if row["path"] != "special.md"]
     assert {(row["path"], row["start"]) for row in rows} == natural.keys()
@@ -221,20 +229,20 @@ def test_copies_make_2_75_times_as_many(name, ran):
 
 
 def test_threads_and_batch_make_the_same_splits_as_the_original(ran):
-    wanted = rows_in(ran("original")[0])
+    expected = rows_in(ran("original")[0])
     for name in ("threads", "batch"):
-        assert rows_in(ran(name)[0]) == wanted
-    total = sum(map(len, wanted.values()))
-    assert len(wanted[Split.TRAIN]) == int(0.85 * total)
-    assert len(wanted[Split.VALIDATION]) == int(0.10 * total)
+        assert rows_in(ran(name)[0]) == expected
+    total = sum(map(len, expected.values()))
+    assert len(expected[Split.TRAIN]) == int(0.85 * total)
+    assert len(expected[Split.VALIDATION]) == int(0.10 * total)
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_batch_makes_the_same_rows_however_processes_start(start_method, ran, setting, tmp_path, monkeypatch):
+def test_batch_makes_the_same_rows_with_every_start_method(start_method, ran, job_and_setup, tmp_path, monkeypatch):
     code = f"import multiprocessing; multiprocessing.set_start_method({start_method!r})"
     write_tree(tmp_path, {"sitecustomize.py": code})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    job, setup = setting
+    job, setup = job_and_setup
     job = msgspec.structs.replace(job, out=str(tmp_path))
     runs = benching.MethodRuns(BY_NAME["batch"], job, setup, None)
     runs._run(Progress(), watched=False)
@@ -249,13 +257,13 @@ def test_expand_to_is_a_number_of_rows_and_never_removes_one(expand_to, num_rows
     assert len({with_copies(row) for row in rows}) == len(rows)
 
 
-def test_nothing_expands_to_nothing():
+def test_expanding_no_rows_gives_no_rows():
     rows = []
     expand(rows, 10)
     assert rows == []
 
 
-def test_the_original_writes_indented_lists_and_the_others_lines(ran):
+def test_original_writes_an_indented_list_and_the_others_json_lines(ran):
     out, _ = ran("original")
     text = (out / "train.json").read_text()
     assert text.startswith('[\n  {\n    "input_ids": [\n      0,\n')
@@ -268,29 +276,29 @@ def test_the_original_writes_indented_lists_and_the_others_lines(ran):
 
 
 def test_datasets_floor_and_plain_gristmill_make_the_same_rows(ran):
-    wanted = sorted(map(without_copies, all_rows(ran("floor")[0])))
-    assert {path for _, path, *_ in wanted} == set(LISTED)
+    expected = sorted(map(without_copies, all_rows(ran("floor")[0])))
+    assert {path for _, path, *_ in expected} == set(LISTED)
     for name in SAME_ROWS_WITHOUT:
-        assert sorted(map(without_copies, all_rows(ran(name)[0]))) == wanted
+        assert sorted(map(without_copies, all_rows(ran(name)[0]))) == expected
 
 
-def test_those_rows_hold_the_ids_of_the_reference(ran, setting, source):
+def test_floor_rows_have_the_ids_of_the_reference(ran, job_and_setup, source):
     tokenizer = load_tokenizer()
     for row in all_rows(ran("floor")[0]):
         ids = tokenizer.encode((source / row["path"]).read_bytes()).ids.tolist()
         assert row["input_ids"] == [0, *ids[row["start"] : row["start"] + 510], 2]
 
 
-def test_datasets_leaves_its_cache_nowhere(ran):
+def test_datasets_caches_only_in_its_output_folder(ran):
     out, _ = ran("datasets")
-    outside = {"phases.json", "train.jsonl", "validation.jsonl", "test.jsonl", "cache"}
-    assert {path.name for path in out.iterdir()} <= outside
+    allowed = {"phases.json", "train.jsonl", "validation.jsonl", "test.jsonl", "cache"}
+    assert {path.name for path in out.iterdir()} <= allowed
 
 
 @pytest.mark.parametrize("name", ["original", "threads", "batch", "datasets", "floor", "gristmill-plain"])
-def test_phases_are_told(name, ran):
+def test_every_method_reports_its_phases(name, ran):
     out, result = ran(name)
-    phases = phases_of(BY_NAME[name], out, result.last_line)
+    phases = read_phase_seconds(BY_NAME[name], out, result.last_line)
     assert list(phases) == list(PHASES)
     assert all(phases[phase] is not None for phase in ("load", "scan", "tokenize", "write"))
     assert (phases["shape"] is None) == (name not in SAME_ROWS_WITH_COPIES)
@@ -298,7 +306,7 @@ def test_phases_are_told(name, ran):
 
 
 @pytest.mark.parametrize("num_tokens", [0, 1, 509, 510, 511, 764, 765, 5000])
-def test_window_spans_show_every_token_and_end_once(num_tokens):
+def test_window_spans_cover_every_token_and_end_once(num_tokens):
     job = Job(files=[], root="", tokenizer="", prefix=(0,), suffix=(2,), pad_id=1, out="", workers=1, expand_to=None)
     spans = list(window_spans(num_tokens, job))
     assert {index for start, end in spans for index in range(start, end)} == set(range(num_tokens))
@@ -306,19 +314,19 @@ def test_window_spans_show_every_token_and_end_once(num_tokens):
     assert all(later - earlier == 254 for (earlier, _), (later, _) in pairwise(spans))
 
 
-def test_a_sample_is_the_same_files_each_time_in_path_order():
+def test_sample_is_deterministic_and_in_path_order():
     file = partial(JobFile, repo="repo", location="", language="", num_bytes=1, num_tokens=1)
     files = [file(path=f"{number:03d}.py") for number in range(100)]
-    sample = sample_of(files, 10)
-    assert sample == sample_of(files[::-1], 10)
+    sample = sample_files(files, 10)
+    assert sample == sample_files(files[::-1], 10)
     assert [one.path for one in sample] == sorted(one.path for one in sample)
     assert len(sample) == 10
-    assert set(sample) < set(sample_of(files, 20))
-    assert sample_of(files, 1000) == files
+    assert set(sample) < set(sample_files(files, 20))
+    assert sample_files(files, 1000) == files
 
 
 @pytest.mark.parametrize("files", [{"a.py": ""}, {"a.py": b"# na\xefve text in latin-1\n"}, {}])
-def test_a_source_without_text_says_so_in_one_line(files, tree, tmp_path):
+def test_source_without_text_is_a_one_line_error(files, tree, tmp_path):
     root = tree(files)
     with pytest.raises(InputError, match="nothing to measure in") as raised:
         gather(str(root), load_tokenizer(), Progress(), work=tmp_path / "work")
@@ -332,36 +340,36 @@ def test_outputs_inside_the_source_are_refused(tree):
     assert [path.name for path in root.iterdir()] == ["a.py"]
 
 
-def test_unknown_methods_are_refused_with_the_nearest():
-    assert [method.name for method in chosen(["floor", "original"])] == ["original", "floor"]
+def test_unknown_method_is_refused_with_a_suggestion():
+    assert [method.name for method in select_methods(["floor", "original"])] == ["original", "floor"]
     with pytest.raises(ConfigError, match="Did you mean 'gristmill-no-rules'"):
-        chosen(["gristmill-no-rule"])
+        select_methods(["gristmill-no-rule"])
     with pytest.raises(ConfigError, match="Known: original, threads"):
-        chosen(["xyz"])
+        select_methods(["xyz"])
 
 
-def test_a_missing_package_skips_the_method(monkeypatch, codebert):
+def test_missing_package_skips_the_method(monkeypatch, codebert):
     monkeypatch.setattr("gristmill.lab.bench.methods.find_spec", lambda name: None if name == "datasets" else name)
-    assert why_skipped(BY_NAME["datasets"], codebert) == "datasets is not installed: pip install 'gristmill[bench]'"
-    assert why_skipped(BY_NAME["original"], codebert) is None
+    assert skip_reason(BY_NAME["datasets"], codebert) == "datasets is not installed: pip install 'gristmill[bench]'"
+    assert skip_reason(BY_NAME["original"], codebert) is None
 
 
-def test_a_tokenizer_that_gigatoken_does_not_take_skips_the_floor(codebert, source, tmp_path, monkeypatch):
+def test_tokenizer_unsupported_by_gigatoken_skips_the_floor(codebert, source, tmp_path, monkeypatch):
     monkeypatch.setattr(benching, "LONG_RUN_SECONDS", 0.0)  # one run is enough
-    assert why_skipped(BY_NAME["floor"], codebert) is None
+    assert skip_reason(BY_NAME["floor"], codebert) is None
     (tmp_path / "words.json").write_text(word_piece())
     result = bench(str(source), Asked(tokenizer=str(tmp_path / "words.json"), only=["gristmill-plain", "floor"]))
     assert [method.name for method in result.methods] == ["gristmill-plain"]
-    assert [one.why for one in result.skipped] == ["gigatoken does not take this tokenizer (WordPiece)"]
+    assert [one.why for one in result.skipped] == ["gigatoken does not support this tokenizer (WordPiece)"]
 
 
-def test_every_gristmill_command_is_one_that_the_command_line_takes(setting, tmp_path):
+def test_every_gristmill_command_is_valid(job_and_setup, tmp_path):
     from gristmill.config.config import load_config
 
-    _, setup = setting
+    _, setup = job_and_setup
     for method in METHODS:
         if method.module is None:
-            command = command_of(method, setup, job_file=tmp_path / f"{method.name}.job.json", out=tmp_path / "out")
+            command = method_command(method, setup, job_file=tmp_path / f"{method.name}.job.json", out=tmp_path / "out")
             assert command[1:5] == ["-P", "-m", "gristmill", "build"]
             config = load_config({"sources": ["a"], "out": "b"}, tmp_path / f"{method.name}.job.toml")
             rules = {name: value for name, value in msgspec.to_builtins(config.rules).items() if name != "languages"}
@@ -369,7 +377,7 @@ def test_every_gristmill_command_is_one_that_the_command_line_takes(setting, tmp
 
 
 @pytest.mark.parametrize("keep", ["full", "a file"])
-def test_a_keep_folder_that_is_somebodys_is_refused_before_anything_runs(keep, tmp_path, monkeypatch):
+def test_keep_folder_in_use_is_refused_before_anything_runs(keep, tmp_path, monkeypatch):
     write_tree(tmp_path, {"full/mine.txt": "mine", "a file": "mine"})
     monkeypatch.setattr(benching, "gather", None)
     with pytest.raises(OutputError):
@@ -377,13 +385,13 @@ def test_a_keep_folder_that_is_somebodys_is_refused_before_anything_runs(keep, t
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a file", "full", "mine.txt"]
 
 
-@pytest.mark.parametrize("setting", [{"runs": 0}, {"sample": 0}, {"expand_to": 0}, {"workers": 0}])
-def test_settings_that_cannot_be_are_refused(setting):
+@pytest.mark.parametrize("options", [{"runs": 0}, {"sample": 0}, {"expand_to": 0}, {"workers": 0}])
+def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigError, match="must be at least 1"):
-        bench(None, Asked(**setting))
+        bench(None, Asked(**options))
 
 
-def test_a_bench_measures_each_method_and_leaves_nothing_behind(source, tmp_path, monkeypatch):
+def test_bench_measures_each_method_and_leaves_no_files(source, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = bench(str(source), Asked(only=["original", "gristmill-plain"], runs=2, sample=3))
     assert list(tmp_path.iterdir()) == []
@@ -407,63 +415,65 @@ class StoppedError(Exception):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_no_method_finds_anything_of_an_earlier_run(method, room_of, setting, tmp_path, monkeypatch):
-    job, setup = setting
-    shutil.copytree(room_of(method.name)[0], tmp_path, dirs_exist_ok=True)
+def test_every_run_starts_without_files_of_earlier_runs(method, run_in_folder, job_and_setup, tmp_path, monkeypatch):
+    job, setup = job_and_setup
+    shutil.copytree(run_in_folder(method.name)[0], tmp_path, dirs_exist_ok=True)
     runs = benching.MethodRuns(
-        without_card(method), msgspec.structs.replace(job, out=str(tmp_path / "work")), setup, None
+        without_gpu(method), msgspec.structs.replace(job, out=str(tmp_path / "work")), setup, None
     )
     assert list(runs.out.glob("train*"))
     found = []
 
-    def look_and_stop(*_, **__):
+    def record_files_and_stop(*_, **__):
         found.extend(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
         raise StoppedError
 
-    monkeypatch.setattr(benching, "run", look_and_stop)
+    monkeypatch.setattr(benching, "run", record_files_and_stop)
     with pytest.raises(StoppedError):
         runs._run(Progress(), watched=False)
-    given = {Path("work", f"{method.name}.job{ending}") for ending in (".json", ".toml")}
-    assert set(found) <= given
+    allowed = {Path("work", f"{method.name}.job{ending}") for ending in (".json", ".toml")}
+    assert set(found) <= allowed
 
 
-def test_a_rebuild_is_timed_after_a_build_into_the_same_folder(setting, tmp_path, monkeypatch):
-    job, setup = setting
+def test_rebuild_is_timed_after_a_build_into_the_same_folder(job_and_setup, tmp_path, monkeypatch):
+    job, setup = job_and_setup
     runs = benching.MethodRuns(BY_NAME[REBUILD], msgspec.structs.replace(job, out=str(tmp_path)), setup, None)
     had_parts = []
 
-    def look_and_run(*arguments, **more):
+    def record_and_run(*arguments, **more):
         had_parts.append((runs.out / FILES).is_file() and (tmp_path / f"{REBUILD}/{REBUILD}.work/prepared").is_dir())
         return run(*arguments, **more)
 
-    monkeypatch.setattr(benching, "run", look_and_run)
+    monkeypatch.setattr(benching, "run", record_and_run)
     last = runs._run(Progress(), watched=False)
     assert had_parts == [False, True]
     assert last.seconds > 0
     assert sum(method.is_rebuild for method in METHODS) == 1
 
 
-def test_of_two_runs_the_slower_is_reported():
+def test_slower_of_two_runs_is_reported():
     assert benching._median_index([1.0, 2.0]) == 1
     assert benching._median_index([2.0, 1.0]) == 0
     assert benching._median_index([4.0, 1.0, 3.0, 2.0]) == 2
 
 
-def test_what_a_method_made_is_kept_where_asked(source, tmp_path, monkeypatch):
+def test_output_of_a_method_is_kept_in_the_keep_folder(source, tmp_path, monkeypatch):
     monkeypatch.setattr(benching, "LONG_RUN_SECONDS", 0.0)
     bench(str(source), Asked(only=["floor"], keep=str(tmp_path / "kept")))
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["floor"]
     assert (tmp_path / "kept/floor/train.jsonl").is_file()
 
 
-def test_a_bench_that_fails_leaves_nothing_behind(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(benching, "command_of", lambda *_, **__: [sys.executable, "-c", "raise SystemExit('no\\nway')"])
+def test_failed_bench_leaves_no_files(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        benching, "method_command", lambda *_, **__: [sys.executable, "-c", "raise SystemExit('no\\nway')"]
+    )
     with pytest.raises(OutputError, match="'floor' ended with exit code 1: way"):
         bench(str(source), Asked(only=["floor"], keep=str(tmp_path / "kept")))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_has_seconds_memory_and_its_last_line(tmp_path):
+def test_run_returns_seconds_memory_and_last_line(tmp_path):
     code = "x = bytearray(50_000_000); import time; time.sleep(0.2); print('one'); print('two')"
     ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
     assert ran.seconds > 0.2
@@ -473,44 +483,44 @@ def test_a_run_has_seconds_memory_and_its_last_line(tmp_path):
     assert unwatched.peak_mb is None
 
 
-def test_memory_of_child_processes_counts(tmp_path):
+def test_memory_includes_child_processes(tmp_path):
     inner = "x = bytearray(60_000_000); import time; time.sleep(0.3)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     ran = run("m", [sys.executable, "-c", code], progress=Progress(), watched=True)
     assert ran.peak_mb > 60
 
 
-def test_a_failing_process_is_one_line_with_what_it_said_last(tmp_path):
+def test_failing_process_is_a_one_line_error_with_its_last_output(tmp_path):
     with pytest.raises(OutputError) as raised:
         run("m", [sys.executable, "-c", "1 / 0"], progress=Progress(), watched=False)
     assert str(raised.value).startswith("the method 'm' ended with exit code 1: ZeroDivisionError: division by zero.")
     assert "\n" not in str(raised.value)
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    with pytest.raises(OutputError, match="by signal 9: killed, likely for want of memory"):
+    with pytest.raises(OutputError, match="by signal 9: killed, probably because memory ran out"):
         run("m", [sys.executable, "-c", code], progress=Progress(), watched=False)
 
 
-def test_phases_of_the_process_are_shown_as_it_tells_them(tmp_path, capsys):
+def test_phases_printed_by_the_process_are_displayed(tmp_path, capsys):
     code = "import json\nfor line in ({'phase': 'scan'}, {'done': 2, 'total': 3, 'unit': 'rows'}, 5, 'x'): print(json.dumps(line))\nprint('other')"
     steps = []
 
-    class Seen(Progress):
+    class RecordedProgress(Progress):
         def _step(self, name, total, unit):
             steps.append(super()._step(name, total, unit))
             return steps[-1]
 
-    run("m", [sys.executable, "-c", code], progress=Seen(), watched=False)
+    run("m", [sys.executable, "-c", code], progress=RecordedProgress(), watched=False)
     assert [step.name for step in steps] == ["m", "m scan"]
     assert (steps[1].done, steps[1].total, steps[1].unit) == (2, 3, "rows")
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_bench_leaves_no_process(sent, tmp_path):
+def test_stopped_bench_leaves_no_process(sent, tmp_path):
     inner = "import subprocess, sys, os; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(os.getpid(), p.pid, flush=True); p.wait()"
     code = (
         "import signal, sys; from pathlib import Path; from gristmill import Progress; from gristmill.lab.bench import process as running\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"  # as the command line does
-        "running._Telling.hear = lambda self, line: print(line.decode(), flush=True)\n"
+        "running._PhaseReader.read_line = lambda self, line: print(line.decode(), flush=True)\n"
         f"running.run('m', [sys.executable, '-c', {inner!r}], progress=Progress(), watched=True)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "e")]
@@ -533,7 +543,7 @@ def is_running(pid):
         return False
 
 
-def test_the_machine_says_what_it_is():
+def test_machine_record_has_cores_memory_and_versions():
     facts = this_machine()
     assert facts.cores >= 1
     assert facts.memory_gb > 0

@@ -1,4 +1,4 @@
-"""Rows of any method: read as they were written, measured as a slow obvious reference measures them, kept as a dataset."""
+"""Rows of any method: read, measured like a slow obvious reference, and kept as a dataset."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from gristmill.dataset.foreign import rows_of
 from gristmill.formats.zstd import compress_rows, table_of
 from gristmill.lab.bench.bench import keep_as_dataset
 from gristmill.lab.bench.job import Job, JobFile
-from gristmill.lab.bench.quality import quality_of
+from gristmill.lab.bench.quality import measure_quality
 from support.builds import called
 
 PREFIX, SUFFIX, PAD = (0,), (2,), 1
@@ -54,13 +54,13 @@ def row_of(path, start, content, *, pad_to=None, copy=None):
     return row if copy is None else {**row, "copy": copy}
 
 
-def write_rows(out, split, rows, kind):
+def write_rows(out, split, rows, file_format):
     out.mkdir(exist_ok=True)
     lines = [json.dumps(row).encode() + b"\n" for row in rows]
-    if kind == "json":
+    if file_format == "json":
         with (out / f"{split}.json").open("w") as stream:
             json.dump(rows, stream, indent=2)
-    elif kind == "jsonl":
+    elif file_format == "jsonl":
         (out / f"{split}.jsonl").write_bytes(b"".join(lines))
     elif rows:
         compressed, frames = compress_rows(lines)
@@ -91,10 +91,10 @@ GOOD = row_of("a.py", 0, range(5, 9), pad_to=8)
         ("train.jsonl.zst", "no frames"),
     ],
 )
-def test_damage_is_said_in_one_line(name, content, tmp_path):
+def test_damaged_rows_are_a_one_line_error(name, content, tmp_path):
     (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(DatasetError, match=r"damaged") as caught:
-        quality_of(tmp_path, job_for({"a.py": [1]}))
+        measure_quality(tmp_path, job_for({"a.py": [1]}))
     assert "\n" not in str(caught.value)
 
 
@@ -108,25 +108,29 @@ def starts_of(num_tokens):
     return starts
 
 
-STRETCHES = [[(7 * number + 13 * at + at * at) % 997 + 5 for at in range(60)] for number in range(4)] + [[9, 8] * 40]
+SHARED_SPANS = [
+    [(7 * number + 13 * position + position * position) % 997 + 5 for position in range(60)] for number in range(4)
+] + [[9, 8] * 40]
 
 
 @st.composite
 def texts(draw):
-    """Files of stretches that others have too, with tokens of their own between them."""
+    """Files of spans that other files contain too, with unique tokens between them."""
     files = {}
     for number in range(draw(st.integers(1, 5))):
         ids = []
-        for stretch in draw(st.lists(st.integers(0, len(STRETCHES) - 1), max_size=4)):
-            own = draw(st.integers(0, 20))
-            ids += STRETCHES[stretch] + [70_000 * (own % 2) + 2000 + 100 * number + at for at in range(own)]
+        for span_index in draw(st.lists(st.integers(0, len(SHARED_SPANS) - 1), max_size=4)):
+            num_own = draw(st.integers(0, 20))
+            ids += SHARED_SPANS[span_index] + [
+                70_000 * (num_own % 2) + 2000 + 100 * number + position for position in range(num_own)
+            ]
         files[f"{number}.py"] = ids
     return files
 
 
 @st.composite
 def outputs(draw, files):
-    """Windows with copies, some of them missing, anywhere."""
+    """Windows in any split, with copies, and with some missing."""
     rows = {split: [] for split in Split}
     splits = draw(st.sampled_from([[Split.TRAIN], list(Split), [Split.VALIDATION]]))
     pad_to = draw(st.sampled_from([None, LENGTH]))
@@ -145,8 +149,8 @@ def content_of(row):
 
 
 def leaked_positions(content, grams):
-    """By the definition: runs of neighbouring 50-grams that train has, but for those of fewer than 8 distinct ids."""
-    starts = [at for at in range(len(content) - 49) if tuple(content[at : at + 50]) in grams]
+    """Leaked positions by definition: runs of adjacent 50-grams that train contains, with at least 8 distinct ids."""
+    starts = [position for position in range(len(content) - 49) if tuple(content[position : position + 50]) in grams]
     runs = []
     for start in starts:
         if runs and runs[-1][-1] == start - 1:
@@ -154,42 +158,42 @@ def leaked_positions(content, grams):
         else:
             runs.append([start])
     spans = [range(run[0], run[-1] + 50) for run in runs]
-    return {at for span in spans if len({content[at] for at in span}) >= 8 for at in span}
+    return {position for span in spans if len({content[position] for position in span}) >= 8 for position in span}
 
 
 def reference(rows, files):
-    every = [row for members in rows.values() for row in members]
-    shown = {path: set() for path in files}
-    for row in every:
-        shown[row["path"]] |= set(range(row["start"], row["start"] + len(content_of(row))))
+    all_rows = [row for members in rows.values() for row in members]
+    covered = {path: set() for path in files}
+    for row in all_rows:
+        covered[row["path"]] |= set(range(row["start"], row["start"] + len(content_of(row))))
     grams = set()
     for content in map(content_of, rows[Split.TRAIN]):
-        grams |= {tuple(content[at : at + 50]) for at in range(len(content) - 49)}
+        grams |= {tuple(content[position : position + 50]) for position in range(len(content) - 49)}
     held_out = [content_of(row) for split in (Split.VALIDATION, Split.TEST) for row in rows[split]]
     num_held_out = sum(map(len, held_out))
-    num_content = sum(len(content_of(row)) for row in every)
-    num_shown = sum(map(len, shown.values()))
-    num_ids = sum(len(row["input_ids"]) for row in every)
-    num_padding = sum(row.get("attention_mask", []).count(0) for row in every)
+    num_content = sum(len(content_of(row)) for row in all_rows)
+    num_covered = sum(map(len, covered.values()))
+    num_ids = sum(len(row["input_ids"]) for row in all_rows)
+    num_padding = sum(row.get("attention_mask", []).count(0) for row in all_rows)
     return {
-        "windows": len(every),
-        "places": len({(row["path"], row["start"]) for row in every}),
-        "distinct": len({tuple(content_of(row)) for row in every}) / len(every) if every else 0.0,
-        "redundancy": num_content / num_shown if num_shown else 0.0,
+        "windows": len(all_rows),
+        "places": len({(row["path"], row["start"]) for row in all_rows}),
+        "distinct": len({tuple(content_of(row)) for row in all_rows}) / len(all_rows) if all_rows else 0.0,
+        "redundancy": num_content / num_covered if num_covered else 0.0,
         "padding": num_padding / num_ids if num_ids else 0.0,
-        "lost": {path: len(ids) - len(shown[path]) for path, ids in files.items()},
+        "lost": {path: len(ids) - len(covered[path]) for path, ids in files.items()},
         "l50": sum(len(leaked_positions(one, grams)) for one in held_out) / num_held_out if num_held_out else None,
     }
 
 
 @settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(data=st.data(), files=texts(), kind=st.sampled_from(["json", "jsonl"]))
-def test_quality_is_what_the_reference_says(data, files, kind):
+@given(data=st.data(), files=texts(), file_format=st.sampled_from(["json", "jsonl"]))
+def test_quality_equals_the_reference(data, files, file_format):
     rows = data.draw(outputs(files))
     with tempfile.TemporaryDirectory() as folder:
         for split, members in rows.items():
-            write_rows(Path(folder), split, members, kind)
-        measured = msgspec.structs.asdict(quality_of(Path(folder), job_for(files)))
+            write_rows(Path(folder), split, members, file_format)
+        measured = msgspec.structs.asdict(measure_quality(Path(folder), job_for(files)))
     expected = reference(rows, files)
     lost = sum(expected.pop("lost").values())
     assert measured == {**expected, "tokens_lost": lost, "tokens_left_out": 0}
@@ -207,16 +211,16 @@ def built(tmp_path_factory):
 
 
 def file_row(path, status, tokens, cut):
-    known = {"repo": "r", "path": path, "status": status, "tokens": tokens, "cut_tokens": cut}
-    known |= dict.fromkeys(("redactions", "respellings", "cuts", "variants"), ())
-    known |= {"reason": None if status == "kept" else DropReason.EXCLUDED}
+    defaults = {"repo": "r", "path": path, "status": status, "tokens": tokens, "cut_tokens": cut}
+    defaults |= dict.fromkeys(("redactions", "respellings", "cuts", "variants"), ())
+    defaults |= {"reason": None if status == "kept" else DropReason.EXCLUDED}
     names = [field.name for field in msgspec.structs.fields(FileRow)]
-    return FileRow(**{name: known.get(name) for name in names})
+    return FileRow(**{name: defaults.get(name) for name in names})
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), files=texts(), num_tail=st.integers(0, 30))
-def test_what_a_build_leaves_out_counts_apart_from_what_is_lost(built, data, files, num_tail):
+def test_tokens_left_out_by_a_build_do_not_count_as_lost(built, data, files, num_tail):
     rows = data.draw(outputs(files))
     lost, left_out, table = 0, num_tail, []
     missing = reference(rows, files)["lost"]
@@ -235,35 +239,35 @@ def test_what_a_build_leaves_out_counts_apart_from_what_is_lost(built, data, fil
         manifest = read_manifest(built)
         counts = msgspec.structs.replace(manifest.counts, tail_tokens_dropped=num_tail)
         write_manifest(msgspec.structs.replace(manifest, counts=counts), out)
-        measured = quality_of(out, job_for(files))
+        measured = measure_quality(out, job_for(files))
     assert (measured.tokens_lost, measured.tokens_left_out) == (max(0, lost - num_tail), left_out)
     assert measured.l50 == reference(rows, files)["l50"]
 
 
-def test_a_planted_leak_is_measured_exactly_and_as_often_as_it_occurs(tmp_path):
+def test_planted_leak_is_measured_exactly_and_counted_per_occurrence(tmp_path):
     shared = list(range(100, 160))
     files = {"a.py": [*range(1000, 1010), *shared], "b.py": [*shared, *range(2000, 2040)], "c.py": list(range(20))}
     write_rows(tmp_path, "train", [row_of("a.py", 0, files["a.py"])], "jsonl")
     write_rows(tmp_path, "validation", [row_of("b.py", 0, files["b.py"])] * 3, "jsonl")
     write_rows(tmp_path, "test", [row_of("c.py", 0, files["c.py"])], "jsonl")
-    measured = quality_of(tmp_path, job_for(files))
+    measured = measure_quality(tmp_path, job_for(files))
     assert measured.l50 == 3 * 60 / (3 * 100 + 20)
     assert (measured.windows, measured.places, measured.distinct) == (5, 3, 3 / 5)
 
 
-def test_a_build_is_measured_as_its_manifest_and_its_check_say(built):
+def test_quality_of_a_build_agrees_with_its_manifest_and_check(built):
     manifest = read_manifest(built)
     rows = [msgspec.json.decode(line, type=FileRow) for line in (built / FILES).read_bytes().splitlines()]
     files = {row.path: range(row.tokens or 100) for row in rows}
-    measured = quality_of(built, job_for(files))
+    measured = measure_quality(built, job_for(files))
     assert measured.windows == measured.places == sum(facts.windows for facts in manifest.splits.values())
     assert (measured.tokens_lost, measured.l50, measured.padding) == (0, 0.0, 0.0)
     dropped = sum(len(files[row.path]) for row in rows if row.status == "dropped")
     assert measured.tokens_left_out == dropped + sum(row.cut_tokens or 0 for row in rows)
 
 
-def test_nothing_written_is_nothing_measured(tmp_path):
-    measured = quality_of(tmp_path, job_for({"a.py": [5, 6, 7]}))
+def test_no_rows_give_zero_quality(tmp_path):
+    measured = measure_quality(tmp_path, job_for({"a.py": [5, 6, 7]}))
     assert (measured.windows, measured.distinct, measured.redundancy, measured.padding) == (0, 0.0, 0.0, 0.0)
     assert (measured.tokens_lost, measured.l50) == (3, None)
 
@@ -272,8 +276,10 @@ def test_nothing_written_is_nothing_measured(tmp_path):
 
 
 def full_rows(tokenizer, *, pad, stride):
-    """Windows as the methods cut them, of the real tokenizer's ids."""
-    ids = tokenizer.encode(b"".join(b"name_%d = %d\n" % (at, at * at) for at in range(400))).ids.tolist()
+    """Windows as the methods cut them, with ids of the real tokenizer."""
+    ids = tokenizer.encode(
+        b"".join(b"name_%d = %d\n" % (position, position * position) for position in range(400))
+    ).ids.tolist()
     rows = []
     for start in range(0, len(ids), stride):
         rows.append(row_of("é\n{|}.py", start, ids[start : start + 510], pad_to=512 if pad else None))
@@ -283,13 +289,13 @@ def full_rows(tokenizer, *, pad, stride):
 
 
 @pytest.mark.parametrize("made", [("json", True, 128), ("jsonl", True, 128), ("jsonl", False, 256)])
-def test_a_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatch):
-    kind, pad, overlap = made
+def test_kept_baseline_opens_as_a_dataset(made, codebert, tmp_path, monkeypatch):
+    file_format, pad, overlap = made
     rows, _ = full_rows(codebert, pad=pad, stride=510 - overlap)
     out, target = tmp_path / "out", tmp_path / "kept" / "original"
     members = {Split.TRAIN: rows[:-2], Split.VALIDATION: rows[-2:], Split.TEST: []}
     for split, part in members.items():
-        write_rows(out, split, part, kind)
+        write_rows(out, split, part, file_format)
     keep_as_dataset(out, target, "original", codebert.definition)
     dataset = open_dataset(target)
     for split, part in members.items():
@@ -332,7 +338,7 @@ def test_check_of_a_kept_baseline_fails_without_a_traceback(codebert, tmp_path):
         assert ran.stderr.count("\n") == 1
 
 
-def test_a_kept_build_is_the_build(built, codebert, tmp_path):
+def test_kept_build_is_unchanged(built, codebert, tmp_path):
     shutil.copytree(built, tmp_path / "out")
     (tmp_path / "out" / "check.json").unlink(missing_ok=True)
     keep_as_dataset(tmp_path / "out", tmp_path / "kept", "gristmill", codebert.definition)
@@ -342,7 +348,7 @@ def test_a_kept_build_is_the_build(built, codebert, tmp_path):
     assert check(tmp_path / "kept").ok
 
 
-def test_what_is_in_the_way_stays(codebert, tmp_path):
+def test_existing_files_are_kept_and_refused(codebert, tmp_path):
     write_rows(tmp_path / "out", "train", [], "json")
     for name in ("kept", "other.part"):
         (tmp_path / name).mkdir()
@@ -361,7 +367,7 @@ def test_damaged_rows_leave_no_folder(codebert, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_no_rows_at_all_are_kept_as_such(codebert, tmp_path):
+def test_output_without_rows_is_kept_as_an_empty_dataset(codebert, tmp_path):
     write_rows(tmp_path / "out", "train", [], "json")
     keep_as_dataset(tmp_path / "out", tmp_path / "kept", "original", codebert.definition)
     dataset = open_dataset(tmp_path / "kept")

@@ -1,4 +1,4 @@
-"""benchmarks/speed.py and cores.py on a tiny corpus, and the archive that brings theirs to other machines."""
+"""benchmarks/speed.py and cores.py on a tiny corpus, and the corpus archive for other machines."""
 
 import importlib
 import subprocess
@@ -26,17 +26,17 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-def printed(name, corpus, *options):
+def run_benchmark(name, corpus, *options):
     command = [sys.executable, str(ROOT / "benchmarks" / name), *options, "--corpus", str(corpus), "--runs", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_every_part_of_speed_is_a_line_with_a_ratio(few_files, tmp_path):
+def test_speed_prints_a_line_with_a_ratio_for_every_part(few_files, tmp_path):
     tokenizer = tmp_path / "tokenizer.json"
     tokenizer.write_bytes(load_tokenizer().definition.json)
-    page = printed("speed.py", few_files, *BOTH_TREES, "--tokenizer-file", str(tokenizer))
+    page = run_benchmark("speed.py", few_files, *BOTH_TREES, "--tokenizer-file", str(tokenizer))
     assert "The corpus: 15 files" in page
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
     units = [unit for _, unit, *_ in rows[2:]]
@@ -47,14 +47,14 @@ def test_every_part_of_speed_is_a_line_with_a_ratio(few_files, tmp_path):
 
 
 def test_cores_compares_workers_and_formats_of_two_revisions(few_files):
-    """Of HEAD, where git can read it."""
+    """Compares HEAD with itself if git can read it, otherwise the current tree."""
     has_head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode == 0
-    page = printed("cores.py", few_files, *(["HEAD", "HEAD"] if has_head else BOTH_TREES))
+    page = run_benchmark("cores.py", few_files, *(["HEAD", "HEAD"] if has_head else BOTH_TREES))
     assert page.count("\n## ") == 4
     assert all(f"\n| {start} |" in page for start in (1, "jsonl", "bin", "parquet", "shape", "total", "together"))
 
 
-def test_other_bytes_are_refused(script):
+def test_different_output_bytes_are_refused(script):
     refuse_different = script("revisions").refuse_different
     refuse_different("a build", {"train.jsonl": "1"}, {"train.jsonl": "1"})
     with pytest.raises(SystemExit, match=r"a build: train.jsonl is not the same"):
@@ -65,7 +65,7 @@ def test_other_bytes_are_refused(script):
         refuse_different("a build", {}, {})
 
 
-def test_a_packed_corpus_is_a_sample_with_the_same_bytes_everywhere(script, tmp_path, monkeypatch):
+def test_packed_corpus_is_a_reproducible_sample(script, tmp_path, monkeypatch):
     gather = script("gather")
     monkeypatch.setattr(gather, "PACKED_FILES", 5)
     files = {f"one-1/vendor/{number}.c": f"int x = {number};\n" for number in range(7)}

@@ -1,1 +1,1 @@
-"""gristmill bench: time, size and quality of several ways to make a dataset."""
+"""gristmill bench: compare time, size and quality of several methods of making a dataset."""

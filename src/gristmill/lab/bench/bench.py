@@ -1,6 +1,6 @@
-"""bench(): the whole flow on one screen.
+"""bench(): run several methods of making a dataset on the same files, and measure time, memory, size and quality.
 
-source ─► corpus ─► rounds over the methods, each in a fresh process ─► quality of what the last round left ─► Bench
+source ─► corpus ─► rounds over the methods, each in a fresh process ─► quality of the last round's rows ─► Bench
 """
 
 import os
@@ -23,12 +23,12 @@ from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.version import __version__
 from gristmill.dataset.foreign import adopt, data_files
-from gristmill.lab.bench.bench_files import Found, default_source, gather, num_bytes, sample_of
+from gristmill.lab.bench.bench_files import GatheredFiles, default_source, gather, num_bytes, sample_files
 from gristmill.lab.bench.bench_result import Bench, Corpus, Machine, MethodResult, Skipped
 from gristmill.lab.bench.job import WINDOW_LENGTH, Job
-from gristmill.lab.bench.methods import Method, Setup, chosen, command_of, phases_of, why_skipped
+from gristmill.lab.bench.methods import Method, Setup, method_command, read_phase_seconds, select_methods, skip_reason
 from gristmill.lab.bench.process import Ran, require_psutil, run
-from gristmill.lab.bench.quality import quality_of
+from gristmill.lab.bench.quality import measure_quality
 from gristmill.pipeline.work_folder import clear_temporary, temporary_folder
 from gristmill.runners.local import num_cores
 from gristmill.tokenizers.definition import Definition
@@ -36,26 +36,28 @@ from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.tokenizer import tokenizer_for
 
 LONG_RUN_SECONDS = 10.0
-"""A watched run of this length counts: looking at its memory is then a small part of it."""
+"""Length from which a run with memory sampling also counts as a timed run, as sampling then takes little of its
+time."""
 TEMPORARY_PREFIX = "gristmill-bench-"
 PACKAGES = ("gigatoken", "tokenizers", "datasets", "orjson", "numpy")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a benchmark is to do beside its source."""
+    """Options of a benchmark."""
 
     tokenizer: str = "codebert"
     runs: int = 1
     only: Sequence[str] = ()
-    """Methods by name; none: all."""
+    """Names of the methods to run. Empty for all methods."""
     sample: int | None = None
-    """Files that slow methods are given; None: all."""
+    """Number of files for slow methods, or None for all files."""
     expand_to: int | None = None
+    """Number of rows that the plain script copies up to, or None for 2.75 times the original rows."""
     keep: str | None = None
-    """A new or empty folder."""
+    """New or empty folder for the datasets, or None to delete them."""
     workers: int | Literal["auto"] = "auto"
     device: Literal["cpu", "cuda"] = "cpu"
-    """cuda: a build on a GPU is one of all methods."""
+    """With cuda, a build on a GPU is one of the methods."""
 
     def __post_init__(self) -> None:
         RunConfig(workers=self.workers)
@@ -66,34 +68,39 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def bench(
     source: str | None,
-    asked: Asked | None = None,
+    options: Asked | None = None,
     *,
     progress: Progress | None = None,
     command: str = "gristmill bench",
 ) -> Bench:
-    """Methods one after the other on the same files with the same tokenizer. Without a source: the standard library."""
-    asked, progress = asked or Asked(), progress or Progress()
-    methods, keep = chosen(asked.only, asked.device), asked.keep
+    """Run the methods one after the other on the same files with the same tokenizer.
+
+    The source defaults to the Python standard library. `command` is recorded in the result, to repeat the benchmark.
+    """
+    options, progress = options or Asked(), progress or Progress()
+    methods, keep = select_methods(options.only, options.device), options.keep
     require_psutil()
     with _work_folder(keep) as work:
-        definition = locate(asked.tokenizer)
+        definition = locate(options.tokenizer)
         engine = tokenizer_for(definition)
         found = gather(source or default_source(), engine, progress, work=work)
-        job = _job(found, definition, work, asked)
+        job = _job(found, definition, work, options)
         setup = Setup(
             source=os.path.join(found.source.root, *(found.source.only or ())),
-            tokenizer=asked.tokenizer,
+            tokenizer=options.tokenizer,
             withheld=found.withheld,
             has_notebooks=any(file.language == NOTEBOOK for file in found.files),
-            workers=asked.workers,
+            workers=options.workers,
         )
-        reasons = {method.name: why_skipped(method, engine) for method in methods}
-        all_runs = [MethodRuns(method, job, setup, asked.sample) for method in methods if reasons[method.name] is None]
+        skip_reasons = {method.name: skip_reason(method, engine) for method in methods}
+        all_runs = [
+            MethodRuns(method, job, setup, options.sample) for method in methods if skip_reasons[method.name] is None
+        ]
         results = []
-        for turn in range(asked.runs):
+        for round_number in range(options.runs):
             for runs in all_runs:
-                runs.take_turn(progress)
-                if turn == asked.runs - 1:
+                runs.measure_once(progress)
+                if round_number == options.runs - 1:
                     with progress.phase(f"{runs.method.name} quality"):
                         results.append(runs.result())
                     if keep is not None:
@@ -102,7 +109,7 @@ def bench(
                 runs.clear()
     return Bench(
         methods=results,
-        skipped=[Skipped(name=name, why=why) for name, why in reasons.items() if why is not None],
+        skipped=[Skipped(name=name, why=why) for name, why in skip_reasons.items() if why is not None],
         corpus=Corpus(
             source=found.source.repo,
             files=len(found.files),
@@ -117,50 +124,53 @@ def bench(
 
 
 class MethodRuns:
-    """One method: its job, and the runs it has had."""
+    """A method with its job and the results of its runs."""
 
     def __init__(self, method: Method, job: Job, setup: Setup, sample: int | None) -> None:
         self.method, self._setup = method, setup
-        self._room = Path(job.out, method.name)
-        self.out = self._room / method.name
-        files = sample_of(job.files, sample) if sample is not None and method.is_slow else job.files
+        self._folder = Path(job.out, method.name)
+        self.out = self._folder / method.name
+        files = sample_files(job.files, sample) if sample is not None and method.is_slow else job.files
         self._scale = num_bytes(job.files) / num_bytes(files)
         expand_to = None if job.expand_to is None else round(job.expand_to / self._scale)
         self.job = msgspec.structs.replace(job, files=files, out=str(self.out), expand_to=expand_to)
-        self._job_file = self._room.with_suffix(".job.json")
+        self._job_file = self._folder.with_suffix(".job.json")
         self._job_file.write_bytes(msgspec.json.encode(self.job))
         self._peak_mb = 0.0
-        self._timed: list[Ran] = []
+        self._timed_runs: list[Ran] = []
         self._phases: list[dict[str, float | None]] = []
 
-    def take_turn(self, progress: Progress) -> None:
-        """The first run is watched; a short one is then no more than a warm-up."""
-        if not self._timed:
+    def measure_once(self, progress: Progress) -> None:
+        """Run the method once and time it.
+
+        The first run also samples memory. If it is short, it counts only as a warm-up, and a second run is timed.
+        """
+        if not self._timed_runs:
             ran = self._run(progress, watched=True)
             self._peak_mb = ran.peak_mb or 0.0
             if ran.seconds < LONG_RUN_SECONDS:
                 ran = self._run(progress, watched=False)
         else:
             ran = self._run(progress, watched=False)
-        self._timed.append(ran)
-        self._phases.append(phases_of(self.method, self.out, ran.last_line))
+        self._timed_runs.append(ran)
+        self._phases.append(read_phase_seconds(self.method, self.out, ran.last_line))
 
     def _run(self, progress: Progress, *, watched: bool) -> Ran:
-        """In an empty folder; a rebuild in the folder of a build just made."""
+        """Run the method in an empty folder, or a rebuild in the folder of a build made just before."""
         self.clear()
-        self._room.mkdir()
-        if self.method.module is not None:  # gristmill makes its own
+        self._folder.mkdir()
+        if self.method.module is not None:  # gristmill makes its own folder
             self.out.mkdir()
-        command = command_of(self.method, self._setup, job_file=self._job_file, out=self.out)
+        command = method_command(self.method, self._setup, job_file=self._job_file, out=self.out)
         if self.method.is_rebuild:
             run(f"{self.method.name} first build", command, progress=progress, watched=False)
         return run(self.method.name, command, progress=progress, watched=watched)
 
     def result(self) -> MethodResult:
-        """Of all its turns, and of what the last one left."""
-        seconds = [ran.seconds for ran in self._timed]
+        """Return the result of all runs, with the quality of the rows that the last one wrote."""
+        seconds = [ran.seconds for ran in self._timed_runs]
         reported = _median_index(seconds)
-        quality: dict[str, Any] = msgspec.structs.asdict(quality_of(self.out, self.job))
+        quality: dict[str, Any] = msgspec.structs.asdict(measure_quality(self.out, self.job))
         return MethodResult(
             **quality,
             name=self.method.name,
@@ -177,17 +187,17 @@ class MethodRuns:
         )
 
     def clear(self) -> None:
-        """Delete all that a run has left, OUT.work too: the next one starts from nothing."""
-        if self._room.exists():
-            shutil.rmtree(self._room)
+        """Delete everything that a run has written, including OUT.work, so that the next one starts from nothing."""
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
 
 
-# What a method wrote, left as a dataset folder that `open_dataset` and `datasets.load_dataset` read.
+# Keeping the output of a method as a dataset folder that `open_dataset` and `datasets.load_dataset` read.
 
 
 def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition) -> None:
-    """Takes `out` apart: its rows are moved where that is enough."""
-    with _beside(target) as folder:
+    """Make a dataset in `target` from the output of a method. Files are moved out of `out` where possible."""
+    with _staged_folder(target) as folder:
         if (out / FILES).is_file():
             for path in sorted(out.iterdir()):
                 shutil.move(path, folder / path.name)
@@ -197,16 +207,17 @@ def keep_as_dataset(out: Path, target: Path, method: str, definition: Definition
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
+def _staged_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder next to `target` that is renamed to it at the end."""
     folder = target.with_name(target.name + ".part")
     try:
         if target.exists():
-            raise OutputError(f"{str(target)!r} exists already. Move it, or name another folder.")
+            raise OutputError(f"{str(target)!r} already exists. Move it, or choose another folder.")
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise OutputError(f"{str(folder)!r} is in the way, left by an earlier run. Remove it.") from None
+        raise OutputError(f"{str(folder)!r} was left by an earlier run. Remove it.") from None
     except OSError as error:
-        raise OutputError(f"cannot write beside {str(target)!r}: {error.strerror}.") from None
+        raise OutputError(f"cannot make a folder next to {str(target)!r}: {error.strerror}.") from None
     try:
         yield folder
         sync_tree(folder)
@@ -219,11 +230,15 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 def _median_index(numbers: Sequence[float]) -> int:
-    """Index of the median, of an even number the higher of the two: one run, whose phases add up to its seconds."""
+    """Index of the median, or of the higher middle value if the number is even.
+
+    It is a single run, so that its phases add up to its seconds.
+    """
     return sorted(range(len(numbers)), key=numbers.__getitem__)[len(numbers) // 2]
 
 
 def this_machine() -> Machine:
+    """Describe this machine and the versions of the packages that matter for speed."""
     versions = {"gristmill": __version__}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -237,11 +252,11 @@ def this_machine() -> Machine:
     )
 
 
-def _job(found: Found, definition: Definition, work: Path, asked: Asked) -> Job:
-    """What all methods share; `out` is the folder that theirs lie in."""
+def _job(found: GatheredFiles, definition: Definition, work: Path, options: Asked) -> Job:
+    """Make the job that all methods share. Its `out` contains the output folders of the methods."""
     tokenizer_file = work / TOKENIZER
     tree = msgspec.json.decode(definition.json, type=dict[str, msgspec.Raw])
-    # Many files from the Hub say to cut every text at 512 tokens, or to fill it up.
+    # Many tokenizer files from the Hub truncate every text to 512 tokens, or pad it.
     tokenizer_file.write_bytes(msgspec.json.encode({**tree, "truncation": None, "padding": None}))
     return Job(
         files=found.files,
@@ -251,32 +266,35 @@ def _job(found: Found, definition: Definition, work: Path, asked: Asked) -> Job:
         suffix=definition.template.suffix,
         pad_id=definition.pad_id or 0,
         out=str(work),
-        workers=num_cores() if asked.workers == "auto" else asked.workers,
-        expand_to=asked.expand_to,
+        workers=num_cores() if options.workers == "auto" else options.workers,
+        expand_to=options.expand_to,
     )
 
 
 @contextmanager
 def _work_folder(keep: str | None) -> Iterator[Path]:
-    """In `keep`, so that what is kept need only be moved; gone in the end, with `keep` if nothing came of it."""
+    """Make a work folder inside `keep`, so that kept datasets only need to be moved.
+
+    It is deleted at the end. `keep` is deleted too if it was made here and is empty.
+    """
     is_new = keep is not None and not os.path.lexists(keep)
-    running = ExitStack()
+    cleanup = ExitStack()
     try:
         if keep is not None:
             os.makedirs(keep, exist_ok=True)
             clear_temporary(TEMPORARY_PREFIX, keep)
             if os.listdir(keep):
-                raise OutputError(f"the folder {keep!r} is not empty. Name a new one with --keep.")
-        folder = running.enter_context(temporary_folder(TEMPORARY_PREFIX, keep))
+                raise OutputError(f"the folder {keep!r} is not empty. Choose a new one with --keep.")
+        folder = cleanup.enter_context(temporary_folder(TEMPORARY_PREFIX, keep))
     except OSError as error:
         raise OutputError(f"cannot make the folder {keep or tempfile.gettempdir()!r}: {error.strerror}.") from None
     try:
         yield folder
     except OSError as error:
-        advice = "Name another --keep folder." if keep is not None else "Set TMPDIR to a folder with more room."
+        advice = "Choose another --keep folder." if keep is not None else "Set TMPDIR to a folder with more space."
         raise OutputError(f"cannot write to {str(folder)!r}: {error.strerror or error}. {advice}") from None
     finally:
-        running.close()
+        cleanup.close()
         if keep is not None and is_new:
             with suppress(OSError):
                 os.rmdir(keep)

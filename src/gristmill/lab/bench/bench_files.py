@@ -1,6 +1,6 @@
-"""A source -> the files that every method is given: UTF-8 text, found and read as `gristmill build` does.
+"""Gather the files for all methods: UTF-8 text, found and read as `gristmill build` does.
 
-Tokenizers are given them as documents, in memory.
+The tokenizer benchmark reads them into memory as documents.
 """
 
 import hashlib
@@ -26,34 +26,34 @@ from gristmill.sources.trees import scan
 from gristmill.tokenizers.tokenizer import Tokenizer
 
 
-class Found(NamedTuple):
+class GatheredFiles(NamedTuple):
     source: Source
     files: list[JobFile]
-    """In path order."""
+    """Files in path order."""
     withheld: list[str]
-    """Paths that gristmill would take and the others cannot: text that is not UTF-8, or under such a name; and files
-    without tokens."""
+    """Paths of files that gristmill accepts and other methods cannot read: text or a file name that is not UTF-8, or no
+    tokens."""
 
 
 def default_source() -> str:
-    """Code that every machine has."""
+    """Return the folder of the Python standard library, which every machine has."""
     return sysconfig.get_path("stdlib")
 
 
-def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | None = None) -> Found:
-    """`work` is the folder that outputs will lie in, where there are any."""
+def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | None = None) -> GatheredFiles:
+    """Find and read the files of a source. `work` is the folder for outputs, which must be outside the source."""
     (source,) = resolve_sources([name])
     if work is not None and source.only is None and Path(source.root) in (work, *work.parents):
         raise ConfigError(
-            f"the outputs would lie inside the source, at {str(work)!r}. Name a --keep folder or TMPDIR elsewhere."
+            f"the outputs would be inside the source, at {str(work)!r}. Choose a --keep folder or TMPDIR elsewhere."
         )
-    found = Found(source, [], [])
+    found = GatheredFiles(source, [], [])
     config = ScanConfig()
     listed = scan([name], config).files
     with progress.phase("read", total=len(listed)) as step:
         for file in listed:
             document = read_document(file, config)
-            if isinstance(document, Document):  # gristmill drops the others by itself
+            if isinstance(document, Document):  # gristmill drops the others itself
                 job_file = _job_file(document, tokenizer)
                 if job_file is None:
                     found.withheld.append(file.path)
@@ -61,16 +61,17 @@ def gather(name: str, tokenizer: Tokenizer, progress: Progress, *, work: Path | 
                     found.files.append(job_file)
             step.advance(1)
     if not found.files:
-        what = (
-            f"none of the {counted(len(listed), 'file')} found is UTF-8 text under such a name"
+        found_text = (
+            f"none of the {counted(len(listed), 'file')} found has a UTF-8 name and UTF-8 text"
             if listed
             else "no files were found"
         )
-        raise InputError(f"nothing to measure in {printable(name)!r}: {what}. Name another source.")
+        raise InputError(f"nothing to measure in {printable(name)!r}: {found_text}. Choose another source.")
     return found
 
 
 def _job_file(document: Document, tokenizer: Tokenizer) -> JobFile | None:
+    """Return the file for a job, or None if other methods cannot read it."""
     file = document.file
     if document.encoding != "utf-8" or not _is_utf8(file.location):
         return None
@@ -87,8 +88,8 @@ def _job_file(document: Document, tokenizer: Tokenizer) -> JobFile | None:
     )
 
 
-def sample_of(files: Sequence[JobFile], size: int) -> list[JobFile]:
-    """The same ones each time, spread over the tree; in path order."""
+def sample_files(files: Sequence[JobFile], size: int) -> list[JobFile]:
+    """Choose files spread over the tree, the same ones each time, in path order."""
     spread = sorted(files, key=lambda file: hashlib.sha256(f"{file.repo}/{file.path}".encode()).digest())
     return sorted(spread[:size], key=lambda file: file.path)
 
@@ -100,25 +101,25 @@ def num_bytes(files: Sequence[JobFile]) -> int:
 def _is_utf8(name: str) -> bool:
     try:
         name.encode("utf-8")
-    except UnicodeEncodeError:  # the system's form of other bytes: no JSON can hold it
+    except UnicodeEncodeError:  # a name with other bytes has surrogates, which JSON cannot hold
         return False
     return True
 
 
-# The documents that tokenizers are compared on: in memory, by name, and as parts that are seen and unseen.
+# Documents for the tokenizer benchmark: in memory, by path, and as a seen and an unseen half.
 
 
 SEED = 0
-"""Of the order by which documents are seen or unseen."""
+"""Seed of the order that decides which documents are seen or unseen."""
 
 
 class Documents:
-    """One text per file, in the order given. What is joined is joined when it is asked for."""
+    """Texts of the files, in the given order. The joined buffer is made on first use."""
 
     def __init__(self, files: Sequence[JobFile], texts: Sequence[bytes], indices: npt.NDArray[np.int64]) -> None:
         self.files, self.texts = files, list(texts)
         self.indices = indices
-        """Of each document among all."""
+        """Index of each document among all documents."""
 
     @classmethod
     def read(cls, files: Sequence[JobFile], progress: Progress) -> "Documents":
@@ -148,29 +149,33 @@ class Documents:
     def num_bytes(self) -> int:
         return int(self.offsets[-1])
 
-    def taken(self, places: npt.NDArray[np.int64]) -> "Documents":
-        chosen = places.tolist()
+    def subset(self, positions: npt.NDArray[np.int64]) -> "Documents":
+        chosen = positions.tolist()
         return Documents(
-            [self.files[place] for place in chosen], [self.texts[place] for place in chosen], self.indices[places]
+            [self.files[position] for position in chosen],
+            [self.texts[position] for position in chosen],
+            self.indices[positions],
         )
 
     def halves(self) -> "tuple[Documents, Documents] | None":
-        """By bytes, of documents in a seeded order; None where one of them would be empty."""
+        """Split the documents, in a seeded order, into halves of about equal bytes. None if a half would be empty."""
         order = np.random.default_rng(SEED).permutation(len(self))
         sizes = np.diff(self.offsets)[order]
         cut = int(np.searchsorted(np.cumsum(sizes), self.num_bytes / 2, "right"))
         cut = min(max(cut, 1), len(self) - 1)
-        return (self.taken(order[:cut]), self.taken(order[cut:])) if cut else None
+        return (self.subset(order[:cut]), self.subset(order[cut:])) if cut else None
 
 
 def _read(file: JobFile) -> bytes:
     try:
         text = read_plain(Path(file.location))
     except OSError as error:
-        raise InputError(f"cannot read {file.path!r}: {error.strerror}. Let nothing write to the source.") from None
+        raise InputError(
+            f"cannot read {file.path!r}: {error.strerror}. Do not change the source during the benchmark."
+        ) from None
     if len(text) != file.num_bytes:
         raise InputError(
-            f"{file.path!r} has {counted(len(text), 'byte')} and had {file.num_bytes:,} just before. "
-            "Let nothing write to the source."
+            f"{file.path!r} now has {counted(len(text), 'byte')}, but had {file.num_bytes:,} before. "
+            "Do not change the source during the benchmark."
         )
     return text

@@ -1,4 +1,4 @@
-"""What a benchmark found, as a page to commit: tables, the chart, and what people expect beside what was measured."""
+"""Render a benchmark result as a Markdown page to commit: tables, chart, and common expectations with measurements."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,87 +13,87 @@ from gristmill.core.plain_files import open_plain
 from gristmill.lab.bench.bench_result import PHASES, REBUILD, Bench, MethodResult
 from gristmill.lab.bench.bench_svg import CHART_HEAD
 from gristmill.lab.bench.bench_text import (
-    ABOUT,
+    ESTIMATE_MARK,
     START,
     corpus_text,
+    data_size_text,
+    find_method,
     has_joined_phases,
     l50_text,
     machine_text,
-    method_named,
     phase_cells,
     quality_cells,
     ratio_text,
     run_notes,
     sample_notes,
-    seconds_of,
+    seconds_text,
     short_seconds,
-    size_of,
     skip_notes,
-    spread_of,
-    windows_of,
+    spread_text,
+    windows_text,
 )
 from gristmill.lab.bench.expectations import expectations
 
 HEADING = "# What each way of making the dataset costs and gives"
-"""The first line: by it a page is known as one of these."""
+"""First line of the page, which identifies it as a page that may be replaced."""
 DEFAULT = "gristmill"
 NOISE = "(noise)"
-WITHOUT = "gristmill-no-"
-OLD_ROWS = ("original", "threads", "batch")
-ROWS_MADE = (
-    "`original`, `threads` and `batch` make the rows that such a script makes: overlap 128, padded, and copied. The "
-    "others make windows of 512 with overlap 256, each once: compare like with like."
+WITHOUT_PREFIX = "gristmill-no-"
+COPYING_METHODS = ("original", "threads", "batch")
+ROWS_NOTE = (
+    "`original`, `threads` and `batch` make the rows of a plain script: overlap 128, padded, and copied. The other "
+    "methods make windows of 512 with overlap 256, without copies. Compare methods that make the same rows."
 )
 
 
 def bench_markdown(result: Bench, chart: str) -> str:
-    """`chart` is where the picture lies, seen from the page."""
+    """Render the page. `chart` is the path of the chart, relative to the page."""
     parts = [
         HEADING,
         code(result.command),
         f"{plain_text(machine_text(result))}.",
-        f"The files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result))}.",
-        f"Every run began with a fresh process and an empty folder, {_on(result)}.{_rebuilt(result)}",
+        f"Files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result))}.",
+        f"Every run started with a fresh process and an empty folder, {_sample_text(result)}.{_rebuild_note(result)}",
         f"![Seconds by phase, size and leakage of each method]({_link(chart)})",
-        _short(result),
+        _summary_table(result),
         *_notes(result),
-        *_section("Seconds by phase", _phases(result)),
-        *_section("What the rows are worth", _quality(result)),
-        *_section("What each step of gristmill costs", *_steps(result)),
-        *_section("What people expect, and what was measured", *expectations(result)),
-        *_section("The methods", _legend(result)),
+        *_section("Seconds by phase", _phase_table(result)),
+        *_section("Quality of the rows", _quality_table(result)),
+        *_section("Cost of each gristmill step", *_step_costs(result)),
+        *_section("Expectations and measurements", *expectations(result)),
+        *_section("Methods", _legend(result)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _on(result: Bench) -> str:
+def _sample_text(result: Bench) -> str:
     sampled = any(method.scale != 1 for method in result.methods)
-    return f"those marked {ABOUT} on a part of these files" if sampled else "all on these files"
+    return f"methods marked {ESTIMATE_MARK} on a sample of these files" if sampled else "all on these files"
 
 
-def _rebuilt(result: Bench) -> str:
-    if method_named(REBUILD, result) is None:
+def _rebuild_note(result: Bench) -> str:
+    if find_method(REBUILD, result) is None:
         return ""
-    return f" {code(REBUILD)} had the folder of a build just made, which is not in its seconds."
+    return f" {code(REBUILD)} ran in the folder of a build made just before, whose time is not included."
 
 
 def _section(title: str, *parts: str) -> list[str]:
     return [f"## {title}", *parts] if parts else []
 
 
-def _short(result: Bench) -> str:
+def _summary_table(result: Bench) -> str:
     headings = ("method", "seconds", "from - to", "times as fast", "peak MB", "size", "windows", "L50")
     return _table(
         headings,
         (
             [
                 code_in_table(method.name),
-                seconds_of(method),
-                spread_of(method),
+                seconds_text(method),
+                spread_text(method),
                 ratio_text(method, result),
                 f"{method.peak_mb:,.0f}",
-                size_of(method),
-                windows_of(method),
+                data_size_text(method),
+                windows_text(method),
                 l50_text(method),
             ]
             for method in result.methods
@@ -102,73 +102,80 @@ def _short(result: Bench) -> str:
 
 
 def _notes(result: Bench) -> list[str]:
-    kinds = [ROWS_MADE] if any(method.name in OLD_ROWS for method in result.methods) else []
-    said = [f"{note[0].upper()}{note[1:]}." for note in run_notes(result)]
-    return [*kinds, *map(plain_text, (*sample_notes(result), *skip_notes(result), *said))]
+    kinds = [ROWS_NOTE] if any(method.name in COPYING_METHODS for method in result.methods) else []
+    sentences = [f"{note[0].upper()}{note[1:]}." for note in run_notes(result)]
+    return [*kinds, *map(plain_text, (*sample_notes(result), *skip_notes(result), *sentences))]
 
 
-def _phases(result: Bench) -> str:
+def _phase_table(result: Bench) -> str:
     rows = (phase_cells(method) for method in result.methods)
     table = _table(("method", *PHASES, START), ([code_in_table(name), *cells] for name, *cells in rows))
-    joined = " `-`: not done, or in one with another phase." if has_joined_phases(result) else ""
-    return f"{table}\n\n`{START}`: the interpreter, imports, and the end.{joined}"
+    joined = " `-`: not done, or part of another phase." if has_joined_phases(result) else ""
+    return f"{table}\n\n`{START}`: starting the interpreter, imports, and exit.{joined}"
 
 
-def _quality(result: Bench) -> str:
+def _quality_table(result: Bench) -> str:
     headings = ("method", "windows", "distinct", "times shown", "padding", "tokens lost", "left out", "L50")
     rows = (
         [
             code_in_table(method.name),
-            windows_of(method),
+            windows_text(method),
             *quality_cells(method),
             f"{method.tokens_left_out:,}",
             l50_text(method),
         ]
         for method in result.methods
     )
-    reading = (
-        " The plain script and its relatives read files as text, which loses carriage returns, and make a special "
-        "token of what is spelled like one."
+    text_note = (
+        " The plain script and its variants read files as text, which loses carriage returns, and turn text such as "
+        "`</s>` into special tokens."
     )
     meaning = (
-        "Distinct: windows that are no copy of another. Times shown: how often a token is in the windows that show it. "
-        f"Tokens lost: no window shows them, and nothing says why.{reading if _reads_text(result) else ''} "
-        "Left out: no window shows them, and files.jsonl says why. "
-        "L50: held-out tokens in spans of 50 or more that train has too."
+        "Distinct: share of windows that are not copies. Times shown: how often a shown token appears in the windows. "
+        "Tokens lost: tokens in no window, without a recorded reason."
+        f"{text_note if _has_copying_method(result) else ''} "
+        "Left out: tokens in no window, with a reason in files.jsonl. "
+        "L50: share of held-out tokens in spans of 50 or more tokens that also occur in train."
     )
     return f"{_table(headings, rows)}\n\n{meaning}"
 
 
-def _reads_text(result: Bench) -> bool:
-    return any(method_named(name, result) is not None for name in OLD_ROWS)
+def _has_copying_method(result: Bench) -> bool:
+    return any(find_method(name, result) is not None for name in COPYING_METHODS)
 
 
-def _steps(result: Bench) -> list[str]:
-    """Each is the default less the build without it, by the fastest run of either: noise only ever adds."""
-    default = method_named(DEFAULT, result)
-    without = [method for method in result.methods if method.name.startswith(WITHOUT)]
+def _step_costs(result: Bench) -> list[str]:
+    """Cost of each step: seconds of the default build minus the build without the step.
+
+    The fastest run of each is compared, because noise only ever adds time.
+    """
+    default = find_method(DEFAULT, result)
+    without = [method for method in result.methods if method.name.startswith(WITHOUT_PREFIX)]
     if default is None or not without:
         return []
     rows = (
         [
-            code_in_table(method.name.removeprefix(WITHOUT)),
-            _cost(default, method),
+            code_in_table(method.name.removeprefix(WITHOUT_PREFIX)),
+            _step_seconds(default, method),
             short_seconds(method.seconds_min),
-            windows_of(method),
+            windows_text(method),
             l50_text(method),
         ]
         for method in without
     )
     table = _table(("step", "seconds it costs", "seconds without it", "windows without it", "L50 without it"), rows)
-    least = f"{short_seconds(default.seconds_min)} s"
-    has = f"With all of them: {least}, {counted(windows_of(default), 'window')}, L50 {l50_text(default)}."
-    runs = " By the fastest run of each, which noise disturbs least."
-    noise = f" {NOISE}: runs of one build differ by more than that." if NOISE in table else ""
-    return [table, f"{has}{runs if default.runs > 1 else ' One run each: small differences mean nothing.'}{noise}"]
+    fastest = f"{short_seconds(default.seconds_min)} s"
+    default_text = f"With all steps: {fastest}, {counted(windows_text(default), 'window')}, L50 {l50_text(default)}."
+    runs = " Seconds are those of the fastest run, which has the least noise."
+    noise = f" {NOISE}: runs of the same build differ by more than this." if NOISE in table else ""
+    return [
+        table,
+        f"{default_text}{runs if default.runs > 1 else ' One run each: small differences are not significant.'}{noise}",
+    ]
 
 
-def _cost(default: MethodResult, without: MethodResult) -> str:
-    """Seconds; marked where the runs of either build differ by more."""
+def _step_seconds(default: MethodResult, without: MethodResult) -> str:
+    """Seconds that a step costs, marked as noise if the runs of either build differ by more."""
     cost = default.seconds_min - without.seconds_min
     spread = max(one.seconds_max - one.seconds_min for one in (default, without))
     return f"{cost:+.2f}{f' {NOISE}' if abs(cost) < spread else ''}"
@@ -179,7 +186,7 @@ def _legend(result: Bench) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Without the columns that nothing stands in."""
+    """Render a table without its empty columns."""
     cells = list(rows)
     used = [index for index, _ in enumerate(headings) if index == 0 or any(row[index] for row in cells)]
     return numbers_table([headings[index] for index in used], ([row[index] for index in used] for row in cells))
@@ -189,23 +196,30 @@ def _link(name: str) -> str:
     return quote(os.fsencode(name))
 
 
-# The page that a benchmark leaves, and its chart beside it: written whole, over nothing but an earlier one.
+# The page file and its chart. Both are written atomically and replace only earlier benchmark pages.
 
 CHART_SUFFIX = ".svg"
 
 
 class Page:
+    """Output files of a benchmark: a Markdown page and an SVG chart next to it."""
+
     def __init__(self, path: str, heading: str = HEADING) -> None:
-        """Before anything runs: minutes of work are not lost to a name. `heading`: its first line, always."""
+        """Check that the files can be written, before minutes of work could be lost.
+
+        `heading` is the first line of an earlier page that may be replaced.
+        """
         self.path = Path(os.path.expanduser(path))
         if not self.path.name or self.path.is_dir() or self.path.suffix == CHART_SUFFIX:
-            raise OutputError(f"{path!r} cannot be the page. Name a file with --out, like bench.md.")
+            raise OutputError(f"{path!r} cannot be the name of the page. Name a file with --out, such as bench.md.")
         self.chart = self.path.with_suffix(CHART_SUFFIX)
         if not can_hold_files(self.path.parent):
-            raise OutputError(f"cannot write into {str(self.path.parent)!r}. Name a page elsewhere with --out.")
-        for place, head in ((self.path, heading.encode()), (self.chart, CHART_HEAD.encode())):
-            if not _may_replace(place, head):
-                raise OutputError(f"{str(place)!r} exists and is no benchmark's. Name another page with --out.")
+            raise OutputError(f"cannot write into {str(self.path.parent)!r}. Choose another folder with --out.")
+        for target, head in ((self.path, heading.encode()), (self.chart, CHART_HEAD.encode())):
+            if not _may_replace(target, head):
+                raise OutputError(
+                    f"{str(target)!r} exists and was not written by a benchmark. Name another page with --out."
+                )
 
     def write(self, markdown: str, svg: str) -> None:
         try:
@@ -217,6 +231,7 @@ class Page:
 
 
 def _may_replace(path: Path, head: bytes) -> bool:
+    """Return True if the file does not exist or begins with `head`."""
     try:
         with open_plain(path) as stream:
             return stream.read(len(head)) == head

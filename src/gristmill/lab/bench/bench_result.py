@@ -1,87 +1,98 @@
-"""What a benchmark finds: per method its time by phase, memory, bytes, and the quality of the rows it made."""
+"""Result of a benchmark: time by phase, memory, size and row quality of each method."""
 
 import msgspec
 
 PHASES = ("load", "scan", "tokenize", "shape", "split", "write")
-"""load the tokenizer · find and read the files · tokenize · cut windows · assign splits · format and write."""
+"""Load the tokenizer, find and read the files, tokenize, cut windows, assign splits, format and write."""
 
 REBUILD = "gristmill-rebuild"
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the rows that a method wrote, whatever wrote them."""
+    """Quality of the rows that a method wrote."""
 
     windows: int
     distinct: float
-    """Distinct windows (by their ids) per window."""
+    """Number of distinct windows, compared by their ids, per window."""
     redundancy: float
-    """Content tokens in all windows per distinct source token that they show."""
+    """Content tokens in all windows per distinct source token in them."""
     padding: float
-    """Share of all ids in the rows that is padding."""
+    """Share of padding among all ids in the rows."""
     tokens_lost: int
-    """Source tokens that no window shows, with no reason on record."""
+    """Number of source tokens that are in no window, without a recorded reason."""
     tokens_left_out: int
-    """Source tokens that no window shows, with a reason on record."""
+    """Number of source tokens that are in no window, with a recorded reason."""
     l50: float | None
-    """Share of held-out content tokens in spans of 50 or more that train has too; None: nothing is held out."""
+    """Share of held-out content tokens in spans of 50 or more tokens that also occur in train. None if nothing is held
+    out."""
     places: int | None = None
-    """Distinct places in the source that windows show: windows, copies not counted."""
+    """Number of windows without copies: distinct positions in the source."""
 
 
 class MethodResult(Quality, frozen=True, kw_only=True):
+    """Measurements of one method."""
+
     name: str
     what: str
+    """Description of the method."""
     seconds: float
-    """The run in the middle, of an even number the slower of the two; from the start of the interpreter to its end."""
+    """Seconds of the median run, from the start of the interpreter to its exit. For an even number of runs, it is the
+    slower of the middle two."""
     seconds_min: float
     seconds_max: float
     runs: int
     phases: dict[str, float | None]
-    """Seconds by phase of the run reported; None: part of another phase. The rest of `seconds` is start and end."""
+    """Seconds by phase of the median run. None if not done or part of another phase. The rest of `seconds` is
+    startup and exit."""
     peak_mb: float
-    """Of all its processes together; on Linux shared pages count once."""
+    """Peak memory of all processes together. On Linux, shared pages count once."""
     bytes: int
-    """Of the data files."""
+    """Size of the data files."""
     files: int
-    """It ran on: all, or a sample."""
+    """Number of files that the method ran on: all, or a sample."""
     scale: float = 1.0
-    """Source bytes of all files per source byte it ran on; 1: on all of them."""
+    """Source bytes of all files per source byte that the method ran on. 1 if it ran on all files."""
 
     @property
     def other_seconds(self) -> float:
-        """What no phase accounts for: starting the interpreter, importing, ending."""
+        """Seconds outside all phases: starting the interpreter, imports, exit."""
         return max(0.0, self.seconds - sum(value or 0.0 for value in self.phases.values()))
 
     @property
     def seconds_for_all(self) -> float:
-        """On all files: phases that go with bytes grow, starting and loading do not."""
+        """Seconds for all files, estimated from the sample. All phases but loading grow with the source bytes."""
         growing = sum(value or 0.0 for phase, value in self.phases.items() if phase != "load")
         return self.seconds + (self.scale - 1) * growing
 
     def phase_for_all(self, phase: str) -> float | None:
+        """Seconds of one phase for all files, estimated from the sample, or None if it is part of another phase."""
         value = self.phases.get(phase, 0.0)
         return value if value is None or phase == "load" else value * self.scale
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """A method that was not run, with the reason."""
+
     name: str
     why: str
 
 
 class Corpus(msgspec.Struct, frozen=True, kw_only=True):
-    """What every method was given."""
+    """Files that every method was given."""
 
     source: str
-    """The source folder's name."""
+    """Name of the source folder."""
     files: int
     bytes: int
     tokens: int
     withheld: int
-    """Files that no method was given: text that is not UTF-8, which scripts cannot read."""
+    """Number of files that no method was given, because they are not UTF-8 or have no tokens."""
     tokenizer: str
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Machine that the benchmark ran on."""
+
     platform: str
     cores: int
     memory_gb: float
@@ -90,9 +101,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a benchmark."""
+
     methods: list[MethodResult]
     skipped: list[Skipped]
     corpus: Corpus
     machine: Machine
     command: str
-    """As a user would type it, to repeat it."""
+    """Command line that repeats the benchmark."""

@@ -1,21 +1,21 @@
-"""What a benchmark found, as one SVG: a row per method with its seconds by phase, its size and its leakage."""
+"""Draw a benchmark result as an SVG chart: a row per method with its seconds by phase, size and leakage."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from gristmill.core.names import counted
 from gristmill.lab.bench.bench_result import PHASES, Bench, MethodResult
 from gristmill.lab.bench.bench_text import (
+    GRISTMILL,
     ORIGINAL,
-    OURS,
     START,
     cores_text,
+    data_size_text,
     l50_text,
-    ratio_of,
     ratio_text,
     sample_notes,
-    seconds_of,
-    size_of,
+    seconds_text,
     skip_notes,
+    speed_ratio,
 )
 from gristmill.views.svg import MARGIN, WIDTH, add_axes, add_words, picture, shortened, svg_text, text_width
 from gristmill.views.theme import BAR, LIGHT, OTHER_BAR, TRACK
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHART_HEAD = "<!-- made by gristmill bench -->"
-"""The first line: by it a chart is known as one of these."""
+"""First line of the chart, which identifies it as a chart that may be replaced."""
 ROW_HEIGHT = 28
 BAR_HEIGHT = 12 / ROW_HEIGHT
-"""Of a row."""
+"""Fraction of the row height."""
 TOP = 104
-"""Above the first row: the title, the legend, the panels' headings."""
+"""Space above the first row for the title, the legend and the panel headings."""
 NOTE_HEIGHT = 18
 NOTE_SIZE = 11
 GAP = 24
-MOST_NAME_WIDTH = 280.0
+MAX_NAME_WIDTH = 280.0
 
-COLOURS = dict(
+COLORS = dict(
     zip((*PHASES, START), ("#8b7fb0", "#5f92b5", "#3f7f8c", "#7fae8a", "#d3b25c", "#c9814f", "#c4c0b6"), strict=True)
 )
 
@@ -45,7 +45,7 @@ class Panel(NamedTuple):
     title: str
     left: float
     width: float
-    """Of the longest bar; its value stands to the right of it."""
+    """Width of the longest bar. The value is to the right of it."""
 
 
 def chart_svg(result: Bench) -> str:
@@ -65,10 +65,10 @@ def chart_svg(result: Bench) -> str:
 
 def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
     longest = max((text_width(method.name) for method in result.methods), default=0.0)
-    left = MARGIN + min(MOST_NAME_WIDTH, max(90.0, longest)) + GAP / 2
+    left = MARGIN + min(MAX_NAME_WIDTH, max(90.0, longest)) + GAP / 2
     value_widths = (112, 68, 50)
-    room = WIDTH - MARGIN - left - sum(value_widths) - 2 * GAP
-    widths = [room * share for share in (0.56, 0.24, 0.20)]
+    bar_space = WIDTH - MARGIN - left - sum(value_widths) - 2 * GAP
+    widths = [bar_space * share for share in (0.56, 0.24, 0.20)]
     size_left = left + widths[0] + value_widths[0] + GAP
     leak_left = size_left + widths[1] + value_widths[1] + GAP
     return (
@@ -80,66 +80,68 @@ def _panels(result: Bench) -> tuple[Panel, Panel, Panel]:
 
 def _draw_head(figure: "Figure", result: Bench) -> None:
     corpus = result.corpus
-    add_words(figure, MARGIN, 34, "What each method costs and gives", bold=True, size=16)
+    add_words(figure, MARGIN, 34, "Cost and quality of each method", bold=True, size=16)
     facts = f"{counted(corpus.files, 'file')}, {counted(corpus.tokens, 'token')}, {cores_text(result)}"
     add_words(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
-    at = float(MARGIN)
-    for phase, colour in COLOURS.items():
-        add_axes(figure, at, 51, 10, 10).axhspan(0, 1, color=colour, linewidth=0)
-        add_words(figure, at + 15, 60, phase, faint=True)
-        at += 15 + text_width(phase) + 16
+    left = float(MARGIN)
+    for phase, color in COLORS.items():
+        add_axes(figure, left, 51, 10, 10).axhspan(0, 1, color=color, linewidth=0)
+        add_words(figure, left + 15, 60, phase, faint=True)
+        left += 15 + text_width(phase) + 16
     for panel in _panels(result):
         add_words(figure, panel.left, TOP - 12, panel.title, faint=True)
 
 
 def _draw_rows(figure: "Figure", result: Bench) -> None:
     methods = result.methods
-    most_seconds = max(method.seconds_for_all for method in methods) or 1.0
-    most_bytes = max(method.bytes * method.scale for method in methods) or 1.0
-    ours = [number for number, method in enumerate(methods) if method.name.startswith(OURS)]
-    ground = bar_axes(figure, Panel("", MARGIN - 10, WIDTH - 2 * MARGIN + 20), TOP, len(methods))
-    for number in ours:
-        ground.axhspan(number, number + 1, color=LIGHT["band"], linewidth=0, gid=f"ours-{number}")
+    max_seconds = max(method.seconds_for_all for method in methods) or 1.0
+    max_bytes = max(method.bytes * method.scale for method in methods) or 1.0
+    gristmill_rows = [number for number, method in enumerate(methods) if method.name.startswith(GRISTMILL)]
+    background = bar_axes(figure, Panel("", MARGIN - 10, WIDTH - 2 * MARGIN + 20), TOP, len(methods))
+    for number in gristmill_rows:
+        background.axhspan(number, number + 1, color=LIGHT["band"], linewidth=0, gid=f"ours-{number}")
     seconds, size, leak = _panels(result)
     axes = [bar_axes(figure, panel, TOP, len(methods)) for panel in (seconds, size, leak)]
     for number, method in enumerate(methods):
         base = TOP + number * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
-        bold, colour = method.name == OURS, BAR if number in ours else OTHER_BAR
-        add_words(figure, MARGIN, base, shortened(method.name, MOST_NAME_WIDTH), bold=bold)
-        whole = method.seconds_for_all / most_seconds
-        _draw_phases(axes[0], method, number, whole)
-        has_ratio = method.name != ORIGINAL and ratio_of(method, result) is not None
+        bold, color = method.name == GRISTMILL, BAR if number in gristmill_rows else OTHER_BAR
+        add_words(figure, MARGIN, base, shortened(method.name, MAX_NAME_WIDTH), bold=bold)
+        total_share = method.seconds_for_all / max_seconds
+        _draw_phases(axes[0], method, number, total_share)
+        has_ratio = method.name != ORIGINAL and speed_ratio(method, result) is not None
         ratio = f" · {ratio_text(method, result)}" if has_ratio else ""
-        add_words(figure, seconds.left + seconds.width * whole + 6, base, f"{seconds_of(method)} s{ratio}", bold=bold)
-        _draw_share(axes[1], number, method.bytes * method.scale / most_bytes, colour, f"size-{number}")
-        add_words(figure, size.left + size.width + 6, base, size_of(method), bold=bold)
+        add_words(
+            figure, seconds.left + seconds.width * total_share + 6, base, f"{seconds_text(method)} s{ratio}", bold=bold
+        )
+        _draw_share(axes[1], number, method.bytes * method.scale / max_bytes, color, f"size-{number}")
+        add_words(figure, size.left + size.width + 6, base, data_size_text(method), bold=bold)
         if method.l50 is not None:
-            _draw_share(axes[2], number, method.l50, colour, f"leakage-{number}")
+            _draw_share(axes[2], number, method.l50, color, f"leakage-{number}")
         add_words(figure, leak.left + leak.width + 6, base, l50_text(method), bold=bold)
 
 
 def bar_axes(figure: "Figure", panel: Panel, top: float, num_rows: int) -> "Axes":
-    """A row for each bar, the first on top; values are shares of the longest bar."""
+    """Add axes with a row for each bar, the first on top. Values are shares of the longest bar."""
     axes = add_axes(figure, panel.left, top, panel.width, ROW_HEIGHT * num_rows)
     axes.set_xlim(0, 1)
     axes.set_ylim(num_rows, 0)
     return axes
 
 
-def draw_bar(axes: "Axes", row: int, width: float, colour: str, gid: str, *, start: float = 0.0) -> None:
-    axes.barh(row + 0.5, width, BAR_HEIGHT, start, color=colour, linewidth=0, gid=gid)
+def draw_bar(axes: "Axes", row: int, width: float, color: str, gid: str, *, start: float = 0.0) -> None:
+    axes.barh(row + 0.5, width, BAR_HEIGHT, start, color=color, linewidth=0, gid=gid)
 
 
-def _draw_phases(axes: "Axes", method: MethodResult, row: int, whole: float) -> None:
+def _draw_phases(axes: "Axes", method: MethodResult, row: int, total_share: float) -> None:
     parts = {phase: method.phase_for_all(phase) or 0.0 for phase in PHASES}
     parts[START] = method.other_seconds
     total = sum(parts.values()) or 1.0
-    at = 0.0
+    left = 0.0
     for phase, seconds in parts.items():
-        draw_bar(axes, row, whole * seconds / total, COLOURS[phase], f"seconds-{row}-{phase}", start=at)
-        at += whole * seconds / total
+        draw_bar(axes, row, total_share * seconds / total, COLORS[phase], f"seconds-{row}-{phase}", start=left)
+        left += total_share * seconds / total
 
 
-def _draw_share(axes: "Axes", row: int, share: float, colour: str, gid: str) -> None:
+def _draw_share(axes: "Axes", row: int, share: float, color: str, gid: str) -> None:
     draw_bar(axes, row, 1, TRACK, f"track-{gid}")
-    draw_bar(axes, row, share, colour, gid)
+    draw_bar(axes, row, share, color, gid)

@@ -1,7 +1,7 @@
-"""What a benchmark found, as tables for people and as JSON for scripts.
+"""Render a benchmark result as text tables and as JSON.
 
-A method that ran on a sample stands with what all files would take: `≈`, its seconds, bytes and windows scaled by the
-source bytes (but for starting and loading). Shares and memory are those of the sample.
+For a method that ran on a sample, seconds, bytes and windows are estimates for all files, marked with `≈`. They are
+scaled by source bytes, except for startup and loading. Shares and memory are those of the sample.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from gristmill.core.text import size_text, table_text
 from gristmill.lab.bench.bench_result import PHASES, Bench, MethodResult
 
 ORIGINAL = "original"
-OURS = "gristmill"
+GRISTMILL = "gristmill"
 START = "start"
-"""What no phase accounts for: starting the interpreter, importing, ending."""
-ABOUT = "≈"
-WHOLE_FROM = 10
-"""From here on a ratio needs no decimals."""
+"""Column for the time outside all phases: starting the interpreter, imports, exit."""
+ESTIMATE_MARK = "≈"
+NO_DECIMALS = 10
+"""Smallest value that is printed without decimals."""
 SMALLEST_SHARE = 0.0005
 
 
@@ -28,7 +28,7 @@ def bench_json(result: Bench) -> str:
             **msgspec.to_builtins(method),
             "start": method.other_seconds,
             "seconds_for_all": method.seconds_for_all,
-            "ratio": ratio_of(method, result),
+            "ratio": speed_ratio(method, result),
         }
         for method in result.methods
     ]
@@ -62,18 +62,21 @@ def corpus_text(result: Bench) -> str:
 
 def run_notes(result: Bench) -> list[str]:
     withheld = counted(result.corpus.withheld, "more file")
-    notes = [f"given to no method: {withheld}, not UTF-8 or without tokens"] if result.corpus.withheld else []
-    notes.append(reported_text(max((method.runs for method in result.methods), default=1)))
-    ours = method_named(OURS, result)
-    if ours is not None and ours.other_seconds + (ours.phases.get("load") or 0.0) > ours.seconds / 2:
-        notes.append(f"more than half of what {OURS} takes is starting and loading: a larger tree tells more")
+    notes = [f"given to no method: {withheld} (not UTF-8, or without tokens)"] if result.corpus.withheld else []
+    notes.append(reported_run_text(max((method.runs for method in result.methods), default=1)))
+    gristmill = find_method(GRISTMILL, result)
+    if (
+        gristmill is not None
+        and gristmill.other_seconds + (gristmill.phases.get("load") or 0.0) > gristmill.seconds / 2
+    ):
+        notes.append(f"more than half of the time of {GRISTMILL} is startup and loading: measure a larger source")
     return notes
 
 
-def reported_text(runs: int) -> str:
-    """Which of several runs the seconds are of."""
+def reported_run_text(runs: int) -> str:
+    """Describe which of several runs the seconds are from."""
     if runs == 1:
-        return "one run each: small differences mean nothing, --runs 3 gives medians"
+        return "one run each: small differences are not significant, use --runs 3 for medians"
     if runs % 2:
         return f"seconds are medians of {runs} runs"
     middle = "the slower" if runs == 2 else "the slower of the middle two"  # noqa: PLR2004
@@ -81,58 +84,68 @@ def reported_text(runs: int) -> str:
 
 
 def conclusion(result: Bench) -> list[str]:
-    """The two that matter, in one line."""
-    original, ours = method_named(ORIGINAL, result), method_named(OURS, result)
-    if original is None or ours is None or not original.bytes:
+    """Compare gristmill with the original script in one line."""
+    original, gristmill = find_method(ORIGINAL, result), find_method(GRISTMILL, result)
+    if original is None or gristmill is None or not original.bytes:
         return []
-    smaller = f"{1 - ours.bytes / (original.bytes * original.scale):.0%} smaller"
-    leaks = f"L50 {l50_text(original)} -> {l50_text(ours)}"
-    return [f"beside {ORIGINAL}, {OURS} is {ratio_text(ours, result)} as fast and {smaller}; {leaks}"]
+    smaller = f"{1 - gristmill.bytes / (original.bytes * original.scale):.0%} smaller"
+    leaks = f"L50 {l50_text(original)} -> {l50_text(gristmill)}"
+    return [f"compared with {ORIGINAL}, {GRISTMILL} is {ratio_text(gristmill, result)} as fast and {smaller}; {leaks}"]
 
 
 def _cost(method: MethodResult, result: Bench) -> list[str]:
     peak = f"{method.peak_mb:,.0f}"
-    return [method.name, seconds_of(method), spread_of(method), ratio_text(method, result), peak, size_of(method)]
+    return [
+        method.name,
+        seconds_text(method),
+        spread_text(method),
+        ratio_text(method, result),
+        peak,
+        data_size_text(method),
+    ]
 
 
 def _quality(method: MethodResult) -> list[str]:
-    return [method.name, windows_of(method), *quality_cells(method), l50_text(method)]
+    return [method.name, windows_text(method), *quality_cells(method), l50_text(method)]
 
 
 def quality_cells(method: MethodResult) -> list[str]:
-    """distinct, times shown, padding, tokens lost"""
+    """Cells for distinct, times shown, padding and tokens lost."""
     distinct, padding = share_text(method.distinct), share_text(method.padding)
     return [distinct, f"{method.redundancy:.2f}", padding, f"{method.tokens_lost:,}"]
 
 
 def phase_cells(method: MethodResult) -> list[str]:
-    """The name, seconds by phase, and what is left; `-`: not done, or in one with another phase."""
+    """Cells for the name, the seconds by phase and the remaining seconds.
+
+    `-` is a phase that was not done or is part of another.
+    """
     cells = [method.name]
     for phase in PHASES:
         value = method.phase_for_all(phase)
-        told = short_seconds(value or 0.0) if phase == "load" else about(method, short_seconds(value or 0.0))
-        cells.append("-" if value is None else told if value else "")
+        text = short_seconds(value or 0.0) if phase == "load" else mark_estimate(method, short_seconds(value or 0.0))
+        cells.append("-" if value is None else text if value else "")
     return [*cells, short_seconds(method.other_seconds)]
 
 
-def seconds_of(method: MethodResult) -> str:
-    return about(method, short_seconds(method.seconds_for_all))
+def seconds_text(method: MethodResult) -> str:
+    return mark_estimate(method, short_seconds(method.seconds_for_all))
 
 
-def spread_of(method: MethodResult) -> str:
+def spread_text(method: MethodResult) -> str:
     if method.runs == 1:
         return ""
     growth = method.seconds_for_all / method.seconds if method.seconds else 1.0
     edges = (method.seconds_min * growth, method.seconds_max * growth)
-    return about(method, " - ".join(map(short_seconds, edges)))
+    return mark_estimate(method, " - ".join(map(short_seconds, edges)))
 
 
-def size_of(method: MethodResult) -> str:
-    return about(method, size_text(method.bytes * method.scale))
+def data_size_text(method: MethodResult) -> str:
+    return mark_estimate(method, size_text(method.bytes * method.scale))
 
 
-def windows_of(method: MethodResult) -> str:
-    return about(method, f"{method.windows * method.scale:,.0f}")
+def windows_text(method: MethodResult) -> str:
+    return mark_estimate(method, f"{method.windows * method.scale:,.0f}")
 
 
 def l50_text(method: MethodResult) -> str:
@@ -140,41 +153,42 @@ def l50_text(method: MethodResult) -> str:
 
 
 def share_text(share: float) -> str:
-    """A little is told from nothing."""
+    """Format a share as a percentage. A small share is not rounded to zero."""
     return "<0.1%" if 0 < share < SMALLEST_SHARE else f"{share:.1%}"
 
 
-def about(method: MethodResult, text: str) -> str:
-    return text if method.scale == 1 else f"{ABOUT}{text}"
+def mark_estimate(method: MethodResult, text: str) -> str:
+    """Mark the text as an estimate if the method ran on a sample."""
+    return text if method.scale == 1 else f"{ESTIMATE_MARK}{text}"
 
 
-def ratio_of(method: MethodResult, result: Bench) -> float | None:
-    """How many times as fast as the original; None where that was not run."""
-    original = method_named(ORIGINAL, result)
+def speed_ratio(method: MethodResult, result: Bench) -> float | None:
+    """Speed relative to the original script, or None if it was not run."""
+    original = find_method(ORIGINAL, result)
     if original is None or not method.seconds_for_all:
         return None
     return original.seconds_for_all / method.seconds_for_all
 
 
 def ratio_text(method: MethodResult, result: Bench) -> str:
-    ratio = ratio_of(method, result)
+    ratio = speed_ratio(method, result)
     if ratio is None:
         return "-"
-    original = method_named(ORIGINAL, result)
+    original = find_method(ORIGINAL, result)
     is_measured = method.scale == 1 and original is not None and original.scale == 1
-    return f"{'' if is_measured else ABOUT}{times_text(ratio)}x"
+    return f"{'' if is_measured else ESTIMATE_MARK}{times_text(ratio)}x"
 
 
 def times_text(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio >= WHOLE_FROM else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
+    return f"{ratio:,.0f}" if ratio >= NO_DECIMALS else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
 
 
-def method_named(name: str, result: Bench) -> MethodResult | None:
+def find_method(name: str, result: Bench) -> MethodResult | None:
     return next((method for method in result.methods if method.name == name), None)
 
 
 def short_seconds(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}" if seconds >= WHOLE_FROM else f"{seconds:.2f}"  # noqa: PLR2004
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}" if seconds >= NO_DECIMALS else f"{seconds:.2f}"  # noqa: PLR2004
 
 
 def machine_text(result: Bench) -> str:
@@ -190,12 +204,12 @@ def cores_text(result: Bench) -> str:
 
 def sample_notes(result: Bench) -> list[str]:
     notes = [
-        f"{ABOUT} {method.name}: measured on {method.files:,} of {counted(result.corpus.files, 'file')}, scaled by "
-        f"bytes: {short_seconds(method.seconds)} s measured"
+        f"{ESTIMATE_MARK} {method.name}: measured on {method.files:,} of {counted(result.corpus.files, 'file')}, "
+        f"scaled by bytes: {short_seconds(method.seconds)} s measured"
         for method in result.methods
         if method.scale != 1
     ]
-    return [*notes, f"{ABOUT} memory, tokens lost and shares are those of the sample"] if notes else []
+    return [*notes, f"{ESTIMATE_MARK} memory, tokens lost and shares are those of the sample"] if notes else []
 
 
 def skip_notes(result: Bench) -> list[str]:
@@ -207,18 +221,18 @@ def has_joined_phases(result: Bench) -> bool:
 
 
 def _notes(result: Bench) -> list[str]:
-    joined = ["-: not done, or in one with another phase"] if has_joined_phases(result) else []
+    joined = ["-: not done, or part of another phase"] if has_joined_phases(result) else []
     explained = [
-        "times shown: how often a token is in the windows that show it",
-        "L50: share of held-out tokens in spans of 50 or more that train has too",
-        f"{START}: the interpreter, imports, and the end",
+        "times shown: how often a shown token appears in the windows",
+        "L50: share of held-out tokens in spans of 50 or more tokens that also occur in train",
+        f"{START}: starting the interpreter, imports, and exit",
     ]
-    told = (*sample_notes(result), *skip_notes(result), *run_notes(result), *conclusion(result))
-    return [*explained, *joined, *map(printable, told)]
+    notes = (*sample_notes(result), *skip_notes(result), *run_notes(result), *conclusion(result))
+    return [*explained, *joined, *map(printable, notes)]
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Without the columns that nothing stands in."""
+    """Render a table without its empty columns."""
     cells = [[printable(cell) for cell in row] for row in rows]
     used = [index for index, _ in enumerate(headings) if index == 0 or any(row[index] for row in cells)]
     return table_text([headings[index] for index in used], ([row[index] for index in used] for row in cells))

@@ -1,7 +1,7 @@
-"""What a method is given, and how it tells what it does: it runs in a fresh process, `python -m MODULE JOB`.
+"""Input of a method, and its reports. A method runs in a fresh process as `python -m MODULE JOB`.
 
-The job is a JSON file. The method writes data files into `out` and its phases' seconds into `out/phases.json`; while it
-runs, it says on standard output which phase it is in.
+The job is a JSON file. The method writes data files to `out` and the seconds of its phases to `out/phases.json`. While
+it runs, it prints its current phase and progress to standard output.
 """
 
 import json
@@ -17,43 +17,48 @@ PHASES_FILE = "phases.json"
 SECONDS_BETWEEN_LINES = 0.2
 WINDOW_LENGTH = 512
 OVERLAP = 256
-"""gristmill's own defaults, for the methods that are measured against it row by row."""
+"""Defaults of gristmill, for the methods whose rows are compared with its rows."""
 
 
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A source file of a job."""
+
     location: str
-    """Absolute, as the system names it."""
+    """Absolute path on this machine."""
     path: str
-    """As it stands in a row."""
+    """Path in the rows."""
     repo: str
     language: str
     num_bytes: int
     num_tokens: int
-    """By the reference: what a method shows is measured against it. Methods do not look at this."""
+    """Number of tokens by the reference tokenizer, to measure the rows of a method. Methods do not use it."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Input of a method."""
+
     files: list[JobFile]
-    """In path order, UTF-8 text all of them."""
+    """UTF-8 text files in path order."""
     root: str
-    """The folder they lie in, or the only one of them."""
+    """Folder that contains the files, or the path of the only file."""
     tokenizer: str
-    """A tokenizer.json."""
+    """Path of the tokenizer.json."""
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     pad_id: int
     out: str
     workers: int
     expand_to: int | None
-    """How many windows the plain script copies up to; None: 2.75 times as many as there are."""
+    """Number of rows that the plain script copies up to, or None for 2.75 times the original rows."""
 
 
 def read_job() -> Job:
+    """Read the job file that the command line names."""
     return msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
 
 
 def window_spans(num_tokens: int, job: Job) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of token indices that show every token; none for a file without any."""
+    """Yield half-open ranges of token positions that cover all tokens of a file. Empty if it has none."""
     num_content = WINDOW_LENGTH - len(job.prefix) - len(job.suffix)
     for start in range(0, num_tokens, num_content - OVERLAP):
         yield start, min(start + num_content, num_tokens)
@@ -62,11 +67,11 @@ def window_spans(num_tokens: int, job: Job) -> Iterator[tuple[int, int]]:
 
 
 class Phases:
-    """Seconds by phase; phases may come back, and then add up."""
+    """Seconds by phase. A phase can be entered several times, and its seconds add up."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._said_at = 0.0
+        self._printed_at = 0.0
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -78,10 +83,10 @@ class Phases:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
-    def at(self, done: int, total: int, unit: str) -> None:
-        """How far the phase is; said now and then, and at its end."""
-        if done == total or time.perf_counter() - self._said_at >= SECONDS_BETWEEN_LINES:
-            self._said_at = time.perf_counter()
+    def report(self, done: int, total: int, unit: str) -> None:
+        """Print the progress of the phase, at limited intervals and at its end."""
+        if done == total or time.perf_counter() - self._printed_at >= SECONDS_BETWEEN_LINES:
+            self._printed_at = time.perf_counter()
             print(json.dumps({"done": done, "total": total, "unit": unit}), flush=True)
 
     def write(self, out: str) -> None:

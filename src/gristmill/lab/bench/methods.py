@@ -1,4 +1,4 @@
-"""The table of methods: what each is, what it needs, how it is started, and where its phases come from."""
+"""Table of the methods: description, requirements, command, and seconds by phase."""
 
 import json
 import sys
@@ -28,36 +28,40 @@ BUILD_PHASES = {
     "split": ("decide", "compare"),
     "write": ("shape", "finish"),
 }
-"""What a build calls them. It cleans in `prepare`, and cuts rows where it writes them."""
+"""Phases of a build for each phase of a benchmark. A build cleans in `prepare`, and cuts rows when it writes them."""
 
 
 class Method(NamedTuple):
+    """A way of making a dataset."""
+
     name: str
     what: str
+    """Description for people."""
     module: str | None = None
-    """None: it is the `gristmill build` command."""
+    """Module that is run as a script, or None for the `gristmill build` command."""
     packages: tuple[str, ...] = ()
+    """Python packages that the method needs."""
     is_slow: bool = False
-    """Runs on a sample where one is asked for."""
+    """True if the method runs on the sample when --sample is given."""
     needs_fast_engine: bool = False
     uses_workers: bool = False
     options: tuple[str, ...] = ()
-    """Of `gristmill build`."""
+    """Options for `gristmill build`."""
     without_rules: bool = False
-    needs_card: bool = False
-    """It is among all methods only with --device cuda."""
+    needs_gpu: bool = False
+    """True if the method runs only when it is named, or with --device cuda."""
     is_rebuild: bool = False
-    """Only the second of two builds into the same folder is timed."""
+    """True if only the second of two builds into the same folder is timed."""
 
 
 class Setup(NamedTuple):
-    """What all methods of one benchmark are given."""
+    """Settings that all methods of a benchmark share."""
 
     source: str
     tokenizer: str
-    """As the user names it."""
+    """Name or path that the user gave."""
     withheld: Sequence[str]
-    """Paths that gristmill is not given, as no other method has them."""
+    """Paths that are excluded from builds, because no other method is given these files."""
     has_notebooks: bool
     workers: int | str
 
@@ -69,21 +73,21 @@ NO_DECONTAMINATION = ("--decontaminate", "off")
 METHODS = (
     Method(
         "original",
-        "a plain script: one file at a time, more rows by copying, indented JSON",
+        "a plain script: one file at a time, rows copied, indented JSON",
         module="gristmill.lab.bench.scripts.original",
         packages=("tokenizers",),
         is_slow=True,
     ),
     Method(
         "threads",
-        "the same rows: 8 threads around the tokenizer, JSONL",
+        "the same rows, with 8 threads for the tokenizer and JSONL",
         module="gristmill.lab.bench.scripts.threads",
         packages=("tokenizers",),
         is_slow=True,
     ),
     Method(
         "batch",
-        "the same rows: encode_batch of 16 files in processes, JSONL",
+        "the same rows, with encode_batch of 16 files in processes and JSONL",
         module="gristmill.lab.bench.scripts.encode_batch",
         packages=("tokenizers",),
         is_slow=True,
@@ -97,60 +101,62 @@ METHODS = (
         is_slow=True,
         uses_workers=True,
     ),
-    Method("gristmill", "gristmill build, as it comes"),
-    Method("gristmill-no-rules", "without the rules for what is worth learning from", without_rules=True),
-    Method("gristmill-no-secrets", "without looking for secrets", options=KEEP_SECRETS),
-    Method("gristmill-no-near-duplicates", "without looking for near-duplicates", options=KEEP_NEAR_DUPLICATES),
+    Method("gristmill", "gristmill build with its defaults"),
+    Method("gristmill-no-rules", "without the quality rules", without_rules=True),
+    Method("gristmill-no-secrets", "without the search for secrets", options=KEEP_SECRETS),
+    Method("gristmill-no-near-duplicates", "without the search for near-duplicates", options=KEEP_NEAR_DUPLICATES),
     Method("gristmill-no-decontaminate", "without cutting spans that two splits share", options=NO_DECONTAMINATION),
     Method(
         "gristmill-plain",
-        "without any of these four",
+        "without any of these four steps",
         options=(*KEEP_SECRETS, *KEEP_NEAR_DUPLICATES, *NO_DECONTAMINATION),
         without_rules=True,
     ),
-    Method("gristmill-zstd", "as it comes, with rows compressed", options=("--compress", "zstd")),
+    Method("gristmill-zstd", "defaults with compressed rows", options=("--compress", "zstd")),
     Method(
         REBUILD,
-        "gristmill build once more into the same folder, no file changed; the first build is not timed",
+        "a second gristmill build into the same folder with no file changed (the first is not timed)",
         is_rebuild=True,
     ),
     Method(
         "gristmill-cuda",
-        "as it comes, with --device cuda: tokenized on a GPU",
+        "defaults with --device cuda, which tokenizes on a GPU",
         options=("--device", "cuda"),
-        needs_card=True,
+        needs_gpu=True,
     ),
     Method(
         "floor",
-        "in one process: read, encode with gigatoken, write windows; nothing is found, decided or split",
+        "lower bound in one process: read, encode with gigatoken, write windows, without scan, decisions or splits",
         module="gristmill.lab.bench.scripts.floor",
         needs_fast_engine=True,
     ),
 )
 
 
-def chosen(names: Sequence[str], device: str = "cpu") -> list[Method]:
-    """Those named, in the table's order; where none is, all that go with the device."""
+def select_methods(names: Sequence[str], device: str = "cpu") -> list[Method]:
+    """Return the named methods in table order, or all methods for the device if no names are given."""
     known = [method.name for method in METHODS]
     for name in names:
         if name not in known:
             advice = did_you_mean(name, known, f"Known: {', '.join(known)}.")
-            raise ConfigError(f"there is no method {name!r}. {advice}")
+            raise ConfigError(f"unknown method {name!r}. {advice}")
     if names:
         return [method for method in METHODS if method.name in names]
-    return [method for method in METHODS if device == "cuda" or not method.needs_card]
+    return [method for method in METHODS if device == "cuda" or not method.needs_gpu]
 
 
-def why_skipped(method: Method, tokenizer: "Tokenizer") -> str | None:
+def skip_reason(method: Method, tokenizer: "Tokenizer") -> str | None:
+    """Return why the method cannot run here, or None if it can."""
     for package in method.packages:
         if find_spec(package) is None:
             return f"{package} is not installed: pip install 'gristmill[bench]'"
     if method.needs_fast_engine and not tokenizer.engine.startswith(FAST_ENGINE):
-        return f"gigatoken does not take this tokenizer ({tokenizer.definition.model.type})"
-    return why_no_card() if method.needs_card else None
+        return f"gigatoken does not support this tokenizer ({tokenizer.definition.model.type})"
+    return gpu_skip_reason() if method.needs_gpu else None
 
 
-def why_no_card() -> str | None:
+def gpu_skip_reason() -> str | None:
+    """Return why no GPU can be used, or None if one can."""
     try:
         require_cuda()
     except ConfigError as error:
@@ -158,8 +164,8 @@ def why_no_card() -> str | None:
     return None
 
 
-def command_of(method: Method, setup: Setup, *, job_file: Path, out: Path) -> list[str]:
-    """-P: what lies in the current folder is not Python's to import."""
+def method_command(method: Method, setup: Setup, *, job_file: Path, out: Path) -> list[str]:
+    """Return the command that runs the method. With -P, Python does not import modules from the current folder."""
     python = [sys.executable, "-P", "-m"]
     if method.module is not None:
         return [*python, method.module, str(job_file)]
@@ -169,29 +175,29 @@ def command_of(method: Method, setup: Setup, *, job_file: Path, out: Path) -> li
     return [*python, "gristmill", "build", *options, "--fresh-splits", "--json", *method.options, "--", setup.source]
 
 
-def phases_of(method: Method, out: Path, last_line: bytes) -> dict[str, float | None]:
-    """Seconds by phase; a build tells them in the summary that it prints last."""
+def read_phase_seconds(method: Method, out: Path, last_line: bytes) -> dict[str, float | None]:
+    """Return the seconds by phase. For a build, they are in the summary that it prints last."""
     if method.module is not None:
-        told = msgspec.json.decode((out / PHASES_FILE).read_bytes(), type=dict[str, float])
-        return {phase: told.get(phase) for phase in PHASES}
+        recorded = msgspec.json.decode((out / PHASES_FILE).read_bytes(), type=dict[str, float])
+        return {phase: recorded.get(phase) for phase in PHASES}
     seconds: dict[str, Any] = json.loads(last_line)["seconds"]
     sums = {phase: sum(seconds.get(name, 0.0) for name in names) for phase, names in BUILD_PHASES.items()}
     return {phase: sums.get(phase) for phase in PHASES}
 
 
 def _settings(method: Method, setup: Setup) -> str:
-    """A configuration file, as thousands of patterns would be too long for a command line."""
+    """Return the text of a configuration file. Thousands of patterns would be too long for a command line."""
     patterns = ",\n".join(_toml_text(_pattern(path)) for path in setup.withheld)
     lines = ["[scan]", f"exclude = [{patterns}]"]
     if setup.has_notebooks:
-        lines.append('notebooks = "raw"')  # the text that the others have
+        lines.append('notebooks = "raw"')  # the text that other methods get
     if method.without_rules:
         lines += ["[rules]", *(f"{name} = false" for name in rule_names())]
     return "\n".join(lines) + "\n"
 
 
 def _pattern(path: str) -> str:
-    """For a .gitignore, meaning this path alone."""
+    """Return a .gitignore pattern that matches only this path."""
     return "/" + "".join(f"\\{char}" if char in GITIGNORE_META else char for char in path)
 
 

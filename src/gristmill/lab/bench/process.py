@@ -1,7 +1,7 @@
-"""A command in a fresh process: how long it takes, and how much memory all its processes take at the most.
+"""Run a command in a fresh process, and measure its time and the peak memory of all its processes.
 
-Looking at memory costs time, so one run of a method is watched, and counts as timed only if it is a long one: looks
-come at least 20 ms apart and at most every hundredth of the time so far.
+Sampling memory costs time. So memory is sampled in one run of a method, and that run counts as timed only if it is
+long. The interval between samples is at least 20 ms and at least 1 % of the time elapsed.
 """
 
 import os
@@ -19,44 +19,50 @@ import msgspec
 from gristmill.core.errors import MissingExtraError, OutputError
 from gristmill.core.progress import Progress, Step
 
-SECONDS_BETWEEN_LOOKS = 0.02
-SHARE_BETWEEN_LOOKS = 0.01
+MIN_SAMPLE_INTERVAL_SECONDS = 0.02
+SAMPLE_INTERVAL_SHARE = 0.01
 STDERR_TAIL_BYTES = 4096
-SECONDS_TO_END = 5.0
+STDERR_JOIN_SECONDS = 5.0
 
 
 class Ran(NamedTuple):
+    """Measurements of one process."""
+
     seconds: float
-    """From the start of the interpreter to its end."""
+    """Seconds from the start of the process to its exit."""
     peak_mb: float | None
-    """Of all its processes, on Linux with shared pages counted once; None: nobody looked."""
+    """Peak memory of the process and its children, or None if it was not sampled. On Linux, shared pages count once."""
     last_line: bytes
-    """Of what it printed."""
+    """Last line that the process printed."""
 
 
 def run(name: str, command: Sequence[str], *, progress: Progress, watched: bool) -> Ran:
-    """To its end; whatever happens here in the meantime, no process of it is left."""
+    """Run a command until it exits. If an error occurs here, all its processes are killed.
+
+    `name` is the method for progress and errors. With `watched`, memory is sampled.
+    """
     psutil = require_psutil() if watched else None
-    with _Telling(name, progress) as telling:
+    with _PhaseReader(name, progress) as phases:
         started = time.perf_counter()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         try:
-            with _MemoryWatch(psutil, process.pid) as memory, _LastWords(process) as words:
+            with _MemorySampler(psutil, process.pid) as memory, _StderrTail(process) as stderr_tail:
                 assert process.stdout is not None
                 for line in process.stdout:
-                    telling.hear(line)
+                    phases.read_line(line)
                 process.wait()
                 seconds = time.perf_counter() - started
         finally:
-            _end(process)
+            _close(process)
     if process.returncode:
-        raise OutputError(_failure(name, process.returncode, words.tail))
-    return Ran(seconds, memory.peak_bytes / 1e6 if watched else None, telling.last_line)
+        raise OutputError(_failure_message(name, process.returncode, stderr_tail.tail))
+    return Ran(seconds, memory.peak_bytes / 1e6 if watched else None, phases.last_line)
 
 
 def require_psutil() -> Any:
+    """Import psutil, or raise with the install command if it is missing."""
     try:
         import psutil  # noqa: PLC0415 - an extra
     except ImportError:
@@ -65,32 +71,32 @@ def require_psutil() -> Any:
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """It leads a group of its own, which all that it started belongs to."""
+    """Kill the process group: the process and everything it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _close(process: "subprocess.Popen[bytes]") -> None:
     _kill(process)
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
 
-def _failure(name: str, code: int, stderr: bytes) -> str:
+def _failure_message(name: str, code: int, stderr: bytes) -> str:
     lines = stderr.decode("utf-8", "replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    said = said.removeprefix("gristmill: ").rstrip(".")
+    cause = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    cause = cause.removeprefix("gristmill: ").rstrip(".")
     if code == -signal.SIGKILL:
-        said = said or "killed, likely for want of memory"
+        cause = cause or "killed, probably because memory ran out"
     ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    advice = "--only leaves it out, --sample gives slow methods fewer files."
-    return f"the method {name!r} ended {ended}: {said or 'it said nothing'}. {advice}"
+    advice = "Leave it out with --only, or give slow methods fewer files with --sample."
+    return f"the method {name!r} ended {ended}: {cause or 'it printed no error'}. {advice}"
 
 
-class _Telling:
-    """What the process says of its phases -> progress, one phase for each of them."""
+class _PhaseReader:
+    """Show the phases that the process prints as phases of the progress display."""
 
     def __init__(self, name: str, progress: Progress) -> None:
         self._name, self._progress = name, progress
@@ -107,32 +113,36 @@ class _Telling:
     ) -> None:
         self._phase.close()
 
-    def hear(self, line: bytes) -> None:
+    def read_line(self, line: bytes) -> None:
+        """Handle a line that the process printed."""
         self.last_line = line
         try:
-            told = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # a library's own words
+            message = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # printed by a library
             return
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             return
-        if "phase" in told:
-            self._begin(f"{self._name} {told['phase']}")
-        elif {"done", "total", "unit"} <= told.keys() and self._step is not None:
-            if (self._step.total, self._step.unit) != (told["total"], told["unit"]):
-                self._step.expect(told["total"], told["unit"])
-            self._step.advance(told["done"] - self._step.done)
+        if "phase" in message:
+            self._begin(f"{self._name} {message['phase']}")
+        elif {"done", "total", "unit"} <= message.keys() and self._step is not None:
+            if (self._step.total, self._step.unit) != (message["total"], message["unit"]):
+                self._step.expect(message["total"], message["unit"])
+            self._step.advance(message["done"] - self._step.done)
 
     def _begin(self, name: str) -> None:
         self._phase.close()
         self._step = self._phase.enter_context(self._progress.phase(name))
 
 
-class _LastWords:
-    """The end of what a process says on its standard error, taken in as it comes: a full disk does not lose it."""
+class _StderrTail:
+    """End of the standard error of a process, read continuously.
+
+    It is kept in memory, so a full disk does not lose it.
+    """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread = threading.Thread(target=self._read, daemon=True)
         self.tail = b""
 
     def __enter__(self) -> Self:
@@ -144,21 +154,21 @@ class _LastWords:
     ) -> None:
         if kind is not None:
             _kill(self._process)
-        self._thread.join(SECONDS_TO_END)
+        self._thread.join(STDERR_JOIN_SECONDS)
 
-    def _listen(self) -> None:
+    def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.tail = (self.tail + line)[-STDERR_TAIL_BYTES:]
 
 
-class _MemoryWatch:
-    """Looks now and then in a thread of its own; with no psutil it does not."""
+class _MemorySampler:
+    """Sample the memory of a process and its children in a thread. Without psutil it does nothing."""
 
     def __init__(self, psutil: Any | None, pid: int) -> None:
         self._psutil, self._pid = psutil, pid
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._has_exited = threading.Event()
+        self._thread = threading.Thread(target=self._sample_until_exit, daemon=True)
         self.peak_bytes = 0
 
     def __enter__(self) -> Self:
@@ -169,25 +179,25 @@ class _MemoryWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
+        self._has_exited.set()
         if self._psutil is not None:
             self._thread.join()
 
-    def _look_on(self) -> None:
+    def _sample_until_exit(self) -> None:
         started = time.perf_counter()
         while True:
-            self.peak_bytes = max(self.peak_bytes, self._look())
+            self.peak_bytes = max(self.peak_bytes, self._current_bytes())
             elapsed = time.perf_counter() - started
-            if self._ended.wait(max(SECONDS_BETWEEN_LOOKS, SHARE_BETWEEN_LOOKS * elapsed)):
+            if self._has_exited.wait(max(MIN_SAMPLE_INTERVAL_SECONDS, SAMPLE_INTERVAL_SHARE * elapsed)):
                 return
 
-    def _look(self) -> int:
+    def _current_bytes(self) -> int:
         assert self._psutil is not None
         total = 0
         with suppress(self._psutil.Error):
             process = self._psutil.Process(self._pid)
-            for one in (process, *process.children(recursive=True)):
+            for member in (process, *process.children(recursive=True)):
                 with suppress(self._psutil.Error):
-                    memory = one.memory_full_info()
+                    memory = member.memory_full_info()
                     total += getattr(memory, "pss", memory.rss)
         return total

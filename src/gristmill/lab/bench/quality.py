@@ -1,6 +1,6 @@
-"""How good the rows are that a method wrote: how often each token is shown, what is padding, lost, or leaked.
+"""Measure the quality of a method's rows: repeated, padded, lost and leaked tokens.
 
-One pass over all rows; kept in memory is each distinct window once, at two bytes an id where that is enough.
+It makes one pass over all rows. Memory holds each distinct window once, with two bytes per id where possible.
 """
 
 import hashlib
@@ -23,21 +23,23 @@ from gristmill.lab.bench.job import Job
 from gristmill.runners.local import num_cores
 
 DIGEST_BYTES = 16
-TWO_BYTES = 1 << 16
+NUM_UINT16_IDS = 1 << 16
 
 
 class _Window(msgspec.Struct):
+    """A distinct window and how often it occurs in train and in the held-out splits."""
+
     content: npt.NDArray[Any]
     num_train: int = 0
     num_held_out: int = 0
 
 
-class _Measured:
-    """Adds up rows."""
+class _RowTotals:
+    """Totals over rows."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self.shown = Shown()
+        self.coverage = Shown()
         self.windows: dict[bytes, _Window] = {}
         self.num_windows = self.num_ids = self.num_padding = self.num_content = 0
 
@@ -54,14 +56,17 @@ class _Measured:
             window.num_train += 1
         else:
             window.num_held_out += 1
-        self.shown.add(row.key, row.start, end - start)
+        self.coverage.add(row.key, row.start, end - start)
         self.num_windows += 1
         self.num_ids += len(row.input_ids)
         self.num_padding += len(row.input_ids) - len(ids)
         self.num_content += end - start
 
     def l50(self) -> float | None:
-        """Identical windows are compared once and count as often as they are there."""
+        """Share of held-out tokens in spans shared with train.
+
+        Identical windows are compared once and counted each time.
+        """
         train = [window.content for window in self.windows.values() if window.num_train]
         held_out = [window for window in self.windows.values() if window.num_held_out]
         num_tokens = sum(len(window.content) * window.num_held_out for window in held_out)
@@ -72,53 +77,54 @@ class _Measured:
         return sum(one.num_span_tokens * window.num_held_out for window, one in counted) / num_tokens
 
 
-def quality_of(out: Path, job: Job) -> Quality:
-    """Of the folder that a method was given to write into."""
-    measured = _Measured(job)
+def measure_quality(out: Path, job: Job) -> Quality:
+    """Measure the quality of the rows in the output folder of a method."""
+    totals = _RowTotals(job)
     for split in Split:
         for row in rows_of(out, split):
-            measured.add(row, split)
-    shown = measured.shown
+            totals.add(row, split)
+    coverage = totals.coverage
     has_reasons = (out / FILES).is_file()
-    num_lost, num_left_out = _with_reasons(out, job, shown) if has_reasons else (_without_reasons(job, shown), 0)
+    num_lost, num_left_out = _count_with_reasons(out, job, coverage) if has_reasons else (_count_lost(job, coverage), 0)
     return Quality(
-        windows=measured.num_windows,
-        places=shown.num_places(),
-        distinct=_per(len(measured.windows), measured.num_windows),
-        redundancy=_per(measured.num_content, sum(map(shown.num_tokens, shown.files()))),
-        padding=_per(measured.num_padding, measured.num_ids),
+        windows=totals.num_windows,
+        places=coverage.num_places(),
+        distinct=_ratio(len(totals.windows), totals.num_windows),
+        redundancy=_ratio(totals.num_content, sum(map(coverage.num_tokens, coverage.files()))),
+        padding=_ratio(totals.num_padding, totals.num_ids),
         tokens_lost=num_lost,
         tokens_left_out=num_left_out,
-        l50=measured.l50(),
+        l50=totals.l50(),
     )
 
 
-def _without_reasons(job: Job, shown: Shown) -> int:
-    return sum(max(0, file.num_tokens - shown.num_tokens((file.repo, file.path))) for file in job.files)
+def _count_lost(job: Job, coverage: Shown) -> int:
+    """Count the source tokens that no window shows."""
+    return sum(max(0, file.num_tokens - coverage.num_tokens((file.repo, file.path))) for file in job.files)
 
 
-def _with_reasons(out: Path, job: Job, shown: Shown) -> tuple[int, int]:
-    """Tokens lost, and tokens that the files' table or a setting accounts for."""
+def _count_with_reasons(out: Path, job: Job, coverage: Shown) -> tuple[int, int]:
+    """Count the tokens lost, and the tokens left out for a reason in files.jsonl or by a setting."""
     table = {row.key: row for _, row in decoded_lines(out / FILES, FileRow)}
     num_tail = read_manifest(out).counts.tail_tokens_dropped
-    num_not_shown, num_left_out = 0, num_tail
+    num_uncovered, num_left_out = 0, num_tail
     for file in job.files:
         row = table.get((file.repo, file.path))
         if row is None:
-            num_not_shown += file.num_tokens
+            num_uncovered += file.num_tokens
         elif row.status == "dropped":
             num_left_out += file.num_tokens
         else:
             num_cut = row.cut_tokens or 0
-            num_not_shown += max(0, (row.tokens or 0) - num_cut - shown.num_tokens(row.key))
+            num_uncovered += max(0, (row.tokens or 0) - num_cut - coverage.num_tokens(row.key))
             num_left_out += num_cut
-    return max(0, num_not_shown - num_tail), num_left_out
+    return max(0, num_uncovered - num_tail), num_left_out
 
 
 def _compact(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A copy: the row itself is not kept."""
-    return ids.astype(np.uint16 if not len(ids) or int(ids.max()) < TWO_BYTES else np.uint32)
+    """Copy the ids into the smallest type that fits, so that the row itself can be freed."""
+    return ids.astype(np.uint16 if not len(ids) or int(ids.max()) < NUM_UINT16_IDS else np.uint32)
 
 
-def _per(count: float, total: float) -> float:
+def _ratio(count: float, total: float) -> float:
     return count / total if total else 0.0

@@ -1,1 +1,1 @@
-"""gristmill tokenizer: train a vocabulary, and compare tokenizers."""
+"""gristmill tokenizer: train a vocabulary and compare tokenizers."""

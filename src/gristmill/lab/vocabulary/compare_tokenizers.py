@@ -1,4 +1,4 @@
-"""compare_tokenizers(): the text of a corpus, encoded by several tokenizers: who needs how many tokens for it?"""
+"""compare_tokenizers(): count the tokens that several tokenizers need for the text of a corpus."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from gristmill.core.errors import ConfigError
 from gristmill.core.names import path_text
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
-from gristmill.lab.vocabulary.corpus import Corpus, DatasetCorpus, Text, corpus_of_sources, dataset_in
+from gristmill.lab.vocabulary.corpus import Corpus, DatasetCorpus, Text, dataset_in, open_source_corpus
 from gristmill.lab.vocabulary.location import Place, splits_beside
-from gristmill.lab.vocabulary.vocabulary_text import TextFacts, TokenizerCounts, TokenizerTable
+from gristmill.lab.vocabulary.vocabulary_text import TextCounts, TokenizerCounts, TokenizerTable
 from gristmill.tokenizers.control_tokens import FIM_NAMES, MASK_NAMES
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import BUNDLED, locate
@@ -26,58 +26,64 @@ from gristmill.windows.cut import WindowShape, cut
 def compare_tokenizers(
     config: Config, names: Sequence[str] = (), *, progress: Progress | None = None
 ) -> TokenizerTable:
-    """Without names: the dataset's own tokenizer, or codebert. `config.out` counts only as in a plan, for splits."""
+    """Encode the text of a corpus with each tokenizer, and count tokens and windows.
+
+    `names` defaults to the tokenizer of the dataset, or codebert for sources. Nothing is written to `config.out`, but
+    earlier splits are read from there.
+    """
     progress = progress or Progress()
     progress.seconds.clear()
-    definitions = _located(names, config.tokenizer.cache_dir)
-    trained_here = [name for name in names if splits_beside(name) is not None]
-    split_name = next(iter(trained_here), None) if _leaves_splits_open(config) else None
-    with _opened(config, split_name, trained_here, progress) as corpus:
-        window = with_preset(config, has_mask=True).window  # one overlap for all
+    definitions = _locate_all(names, config.tokenizer.cache_dir)
+    trained_names = [name for name in names if splits_beside(name) is not None]
+    split_name = next(iter(trained_names), None) if _has_no_given_splits(config) else None
+    with _open_corpus(config, split_name, trained_names, progress) as corpus:
+        window = with_preset(config, has_mask=True).window  # the same overlap for all tokenizers
         counters = [_Counter(one, window) for one in definitions or [corpus.tokenizer]]
         splits: Counter[Split] = Counter()
         languages: dict[str, Counter[str]] = {}
         with progress.phase("count", total=sum(corpus.num_files.values())) as step:
             for split in Split:
                 for text in corpus.texts(split):
-                    num_bytes = sum(map(len, text.stretches))
+                    num_bytes = sum(map(len, text.spans))
                     splits[split] += num_bytes
                     languages.setdefault(text.language, Counter()).update(files=1, bytes=num_bytes)
                     for counter in counters:
                         counter.count(text, split)
                     step.advance(1)
-        by_language = {name: TextFacts(**languages[name]) for name in _most_first(languages)}
+        by_language = {name: TextCounts(**languages[name]) for name in _by_size(languages)}
         return TokenizerTable(
             window_length=config.window.length,
             overlap=window.num_shared,
-            splits={split: TextFacts(files=corpus.num_files[split], bytes=splits[split]) for split in Split},
+            splits={split: TextCounts(files=corpus.num_files[split], bytes=splits[split]) for split in Split},
             languages=by_language,
-            tokenizers=[counter.told(splits.total(), by_language) for counter in counters],
+            tokenizers=[counter.counts(splits.total(), by_language) for counter in counters],
             splits_of=split_name,
             warnings=corpus.warnings,
         )
 
 
-def _located(names: Sequence[str], cache_dir: str | None) -> list[Definition]:
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise ConfigError(f"the tokenizer {twice!r} is named twice.")
-    found = [locate(name, cache_dir=cache_dir) for name in names]
-    if len({one.name for one in found}) == len(found):
-        return found
-    # Folders of one name in different places: told apart by the words that named them.
-    return [msgspec.structs.replace(one, name=path_text(name)) for one, name in zip(found, names, strict=True)]
+def _locate_all(names: Sequence[str], cache_dir: str | None) -> list[Definition]:
+    """Locate the named tokenizers, and give them distinct names."""
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise ConfigError(f"the tokenizer {repeated!r} is named twice. Name each tokenizer once.")
+    definitions = [locate(name, cache_dir=cache_dir) for name in names]
+    if len({one.name for one in definitions}) == len(definitions):
+        return definitions
+    # Folders with the same name in different places are named by their paths.
+    return [msgspec.structs.replace(one, name=path_text(name)) for one, name in zip(definitions, names, strict=True)]
 
 
-def _leaves_splits_open(config: Config) -> bool:
+def _has_no_given_splits(config: Config) -> bool:
+    """Return True if neither a dataset nor the settings fix the splits."""
     return dataset_in(config) is None and config.split.previous is None and not config.split.fresh
 
 
 @contextmanager
-def _opened(
-    config: Config, split_name: str | None, trained_here: Sequence[str], progress: Progress
+def _open_corpus(
+    config: Config, split_name: str | None, trained_names: Sequence[str], progress: Progress
 ) -> Iterator[Corpus]:
-    """The decision is codebert's, so that the text is the same whichever tokenizers are compared."""
+    """Open the corpus. codebert decides the splits, so that the text does not depend on the compared tokenizers."""
     dataset = dataset_in(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)
@@ -87,17 +93,19 @@ def _opened(
         split = msgspec.structs.replace(split, previous=str(splits_beside(split_name)))
     tokenizer = msgspec.structs.replace(config.tokenizer, name=BUNDLED)
     config = msgspec.structs.replace(config, split=split, tokenizer=tokenizer)
-    places = [Place.of(name) for name in trained_here]
-    left_out = [path for place in places for path in (place.out, *place.files.values())]
-    with corpus_of_sources(config, progress, leave_out=left_out) as corpus:
+    locations = [Place.of(name) for name in trained_names]
+    excluded = [path for location in locations for path in (location.out, *location.files.values())]
+    with open_source_corpus(config, progress, leave_out=excluded) as corpus:
         yield corpus
 
 
-def _most_first(languages: dict[str, Counter[str]]) -> list[str]:
+def _by_size(languages: dict[str, Counter[str]]) -> list[str]:
     return sorted(languages, key=lambda name: (-languages[name]["bytes"], name))
 
 
 class _Counter:
+    """Counts of one tokenizer."""
+
     def __init__(self, definition: Definition, window: WindowConfig) -> None:
         self._definition = definition
         self._engine = tokenizer_for(definition)
@@ -108,16 +116,16 @@ class _Counter:
 
     def count(self, text: Text, split: Split) -> None:
         unknown_id = self._definition.unknown_id
-        for stretch in text.stretches:
-            ids = self._engine.encode(stretch).ids
+        for span in text.spans:
+            ids = self._engine.encode(span).ids
             self._splits[split] += len(ids)
             self._languages[text.language] += len(ids)
             self._num_windows += len(cut(len(ids), self._shape)) if len(ids) else 0
             self._num_unknown += int((ids == unknown_id).sum()) if unknown_id is not None else 0
 
-    def told(self, num_bytes: int, languages: dict[str, TextFacts]) -> TokenizerCounts:
+    def counts(self, num_bytes: int, languages: dict[str, TextCounts]) -> TokenizerCounts:
         definition, num_tokens = self._definition, self._splits.total()
-        spelled = {token.id: token.content for token in definition.added_tokens}
+        contents = {token.id: token.content for token in definition.added_tokens}
         mask = definition.named_id("mask_token", MASK_NAMES)
         return TokenizerCounts(
             name=definition.name,
@@ -130,9 +138,9 @@ class _Counter:
             tokens_by_language={name: self._languages[name] for name in languages},
             unknown_tokens=self._num_unknown,
             around=[
-                spelled.get(index, str(index)) for index in (*definition.template.prefix, *definition.template.suffix)
+                contents.get(index, str(index)) for index in (*definition.template.prefix, *definition.template.suffix)
             ],
-            mask=None if mask is None else spelled.get(mask, str(mask)),
+            mask=None if mask is None else contents.get(mask, str(mask)),
             has_fim=any(all(definition.id_of(name) is not None for name in names) for names in FIM_NAMES),
             gives_text_back=self._engine.gives_text_back,
         )

@@ -1,6 +1,6 @@
-"""The text of a corpus by split, as a build would show it: what is dropped, redacted, cut or held out is so here too.
+"""Text of a corpus by split, as a build would give it: with the same drops, redactions, cuts and splits.
 
-Sources go through the steps of a build, into a folder that is thrown away. A dataset is taken as it is.
+Sources go through the steps of a build in a temporary folder. The text of a dataset is read from its rows.
 """
 
 import errno
@@ -45,74 +45,78 @@ from gristmill.tokenizers.locate import locate
 
 
 class Text(NamedTuple):
-    """What windows show of one file, each token once."""
+    """Text of one file as its windows show it, each token once."""
 
     name: str
     language: str
-    stretches: list[bytes]
-    """UTF-8; several where something was cut out between them."""
+    spans: list[bytes]
+    """UTF-8 text. Several spans if text between them was cut out."""
     num_tokens: int
-    """By the tokenizer that decided about the splits."""
+    """Number of tokens by the tokenizer that decided the splits."""
 
 
 class Corpus(Protocol):
+    """Texts by split, from sources or from a dataset."""
+
     tokenizer: Definition
-    """By which it was decided who is in which split, and what is cut."""
+    """Tokenizer that decided the splits and cuts."""
     settings: dict[str, Any] | None
-    """Those of a build that decided; None where a dataset was."""
+    """Settings of the build that decided the splits, or None for a dataset."""
     num_files: dict[Split, int]
     num_bytes: dict[Split, int]
-    """Of the files as they were found: what is shown of them may be less."""
+    """Size of the source files. Their text in the corpus may be shorter."""
     previous: PreviousSplits | None
-    """Earlier splits that were kept to."""
+    """Earlier splits that were reused, or None."""
     warnings: list[str]
 
     def texts(self, split: Split) -> Iterator[Text]:
-        """In path order, one at a time."""
+        """Yield the texts of a split in path order, one at a time."""
         ...
 
     def write_files_table(self, path: Path) -> None:
-        """Who is in which split: a files.jsonl that --splits takes."""
+        """Write the split of each file as a files.jsonl that --splits accepts."""
         ...
 
 
 class SourceCorpus:
-    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, judged: Judged) -> None:
-        self.tokenizer, self._context, self._judged = tokenizer, context, judged
+    """Corpus of sources that went through the steps of a build up to the decision."""
+
+    def __init__(self, context: Context, tokenizer: Definition, intake: Intake, decided: Judged) -> None:
+        self.tokenizer, self._context, self._decided = tokenizer, context, decided
         self.settings: dict[str, Any] | None = context.config.settings()
-        decision = judged.decision
+        decision = decided.decision
         self._documents = {split: [one for one in decision.kept if one.split is split] for split in Split}
         self.num_files = {split: len(members) for split, members in self._documents.items()}
         self.num_bytes = {split: sum(one.size for one in members) for split, members in self._documents.items()}
         self.previous = decision.previous
-        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, judged)]
+        self.warnings = [*intake.found.warnings, *_split_warnings(context.config, decision, decided)]
 
     def texts(self, split: Split) -> Iterator[Text]:
         context = self._context
         for document, block in read_blocks(context.prepared, self._documents[split], context.tokenizer.vocab_size):
-            ranges = list(_shown(document, context))
-            stretches = [self._stretch(block, one, document.num_tokens) for one in ranges]
-            yield Text(document.name, document.language, stretches, sum(end - start for start, end in ranges))
+            ranges = list(_window_ranges(document, context))
+            spans = [self._span_text(block, one, document.num_tokens) for one in ranges]
+            yield Text(document.name, document.language, spans, sum(end - start for start, end in ranges))
 
     def write_files_table(self, path: Path) -> None:
-        FilesTable(path, self._context, self._judged).finish()
+        FilesTable(path, self._context, self._decided).finish()
 
-    def _stretch(self, block: Block, shown: Range, num_tokens: int) -> bytes:
-        start, end = shown
+    def _span_text(self, block: Block, token_range: Range, num_tokens: int) -> bytes:
+        start, end = token_range
         if block.text is not None:
             text = block.text.utf8[int(block.text.starts[start]) : int(block.text.starts[end])]
         else:
             text = self._context.tokenizer.decode(block.ids[start:end])
-        return text if shown == (0, num_tokens) else whole_characters(text)
+        return text if token_range == (0, num_tokens) else strip_partial_characters(text)
 
 
-def whole_characters(text: bytes) -> bytes:
-    """Without what a cut has left of a character at either end."""
+def strip_partial_characters(text: bytes) -> bytes:
+    """Remove the incomplete characters that a cut has left at either end."""
     return text.decode("utf-8", "ignore").encode()
 
 
-def _shown(document: PlacedDocument, context: Context) -> Iterator[Range]:
-    """The ranges of tokens that its windows show, each as long as it goes without a gap."""
+def _window_ranges(document: PlacedDocument, context: Context) -> Iterator[Range]:
+    """Yield the ranges of tokens that the windows cover. Windows without a gap between them are one range."""
     windows = natural_windows(document, context.window_shape)
     if not len(windows):
         return
@@ -122,12 +126,15 @@ def _shown(document: PlacedDocument, context: Context) -> Iterator[Range]:
 
 
 @contextmanager
-def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
-    """While it is open, the ids lie in a folder for what is of the moment. `leave_out`: folders and files."""
-    config = _natural(config)
+def open_source_corpus(config: Config, progress: Progress, leave_out: Sequence[Path]) -> Iterator[SourceCorpus]:
+    """Prepare and decide the sources, with token ids in a temporary folder while the corpus is open.
+
+    `leave_out` are folders and files in the sources to ignore.
+    """
+    config = _plain_config(config)
     check_settings(config)
     benchmarks = read_benchmarks(config.split.against)
-    with errors_as_ours(), temporary_folder("gristmill-tokenizer-") as folder:
+    with write_errors_as_output_errors(), temporary_folder("gristmill-tokenizer-") as folder:
         with progress.phase("load"):
             definition = locate(config.tokenizer.name, cache_dir=config.tokenizer.cache_dir)
             context = _context(config, definition, folder)
@@ -138,12 +145,15 @@ def corpus_of_sources(config: Config, progress: Progress, leave_out: Sequence[Pa
             with LocalRunner(num_workers(config.run.workers, intake.found.num_bytes)) as runner:
                 tasks = batches(intake.found.files, config.run)
                 parts = in_order(prepare_all(context, intake.sources, tasks, runner, progress, server=server))
-                judged = decide(context, intake, parts, runner, progress)
-        yield SourceCorpus(context, definition, intake, judged)
+                decided = decide(context, intake, parts, runner, progress)
+        yield SourceCorpus(context, definition, intake, decided)
 
 
-def _natural(config: Config) -> Config:
-    """Each text once, whatever is drawn of it and made of it afterwards: none of that changes its split."""
+def _plain_config(config: Config) -> Config:
+    """Return the configuration without packing, sampling and variants, so that each text occurs once.
+
+    None of these settings changes the split of a text.
+    """
     window = msgspec.structs.replace(config.window, pack="none", repo_order="path", repo_order_seed=0)
     output = msgspec.structs.replace(config.output, rows="windows", control_spellings="respell")
     sections = (SamplingConfig(), FimConfig(rate=0), VariantsConfig(), RewriteConfig())
@@ -154,6 +164,7 @@ def _natural(config: Config) -> Config:
 
 
 def _context(config: Config, definition: Definition, folder: Path) -> Context:
+    """Make the context. If the tokenizer does not decode exactly, texts are stored next to the ids."""
     context = Context.of(config, definition, folder)
     if context.tokenizer.gives_text_back:
         return context
@@ -161,28 +172,27 @@ def _context(config: Config, definition: Definition, folder: Path) -> Context:
     return Context.of(msgspec.structs.replace(config, output=output), definition, folder)
 
 
-def _split_warnings(config: Config, decision: Decision, judged: Judged) -> Iterator[str]:
-    return split_warnings(config.split, decision, judged.decontamination)
+def _split_warnings(config: Config, decision: Decision, decided: Judged) -> Iterator[str]:
+    return split_warnings(config.split, decision, decided.decontamination)
 
 
 @contextmanager
-def errors_as_ours() -> Iterator[None]:
-    """What the system refuses while writing; sources that cannot be read never come here."""
+def write_errors_as_output_errors() -> Iterator[None]:
+    """Raise OutputError for an OSError in the block. These come from writing, as read errors of sources are handled."""
     try:
         yield
     except OSError as error:
-        place = error.filename or tempfile.gettempdir()
+        path = error.filename or tempfile.gettempdir()
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            told = f"no space left at {str(place)!r}. Free some, or set TMPDIR to a folder with more."
+            message = f"no space left at {str(path)!r}. Free some space, or set TMPDIR to a folder with more."
         else:
-            told = f"cannot write at {str(place)!r}: {error.strerror or error}."
-        raise OutputError(told) from error
-
-
-# A finished dataset as a corpus: what its rows show of each file, each token once, in the splits it has.
+            message = f"cannot write at {str(path)!r}: {error.strerror or error}."
+        raise OutputError(message) from error
 
 
 class DatasetCorpus:
+    """Corpus of a finished dataset, with its splits and the text of each file in its rows, each token once."""
+
     def __init__(self, folder: Path) -> None:
         self._dataset = Dataset(folder)
         manifest = self._dataset.manifest
@@ -190,7 +200,7 @@ class DatasetCorpus:
         self._engine = self._dataset.tokenizer
         if not self._engine.gives_text_back:
             raise DatasetError(
-                f"the tokenizer of {str(folder)!r} does not give its text back. Name the sources it was built from."
+                f"the tokenizer of {str(folder)!r} does not decode to the exact text. Name the sources of the dataset."
             )
         self.tokenizer = msgspec.structs.replace(
             self._engine.definition, name=manifest.tokenizer.name, revision=manifest.tokenizer.revision
@@ -205,20 +215,22 @@ class DatasetCorpus:
         self.warnings: list[str] = []
 
     def texts(self, split: Split) -> Iterator[Text]:
-        """Variants are no text of the corpus, and a window that is drawn twice is one."""
+        """Yield the texts of a split. Variants are left out, and repeated windows count once."""
         rows = read_rows(self._dataset, split)
-        own = ((window.file, row.shown(window)) for row in rows for window in row.windows if not window.variant)
-        for key, windows in groupby(own, key=itemgetter(0)):
-            stretches = self._stretches(window for _, window in windows)
-            texts = [whole_characters(self._engine.decode(stretch.ids)) for stretch in stretches]
-            num_tokens = sum(len(stretch.ids) for stretch in stretches)
+        file_windows = (
+            (window.file, row.shown(window)) for row in rows for window in row.windows if not window.variant
+        )
+        for key, windows in groupby(file_windows, key=itemgetter(0)):
+            spans = self._join_windows(window for _, window in windows)
+            texts = [strip_partial_characters(self._engine.decode(span.ids)) for span in spans]
+            num_tokens = sum(len(span.ids) for span in spans)
             yield Text("/".join(key), self._languages.get(key, ""), texts, num_tokens)
 
     def write_files_table(self, path: Path) -> None:
         with self._dataset.edition.reading():
             shutil.copyfile(self._dataset.folder / FILES, path)
 
-    def _stretches(self, windows: Iterable[ShownWindow]) -> list[Stretch]:
+    def _join_windows(self, windows: Iterable[ShownWindow]) -> list[Stretch]:
         found = join_windows(self._dataset, windows)
         if found is None:
             raise DatasetError(
@@ -229,20 +241,25 @@ class DatasetCorpus:
 
 
 def dataset_in(config: Config) -> Path | None:
-    """The one source, if it is a dataset; its splits are as they are, so that no setting may say otherwise."""
+    """Return the folder of the only source if it is a dataset, otherwise None.
+
+    Raises if there are other sources, or settings that would change the text or splits of the dataset.
+    """
     folders = [Path(source).expanduser() for source in config.sources]
     datasets = [folder for folder in folders if is_dataset_folder(folder)]
     if not datasets:
         return None
     if len(folders) > 1:
-        raise ConfigError(f"{str(datasets[0])!r} is a dataset, and is taken by itself. Name no other source with it.")
-    plain = Config(sources=config.sources, out=config.out, window=config.window).settings()
-    changed = next((name for name, section in config.settings().items() if section != plain[name]), None)
+        raise ConfigError(
+            f"{str(datasets[0])!r} is a dataset, which must be the only source. Leave out the other sources."
+        )
+    default_settings = Config(sources=config.sources, out=config.out, window=config.window).settings()
+    changed = next((name for name, section in config.settings().items() if section != default_settings[name]), None)
     if config.tokenizer.name != default_of("tokenizer.name"):
         changed = "tokenizer"
     if changed is not None or config.split.previous is not None:
         raise ConfigError(
-            f"{str(datasets[0])!r} is a dataset, whose text and splits are as they are: leave out the settings of "
-            f"{changed or 'split'}, or name the sources it was built from."
+            f"{str(datasets[0])!r} is a dataset, whose text and splits are fixed. Leave out the settings of "
+            f"{changed or 'split'}, or name the sources of the dataset."
         )
     return datasets[0]

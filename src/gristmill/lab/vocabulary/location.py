@@ -1,10 +1,10 @@
-"""Where a tokenizer goes: a folder, or one file that ends with .json; what else it made lies in or beside it.
+"""Output location of a trained tokenizer: a folder, or a file that ends with .json and has other files next to it.
 
     OUT/tokenizer.json  OUT/tokenizer_config.json  OUT/files.jsonl  OUT/vocabulary.json
     OUT.json            (none)                     OUT.files.jsonl  OUT.vocabulary.json
 
-A new folder takes its place by rename. Only what such a run has made is ever replaced. Where files are put one by one,
-vocabulary.json is the first: it says whose they are, and by their digests whether all of them are there.
+A new folder is put in place by rename. Only output of an earlier run is ever replaced. When files are replaced one by
+one, vocabulary.json is the first. It identifies the files, and its digests show if all of them are complete.
 """
 
 import fcntl
@@ -25,12 +25,12 @@ from gristmill.core.layout import FILES, TOKENIZER, TOKENIZER_CONFIG, UNFINISHED
 from gristmill.core.names import is_address
 from gristmill.core.plain_files import read_plain
 
-FACTS = "vocabulary.json"
-ENDING = ".json"
+RECORD = "vocabulary.json"
+JSON_SUFFIX = ".json"
 
 
-class _Facts(msgspec.Struct, frozen=True):
-    """By which what such a run has made is known, whichever version it was."""
+class _Identity(msgspec.Struct, frozen=True):
+    """Fields of vocabulary.json that identify the output of any version."""
 
     gristmill: str
     sha256: str
@@ -38,65 +38,70 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class Place(NamedTuple):
+    """Paths of a tokenizer's output files."""
+
     out: Path
-    """Absolute, without links."""
+    """Absolute path without symbolic links."""
     is_file: bool
 
     @classmethod
     def of(cls, out: str) -> "Place":
         if is_address(out):
-            raise ConfigError(f"--out must be a folder or a .json file here, got {out!r}.")
+            raise ConfigError(f"--out must be a local folder or .json file, got {out!r}.")
         path = Path(os.path.realpath(os.path.expanduser(out)))
         if not path.name:
-            raise ConfigError(f"{out!r} cannot be a tokenizer's folder. Name a new one with --out.")
-        return cls(path, is_file=path.name.endswith(ENDING) and not path.is_dir())
+            raise ConfigError(f"{out!r} cannot be the folder of a tokenizer. Name a new folder with --out.")
+        return cls(path, is_file=path.name.endswith(JSON_SUFFIX) and not path.is_dir())
 
     @property
     def files(self) -> dict[str, Path]:
-        """By the name each has in a folder."""
+        """Paths of the files, keyed by the name that each has in a folder."""
         if not self.is_file:
-            return {name: self.out / name for name in (FILES, TOKENIZER_CONFIG, TOKENIZER, FACTS)}
-        stem = self.out.name.removesuffix(ENDING)
-        beside = {name: self.out.with_name(f"{stem}.{name}") for name in (FILES, FACTS)}
-        return {FILES: beside[FILES], TOKENIZER: self.out, FACTS: beside[FACTS]}
+            return {name: self.out / name for name in (FILES, TOKENIZER_CONFIG, TOKENIZER, RECORD)}
+        stem = self.out.name.removesuffix(JSON_SUFFIX)
+        others = {name: self.out.with_name(f"{stem}.{name}") for name in (FILES, RECORD)}
+        return {FILES: others[FILES], TOKENIZER: self.out, RECORD: others[RECORD]}
 
     @property
     def splits(self) -> Path:
+        """Path of the files.jsonl with the splits."""
         return self.files[FILES]
 
     def refuse_foreign(self) -> None:
-        """It may be new, an empty folder, or what an earlier run has made; anything else is somebody's and stays."""
-        is_ours = self._facts() is not None
+        """Raise unless the location is new, an empty folder, or the output of an earlier run."""
+        is_from_earlier_run = self._read_identity() is not None
         if self.is_file:
             found = next((path for path in self.files.values() if os.path.lexists(path)), None)
             config = self.out.with_name(TOKENIZER_CONFIG)
-            if not is_ours and found is not None:
-                raise OutputError(f"{str(found)!r} is there, and not of an earlier run. Name another file with --out.")
+            if not is_from_earlier_run and found is not None:
+                raise OutputError(
+                    f"{str(found)!r} exists and is not from an earlier run. Name another file with --out."
+                )
             if config.exists():
                 raise OutputError(
-                    f"{str(config)!r} would be taken for the new one's configuration. Name a folder with --out."
+                    f"{str(config)!r} would be read as the new tokenizer's configuration. Name a folder with --out."
                 )
         elif self.out.is_dir():
-            if not is_ours and any(self.out.iterdir()):
+            if not is_from_earlier_run and any(self.out.iterdir()):
                 raise OutputError(
-                    f"{str(self.out)!r} is not empty, and no tokenizer that was trained here. Name another with --out."
+                    f"{str(self.out)!r} is not empty and is not from an earlier run. Name another folder with --out."
                 )
         elif os.path.lexists(self.out):
             raise OutputError(
-                f"{str(self.out)!r} exists and is not a folder. Name a new folder, or a file like tok.json."
+                f"{str(self.out)!r} exists and is not a folder. Name a new folder, or a file such as tok.json."
             )
 
-    def _facts(self) -> _Facts | None:
+    def _read_identity(self) -> _Identity | None:
         try:
-            return msgspec.json.decode(read_plain(self.files[FACTS]), type=_Facts)
+            return msgspec.json.decode(read_plain(self.files[RECORD]), type=_Identity)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-    def is_whole(self) -> bool:
-        """Whether a run has made all of it, and was not stopped while it put files in their places."""
-        facts = self._facts()
+    def is_complete(self) -> bool:
+        """Return True if the files are from one run that was not interrupted while it published them."""
+        identity = self._read_identity()
         try:
-            return facts is not None and (facts.sha256, facts.splits_sha256) == tuple(
+            return identity is not None and (identity.sha256, identity.splits_sha256) == tuple(
                 hashlib.sha256(read_plain(self.files[name])).hexdigest() for name in (TOKENIZER, FILES)
             )
         except OSError:
@@ -104,7 +109,7 @@ class Place(NamedTuple):
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
-        """A folder beside it, in which the files grow; `publish` puts them in their places."""
+        """Yield a locked temporary folder next to the output. `publish` moves its files into place."""
         self._clear_stages()
         stage = self.out.with_name(f"{self.out.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
         stage.mkdir(parents=True)
@@ -117,40 +122,41 @@ class Place(NamedTuple):
             shutil.rmtree(stage, ignore_errors=True)
 
     def _clear_stages(self) -> None:
-        """Delete what runs that were killed have left; one that still runs holds a lock."""
+        """Delete temporary folders of killed runs. Running ones hold a lock on theirs."""
         name = re.compile(re.escape(self.out.name) + r"\.\d+-[0-9a-f]{8}" + re.escape(UNFINISHED))
         siblings = self.out.parent.iterdir() if self.out.parent.is_dir() else ()
-        for left in [path for path in siblings if name.fullmatch(path.name) and path.is_dir()]:
+        for leftover in [path for path in siblings if name.fullmatch(path.name) and path.is_dir()]:
             with suppress(OSError):
-                descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(left)
+                    shutil.rmtree(leftover)
                 finally:
                     os.close(descriptor)
 
     def publish(self, stage: Path) -> None:
+        """Move the files into place: by renaming the folder if the output is new or empty, otherwise one by one."""
         sync_tree(stage)
         if not self.is_file and not (self.out.is_dir() and any(self.out.iterdir())):
             os.rename(stage, self.out)
         else:
             files = self.files
-            for name in (FACTS, *(name for name in files if name != FACTS)):
+            for name in (RECORD, *(name for name in files if name != RECORD)):
                 os.replace(stage / name, files[name])
                 sync_folder(files[name].parent)
         sync_folder(self.out.parent)
 
 
 def splits_word(out: str) -> str:
-    """What --splits takes, as its place was named."""
-    place = Place.of(out)
-    beside = Path(out).with_name(place.splits.name)
-    return out if not place.is_file else str(beside if beside.exists() else place.splits)
+    """Return the value of --splits for the tokenizer at `out`, as a path of the same form."""
+    location = Place.of(out)
+    named_path = Path(out).with_name(location.splits.name)
+    return out if not location.is_file else str(named_path if named_path.exists() else location.splits)
 
 
 def splits_beside(tokenizer: str) -> Path | None:
-    """The splits that a tokenizer which was trained here was made with; None for any other."""
+    """Return the path of the splits that a tokenizer was trained with, or None if gristmill did not train it."""
     if is_address(tokenizer) or not os.path.exists(os.path.expanduser(tokenizer)):
         return None
-    place = Place.of(tokenizer)
-    return place.splits if place.is_whole() else None
+    location = Place.of(tokenizer)
+    return location.splits if location.is_complete() else None

@@ -1,9 +1,10 @@
-"""train_tokenizer(): a vocabulary from the train text of a corpus, and the splits it went by.
+"""train_tokenizer(): learn a vocabulary from the train text of a corpus, and write it with the splits of the corpus.
 
-sources ─► the steps of a build, to the decision ─► train's text ─► learn ─► prove ─► OUT
+sources ─► steps of a build up to the decision ─► text of train ─► learn ─► verify ─► OUT
 
-What is held out of a later build must not have been learnt from. Splits depend on a tokenizer (shares and spans count
-its tokens), and the new one is not there yet: so the decision is made with another, and written down for that build.
+A vocabulary must not be learned from text that a later build holds out. Splits depend on a tokenizer, because shares
+and spans count its tokens, and the new one does not exist yet. So another tokenizer decides the splits, and they are
+written next to the vocabulary for that build.
 """
 
 import hashlib
@@ -24,21 +25,27 @@ from gristmill.core.plain_files import read_plain
 from gristmill.core.progress import Progress
 from gristmill.core.records import Split
 from gristmill.core.version import __version__
-from gristmill.lab.vocabulary.corpus import Corpus, DatasetCorpus, corpus_of_sources, dataset_in, errors_as_ours
-from gristmill.lab.vocabulary.learn import Learnt, import_tokenizers, learn
-from gristmill.lab.vocabulary.location import FACTS, Place
-from gristmill.lab.vocabulary.proof import Proof, prove
+from gristmill.lab.vocabulary.corpus import (
+    Corpus,
+    DatasetCorpus,
+    dataset_in,
+    open_source_corpus,
+    write_errors_as_output_errors,
+)
+from gristmill.lab.vocabulary.learn import LearnedVocabulary, import_tokenizers, learn
+from gristmill.lab.vocabulary.location import RECORD, Place
 from gristmill.lab.vocabulary.tokenizer_files import (
-    LARGEST,
+    MAX_SIZE,
+    MIN_SIZE,
     PATTERN_NAMES,
-    SMALLEST,
     SPECIAL_TOKENS,
     TEMPLATE_NAMES,
     PatternName,
     TemplateName,
-    definition_of,
+    make_definition,
 )
-from gristmill.lab.vocabulary.vocabulary import Decider, Vocabulary
+from gristmill.lab.vocabulary.verify import Verification, verify
+from gristmill.lab.vocabulary.vocabulary import SplitTokenizer, Vocabulary
 from gristmill.pipeline.intake import local_sources
 from gristmill.tokenizers.locate import locate
 
@@ -46,16 +53,18 @@ DEFAULT_SIZE = 32_000
 VERSIONED = ("gigatoken", "tokenizers")
 
 
-class _Asked(NamedTuple):
+class _Options(NamedTuple):
+    """Options of a training."""
+
     size: int
     pattern: PatternName
     template: TemplateName
 
     def check(self) -> None:
-        if not SMALLEST <= self.size <= LARGEST:
+        if not MIN_SIZE <= self.size <= MAX_SIZE:
             raise ConfigError(
-                f"size must be from {SMALLEST} ({len(SPECIAL_TOKENS)} special tokens, 256 bytes, a merge) to "
-                f"{LARGEST:,}, got {self.size!r}. Try --size {DEFAULT_SIZE}."
+                f"size must be from {MIN_SIZE} ({len(SPECIAL_TOKENS)} special tokens, 256 bytes, a merge) to "
+                f"{MAX_SIZE:,}, got {self.size!r}. Try --size {DEFAULT_SIZE}."
             )
         for name, known in (("pattern", PATTERN_NAMES), ("template", TEMPLATE_NAMES)):
             if getattr(self, name) not in known:
@@ -70,41 +79,46 @@ def train_tokenizer(
     template: TemplateName = "roberta",
     progress: Progress | None = None,
 ) -> Vocabulary:
-    """Into `config.out`; the other settings are those of the build that is to follow."""
-    progress, asked = progress or Progress(), _Asked(size, pattern, template)
-    asked.check()
+    """Train a tokenizer and write it to `config.out`.
+
+    `size` is the number of ids, `pattern` splits text into words, and `template` sets the tokens around a window. The
+    other settings of `config` are those of the later build, so that both have the same splits.
+    """
+    progress, options = progress or Progress(), _Options(size, pattern, template)
+    options.check()
     import_tokenizers()
-    place = Place.of(config.out)
+    location = Place.of(config.out)
     progress.seconds.clear()
-    with errors_as_ours(), _opened(config, place, progress) as corpus:
+    with write_errors_as_output_errors(), _open_corpus(config, location, progress) as corpus:
         if not corpus.num_files[Split.TRAIN]:
-            raise InputError("no file is in train, and a vocabulary is learnt from nothing else. Look at --split.")
+            raise InputError("no file is in train, which a vocabulary is learned from. Check --split.")
         with progress.phase("learn", total=corpus.num_files[Split.TRAIN]) as step:
-            learnt = learn(corpus, size, pattern, step.advance)
-        definition = definition_of(place.out.name, learnt.vocab, learnt.merges, pattern, template)
-        with place.staged() as stage, progress.phase("prove", total=sum(corpus.num_files.values())) as step:
+            learned = learn(corpus, size, pattern, step.advance)
+        definition = make_definition(location.out.name, learned.vocab, learned.merges, pattern, template)
+        with location.staged() as stage, progress.phase("verify", total=sum(corpus.num_files.values())) as step:
             definition.write(stage)
             corpus.write_files_table(stage / FILES)
-            proof = prove(locate(str(stage)), corpus, step.advance)
-            made = _described(asked, learnt, proof, corpus, _digests(stage))
-            made.warnings.extend(_inside(config, place))
-            (stage / FACTS).write_bytes(msgspec.json.format(msgspec.json.encode(made)) + b"\n")
-            place.publish(stage)
-    return made
+            verification = verify(locate(str(stage)), corpus, step.advance)
+            vocabulary = _describe(options, learned, verification, corpus, _digests(stage))
+            vocabulary.warnings.extend(_location_warnings(config, location))
+            (stage / RECORD).write_bytes(msgspec.json.format(msgspec.json.encode(vocabulary)) + b"\n")
+            location.publish(stage)
+    return vocabulary
 
 
 @contextmanager
-def _opened(config: Config, place: Place, progress: Progress) -> Iterator[Corpus]:
-    place.refuse_foreign()
+def _open_corpus(config: Config, location: Place, progress: Progress) -> Iterator[Corpus]:
+    """Open the corpus, with the splits of an earlier run at the same location if no others are given."""
+    location.refuse_foreign()
     dataset = dataset_in(config)
     if dataset is not None:
         yield DatasetCorpus(dataset)
         return
     split = config.split
-    if place.is_file and place.splits.is_file() and split.previous is None and not split.fresh:
-        split = msgspec.structs.replace(split, previous=str(place.splits))
+    if location.is_file and location.splits.is_file() and split.previous is None and not split.fresh:
+        split = msgspec.structs.replace(split, previous=str(location.splits))
     config = msgspec.structs.replace(config, split=split)
-    with corpus_of_sources(config, progress, leave_out=[place.out, *place.files.values()]) as corpus:
+    with open_source_corpus(config, progress, leave_out=[location.out, *location.files.values()]) as corpus:
         yield corpus
 
 
@@ -117,31 +131,37 @@ def _digests(stage: Path) -> _Digests:
     return _Digests(*(hashlib.sha256(read_plain(stage / name)).hexdigest() for name in (TOKENIZER, FILES)))
 
 
-def _described(asked: _Asked, learnt: Learnt, proof: Proof, corpus: Corpus, digests: _Digests) -> Vocabulary:
+def _describe(
+    options: _Options, learned: LearnedVocabulary, verification: Verification, corpus: Corpus, digests: _Digests
+) -> Vocabulary:
     warnings = list(corpus.warnings)
-    if len(learnt.vocab) < asked.size:
+    if len(learned.vocab) < options.size:
         warnings.append(
-            f"the vocabulary has {counted(len(learnt.vocab), 'id')}, not {asked.size:,}: in "
-            f"{counted(learnt.num_bytes, 'byte')} of train no other pair of tokens is there twice."
+            f"the vocabulary has {counted(len(learned.vocab), 'id')}, not {options.size:,}: in "
+            f"{counted(learned.num_bytes, 'byte')} of train no other pair of tokens occurs twice."
         )
-    whole = proof.splits[Split.TRAIN].bytes
-    if learnt.num_bytes < whole:
-        warnings.append(f"it was learnt from {learnt.num_bytes:,} of the {whole:,} bytes in train, taken by file.")
-    decider = corpus.tokenizer
+    num_train_bytes = verification.splits[Split.TRAIN].bytes
+    if learned.num_bytes < num_train_bytes:
+        warnings.append(
+            f"it was learned from {learned.num_bytes:,} of the {num_train_bytes:,} bytes in train, a sample of files."
+        )
+    split_tokenizer = corpus.tokenizer
     return Vocabulary(
         gristmill=__version__,
         versions={name: version(name) for name in VERSIONED},
-        size=len(learnt.vocab),
-        size_asked=asked.size,
-        merges=len(learnt.merges),
+        size=len(learned.vocab),
+        size_asked=options.size,
+        merges=len(learned.merges),
         special_tokens={token: index for index, token in enumerate(SPECIAL_TOKENS)},
-        pattern=asked.pattern,
-        template=asked.template,
-        learnt_bytes=learnt.num_bytes,
-        compared_bytes=proof.bytes_compared,
-        splits=proof.splits,
+        pattern=options.pattern,
+        template=options.template,
+        learnt_bytes=learned.num_bytes,
+        compared_bytes=verification.bytes_compared,
+        splits=verification.splits,
         previous_splits=corpus.previous,
-        decided_by=Decider(name=decider.name, sha256=decider.sha256, revision=decider.revision),
+        decided_by=SplitTokenizer(
+            name=split_tokenizer.name, sha256=split_tokenizer.sha256, revision=split_tokenizer.revision
+        ),
         settings=corpus.settings,
         sha256=digests.tokenizer,
         splits_sha256=digests.files,
@@ -149,11 +169,11 @@ def _described(asked: _Asked, learnt: Learnt, proof: Proof, corpus: Corpus, dige
     )
 
 
-def _inside(config: Config, place: Place) -> Iterator[str]:
-    """A build that reads the source would read the tokenizer as well."""
+def _location_warnings(config: Config, location: Place) -> Iterator[str]:
+    """Warn if the output is inside a source, because a build of the source would read the tokenizer too."""
     if dataset_in(config) is not None:
         return
     for source in local_sources(config):
-        if source.only is None and Path(source.root) in place.out.parents:
-            name = os.path.relpath(place.out, source.root)
-            yield f"{path_text(name)} lies in its own source: leave it out of a build (--exclude), or move it."
+        if source.only is None and Path(source.root) in location.out.parents:
+            name = os.path.relpath(location.out, source.root)
+            yield f"{path_text(name)} is inside its source. Exclude it from builds with --exclude, or move it."

@@ -1,4 +1,4 @@
-"""What `train_tokenizer` gives: it lies as vocabulary.json beside the tokenizer, and says what that was made of."""
+"""Record of a trained vocabulary, which is written as vocabulary.json next to the tokenizer."""
 
 from typing import Any
 
@@ -9,13 +9,15 @@ from gristmill.core.records import Split
 
 
 class Compression(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of the text of one split, in bytes and in tokens."""
+
     files: int
     bytes: int
-    """Of the text that windows show, each once."""
+    """Size of the text in windows, each part counted once."""
     tokens: int
-    """By the new tokenizer."""
+    """Number of tokens by the new tokenizer."""
     tokens_before: int
-    """By the one that decided about the splits."""
+    """Number of tokens by the tokenizer that decided the splits."""
 
     @property
     def bytes_per_token(self) -> float:
@@ -26,8 +28,8 @@ class Compression(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes / max(1, self.tokens_before)
 
 
-class Decider(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokenizer by whose ids duplicates were found, splits made and spans cut."""
+class SplitTokenizer(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokenizer whose ids were used to find duplicates, assign splits and cut spans."""
 
     name: str
     sha256: str
@@ -35,32 +37,33 @@ class Decider(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """The same input gives the same record: nothing in it is of a machine or a moment."""
+    """Record of a trained vocabulary. It is reproducible: it has no times and nothing about the machine."""
 
     gristmill: str
-    """The version that made it."""
+    """Version of gristmill that trained it."""
     versions: dict[str, str]
+    """Versions of the tokenizer libraries."""
     size: int
-    """Ids, special tokens included: those asked for, or as many as there was text for."""
+    """Number of ids, including special tokens. Less than `size_asked` if there is too little text."""
     size_asked: int
     merges: int
     special_tokens: dict[str, int]
     pattern: str
-    """How text is split into words, within which tokens are merged."""
+    """Name of the pattern that splits text into words. Tokens are merged only within words."""
     template: str
-    """What stands around a window: `roberta`, `<s> … </s>`; `none`, nothing."""
+    """Tokens around a window: `<s> … </s>` for `roberta`, nothing for `none`."""
     learnt_bytes: int
-    """Of train's text, all of it unless there is more than 2 GB."""
+    """Size of the text it was learned from: all of train, or a sample of about 2 GB if train is larger."""
     compared_bytes: int
-    """Of all splits' text: gigatoken and `tokenizers` gave the same ids for it."""
+    """Size of the text, from all splits, for which gigatoken and `tokenizers` gave the same ids."""
     splits: dict[Split, Compression]
     previous_splits: PreviousSplits | None
-    """Earlier splits that were kept to."""
-    decided_by: Decider
+    """Earlier splits that were reused, or null."""
+    decided_by: SplitTokenizer
     settings: dict[str, Any] | None
-    """Those of a build that decided what the text is; null where a dataset was named."""
+    """Settings of the build that decided the text and splits, or null for a dataset."""
     sha256: str
-    """Of the tokenizer.json."""
+    """SHA-256 of tokenizer.json."""
     splits_sha256: str
-    """Of the files.jsonl: who was in train and who was held out."""
+    """SHA-256 of files.jsonl, which records the split of each file."""
     warnings: list[str]

@@ -1,4 +1,4 @@
-"""What was trained, and what was compared, as tables for people and as JSON for scripts."""
+"""Render a trained vocabulary and a comparison of tokenizers as text tables and as JSON."""
 
 from collections.abc import Sequence
 
@@ -11,80 +11,88 @@ from gristmill.lab.vocabulary.tokenizer_files import NUM_BYTES
 from gristmill.lab.vocabulary.vocabulary import Vocabulary
 from gristmill.pipeline.summary import previous_lines
 
-# What `compare_tokenizers` gives: several tokenizers on the same text, side by side.
+# Result of `compare_tokenizers`.
 
 
-class TextFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of the text, by split or by language."""
+class TextCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Amount of text in a split or language."""
 
     files: int
     bytes: int
 
 
 class TokenizerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts and features of one tokenizer."""
+
     name: str
     engine: str
-    """What encoded the text."""
+    """Library that encoded the text."""
     vocab_size: int
     tokens: int
     bytes_per_token: float
-    """Of all text; of a tokenizer that was trained on some of it, look at what was held out."""
+    """Ratio for all text. For a tokenizer that was trained on some of it, compare the held-out splits instead."""
     windows: int
-    """Of the configured length and overlap, its own special tokens included."""
+    """Number of windows with the configured length and overlap, including the special tokens of the tokenizer."""
     tokens_by_split: dict[Split, int]
     tokens_by_language: dict[str, int]
     unknown_tokens: int
-    """Text it has no tokens for."""
+    """Number of unknown tokens, for text that the vocabulary does not cover."""
     around: list[str]
-    """The special tokens around a window."""
+    """Special tokens around a window."""
     mask: str | None
-    """The token that masks; null: none for masked language modelling."""
+    """Mask token for masked language modeling, or null if it has none."""
     has_fim: bool
-    """It has tokens for fill in the middle."""
+    """True if it has tokens for fill in the middle."""
     gives_text_back: bool
-    """Whatever is encoded can be decoded to the same bytes."""
+    """True if decoding always returns the exact bytes."""
 
 
 class TokenizerTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Comparison of several tokenizers on the same text."""
+
     window_length: int
     overlap: int
-    splits: dict[Split, TextFacts]
-    languages: dict[str, TextFacts]
-    """Most bytes first."""
+    splits: dict[Split, TextCounts]
+    languages: dict[str, TextCounts]
+    """Amount of text by language, largest first."""
     tokenizers: list[TokenizerCounts]
     splits_of: str | None
-    """The tokenizer whose splits these are: what is held out here, it has never seen."""
+    """Tokenizer whose training splits are used, so that it has never seen the held-out text. Null if there is none."""
     warnings: list[str]
 
 
-LANGUAGES_SHOWN = 8
+MAX_LANGUAGES = 8
 
 
-def vocabulary_json(made: Vocabulary, command: str) -> str:
-    return msgspec.json.encode({**msgspec.to_builtins(made), "command": command}).decode()
+def vocabulary_json(vocabulary: Vocabulary, command: str) -> str:
+    return msgspec.json.encode({**msgspec.to_builtins(vocabulary), "command": command}).decode()
 
 
-def vocabulary_text(made: Vocabulary, out: str, command: str, seconds: float) -> str:
-    before = printable(made.decided_by.name)
+def vocabulary_text(vocabulary: Vocabulary, out: str, command: str, seconds: float) -> str:
+    before = printable(vocabulary.decided_by.name)
     rows = [
         (
             *(str(split), f"{one.files:,}", size_text(one.bytes), f"{one.tokens:,}"),
             *((f"{one.bytes_per_token:.2f}", f"{one.bytes_per_token_before:.2f}") if one.bytes else ("-", "-")),
         )
-        for split, one in made.splits.items()
+        for split, one in vocabulary.splits.items()
     ]
-    around = "<s> … </s> around a window" if made.template == "roberta" else "nothing around a window"
-    parts = f"{counted(len(made.special_tokens), 'special token')}, {NUM_BYTES} bytes, {counted(made.merges, 'merge')}"
-    engines = " and ".join(f"{name} {number}" for name, number in made.versions.items())
+    around = "<s> … </s> around a window" if vocabulary.template == "roberta" else "nothing around a window"
+    special_tokens, learned = (
+        counted(len(vocabulary.special_tokens), "special token"),
+        size_text(vocabulary.learnt_bytes),
+    )
+    parts = f"{special_tokens}, {NUM_BYTES} bytes, {counted(vocabulary.merges, 'merge')}"
+    engines = " and ".join(f"{name} {number}" for name, number in vocabulary.versions.items())
     return "\n".join(
         (
             table_text(("split", "files", "text", "tokens", "bytes/token", f"with {before}"), rows),
-            f"vocabulary  {made.size:,} ids: {parts}",
-            f"            learnt from {size_text(made.learnt_bytes)} of train; pattern {made.pattern}, {around}",
-            f"proved      ids of {engines} are equal on {size_text(made.compared_bytes)} of all splits",
-            *(f"            {line.removeprefix('splits   ')}" for line in previous_lines(made.previous_splits)),
+            f"vocabulary  {vocabulary.size:,} ids: {parts}",
+            f"            learned from {learned} of train, pattern {vocabulary.pattern}, {around}",
+            f"verified    ids of {engines} are equal on {size_text(vocabulary.compared_bytes)} from all splits",
+            *(f"            {line.removeprefix('splits   ')}" for line in previous_lines(vocabulary.previous_splits)),
             f"seconds     {seconds:.1f}",
-            f"tokenizer   {printable(out)}, and with it who was held out, for --splits:",
+            f"tokenizer   {printable(out)}, with its splits for the build:",
             "",
             f"            {printable(command)}",
         )
@@ -96,10 +104,10 @@ def table_json(table: TokenizerTable) -> str:
 
 
 def tokenizers_text(table: TokenizerTable) -> str:
-    return "\n".join((_counts(table), _languages(table), _facts(table), *_held_out(table)))
+    return "\n".join((_counts_table(table), _language_table(table), _feature_table(table), *_held_out_note(table)))
 
 
-def _counts(table: TokenizerTable) -> str:
+def _counts_table(table: TokenizerTable) -> str:
     splits = [split for split in Split if table.splits[split].bytes]
     headings = ("tokenizer", "vocabulary", "bytes/token", *splits, "tokens", f"windows of {table.window_length}")
     rows = [
@@ -113,27 +121,35 @@ def _counts(table: TokenizerTable) -> str:
     return table_text(headings, rows)
 
 
-def _per_token(text: TextFacts, num_tokens: int) -> str:
+def _per_token(text: TextCounts, num_tokens: int) -> str:
     return f"{text.bytes / num_tokens:.2f}" if num_tokens else "-"
 
 
-def _languages(table: TokenizerTable) -> str:
-    """Bytes per token in each."""
-    shown, others = list(table.languages)[:LANGUAGES_SHOWN], list(table.languages)[LANGUAGES_SHOWN:]
-    rows = [_language_row(table, printable(name), [name]) for name in shown]
+def _language_table(table: TokenizerTable) -> str:
+    """Table of the bytes per token in each language."""
+    largest, others = list(table.languages)[:MAX_LANGUAGES], list(table.languages)[MAX_LANGUAGES:]
+    rows = [_language_row(table, printable(name), [name]) for name in largest]
     rows += [_language_row(table, counted(len(others), "other"), others)] if others else []
     return table_text(("language", "files", "text", *(printable(one.name) for one in table.tokenizers)), rows)
 
 
 def _language_row(table: TokenizerTable, name: str, members: Sequence[str]) -> tuple[str, ...]:
-    facts = [table.languages[member] for member in members]
-    text = TextFacts(files=sum(one.files for one in facts), bytes=sum(one.bytes for one in facts))
+    counts = [table.languages[member] for member in members]
+    text = TextCounts(files=sum(one.files for one in counts), bytes=sum(one.bytes for one in counts))
     tokens = (sum(one.tokens_by_language[member] for member in members) for one in table.tokenizers)
     return (name, f"{text.files:,}", size_text(text.bytes), *(_per_token(text, number) for number in tokens))
 
 
-def _facts(table: TokenizerTable) -> str:
-    headings = ("tokenizer", "around a window", "mask", "fill in the middle", "unknown tokens", "text given back", "by")
+def _feature_table(table: TokenizerTable) -> str:
+    headings = (
+        "tokenizer",
+        "around a window",
+        "mask",
+        "fill in the middle",
+        "unknown tokens",
+        "exact decoding",
+        "engine",
+    )
     rows = [
         (
             *(printable(one.name), " ".join(map(printable, one.around)) or "-", printable(one.mask or "-")),
@@ -149,7 +165,7 @@ def _facts(table: TokenizerTable) -> str:
     return table_text(headings, rows, left=len(headings)).rstrip("\n")
 
 
-def _held_out(table: TokenizerTable) -> list[str]:
+def _held_out_note(table: TokenizerTable) -> list[str]:
     if table.splits_of is None:
         return []
-    return ["", f"validation and test were held out when {printable(table.splits_of)} was trained; train it has seen"]
+    return ["", f"validation and test were held out when {printable(table.splits_of)} was trained; it has seen train"]

@@ -1,4 +1,4 @@
-"""bench --tokenizers: real engines on a few files; gigatoken behind a GPU's interface stands in for one."""
+"""bench --tokenizers with real engines on a few files, and gigatoken in place of a GPU."""
 
 import json
 import subprocess
@@ -15,12 +15,12 @@ import pytest
 from gristmill import ConfigError, GristmillError, Progress, load_tokenizer
 from gristmill.cli import main
 from gristmill.lab.bench.bench_files import Documents, gather
-from gristmill.lab.bench.methods import METHODS, chosen, why_skipped
+from gristmill.lab.bench.methods import METHODS, select_methods, skip_reason
 from gristmill.lab.bench.tokenizers.bench_tokenizers import AskedOfTokenizers, bench_tokenizers
-from gristmill.lab.bench.tokenizers.engines import SLICE_BYTES, slices
+from gristmill.lab.bench.tokenizers.engines import SLICE_BYTES, document_slices
 from gristmill.lab.bench.tokenizers.speed_markdown import HEADING, tokenizers_markdown
 from gristmill.lab.bench.tokenizers.speed_svg import tokenizers_svg
-from gristmill.lab.bench.tokenizers.speed_text import ratio_of, speed_of, tokenizers_json, tokenizers_text
+from gristmill.lab.bench.tokenizers.speed_text import speed_of, speed_ratio, tokenizers_json, tokenizers_text
 from gristmill.lab.bench.tokenizers.speeds import Case, State
 from gristmill.tokenizers.cuda.id_batch import Batch
 from gristmill.tokenizers.locate import locate
@@ -39,11 +39,11 @@ TREE = {
     "latin.py": b"# na\xefve text in latin-1, and nothing else\n",
 }
 NUM_FILES = 9
-"""All but the last: no method is given what is not UTF-8."""
+"""Number of files that methods are given: all but the last, which is not UTF-8."""
 
 
 class StandIn:
-    """What a GPU's tokenizer offers, by gigatoken. It counts what is asked of it."""
+    """Interface of a GPU tokenizer, implemented with gigatoken. It records the bytes seen at each call."""
 
     device_name = "Stand-in 9000"
     engine = "stand-in 1.0"
@@ -51,14 +51,14 @@ class StandIn:
     def __init__(self, name):
         self._json = locate(name).plain_json()
         self.seen_bytes = []
-        """Per call, the bytes seen since it last forgot."""
+        """Bytes seen since the last `forget`, for each call."""
         self.forget()
 
     def forget(self):
         self._tokenizer, self._seen = gigatoken.Tokenizer.from_json(self._json), 0
 
     def pinned(self, num_bytes):
-        return np.zeros(num_bytes + 7, np.uint8)  # a page more than was asked for, as allocators do
+        return np.zeros(num_bytes + 7, np.uint8)  # more than requested, as allocators do
 
     def encode_joined(self, text, offsets):
         return self.encode_batch([text[start:end].tobytes() for start, end in pairwise(offsets)])
@@ -77,13 +77,13 @@ class StandIn:
         return {"word starts": 0.001, "merges": 0.002 if is_warm else 0.02}
 
 
-class WithWire(StandIn):
+class WithWireSeconds(StandIn):
     def wire_seconds(self, num_bytes_in, num_bytes_out):
         return {"in": num_bytes_in / 50e9, "out": num_bytes_out / 25e9, "both": num_bytes_in / 20e9}
 
 
 class WrongOnce(StandIn):
-    """One id is wrong, of the last call only: whoever looks at the first alone sees nothing."""
+    """Tokenizer with one wrong id in its last call only, so a comparison of the first call finds nothing."""
 
     def encode_files(self, paths):
         batch = super().encode_files(paths)
@@ -106,7 +106,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """Of 600 tokens: each cold run loads it again."""
+    """A vocabulary of 600 tokens, which is loaded again for each cold run."""
     path = tmp_path_factory.mktemp("vocabulary") / "tokenizer.json"
     path.write_text(byte_level())
     return str(path)
@@ -114,8 +114,8 @@ def vocabulary(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(source, vocabulary):
-    asked = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
-    return bench_tokenizers(str(source), asked, load_card=WithWire)
+    options = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
+    return bench_tokenizers(str(source), options, load_gpu_tokenizer=WithWireSeconds)
 
 
 def run(capsys, *arguments):
@@ -141,13 +141,13 @@ def test_every_method_is_timed_in_every_case_and_state(result, vocabulary):
     assert result.gpu == "Stand-in 9000"
 
 
-def test_unseen_is_the_other_half_by_bytes(result):
+def test_unseen_text_is_the_other_half_of_the_bytes(result):
     for speed in result.speeds:
         whole = result.corpus.bytes
         assert speed.bytes == whole if speed.state != State.UNSEEN else 0.3 * whole < speed.bytes < 0.7 * whole
 
 
-def test_halves_are_all_documents_once_and_the_same_again(source):
+def test_halves_are_deterministic_and_contain_every_document_once(source):
     documents = Documents.read(gather(str(source), load_tokenizer(), Progress()).files, Progress())
     seen, unseen = documents.halves()
     assert sorted([*seen.indices, *unseen.indices]) == list(range(NUM_FILES))
@@ -156,82 +156,84 @@ def test_halves_are_all_documents_once_and_the_same_again(source):
     assert list(documents.halves()[1].indices) == list(unseen.indices)
 
 
-def test_cold_warm_and_unseen_are_what_they_say(source, vocabulary):
-    cards = []
+def test_cold_warm_and_unseen_runs_start_with_the_right_cache(source, vocabulary):
+    loaded = []
 
     def load(name):
-        cards.append(StandIn(name))
-        return cards[0]
+        loaded.append(StandIn(name))
+        return loaded[0]
 
-    asked = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
-    result = bench_tokenizers(str(source), asked, load_card=load)
+    options = AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=2)
+    result = bench_tokenizers(str(source), options, load_gpu_tokenizer=load)
     whole = result.corpus.bytes
     half = whole - speed_of("cuda", Case.FILES, State.UNSEEN, result).bytes
     cold, warm, unseen = [0, 0], [whole, 2 * whole], [0, half, 0, half]
-    assert len(cards) == 1
-    assert cards[0].seen_bytes[1:] == 3 * [*cold, *warm, *unseen]  # after the one document of loading
+    assert len(loaded) == 1
+    assert loaded[0].seen_bytes[1:] == 3 * [*cold, *warm, *unseen]  # after the document that is encoded on loading
 
 
-def test_a_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
+def test_wrong_id_is_an_error_with_document_and_token(source, vocabulary):
     with pytest.raises(
-        GristmillError, match=r"cuda gives other ids than tokenizers: document 'pkg/m3\.py', token 5 is"
+        GristmillError, match=r"cuda gives different ids than tokenizers: document 'pkg/m3\.py', token 5 is"
     ):
         bench_tokenizers(
-            str(source), AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1), load_card=WrongOnce
+            str(source), AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1), load_gpu_tokenizer=WrongOnce
         )
 
 
-def test_a_missing_id_is_an_error_too(source, vocabulary):
+def test_missing_id_is_an_error(source, vocabulary):
     with pytest.raises(GristmillError, match=r"document 'windows\.py', token \d+ is no token, not \d+"):
         bench_tokenizers(
-            str(source), AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1), load_card=OneTokenShort
+            str(source),
+            AskedOfTokenizers(tokenizer=vocabulary, device="cuda", runs=1),
+            load_gpu_tokenizer=OneTokenShort,
         )
 
 
-def test_a_sample_is_for_the_slow_one_and_said(source, vocabulary):
+def test_only_the_slow_method_is_sampled_and_marked(source, vocabulary):
     result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=vocabulary, runs=1, sample=4))
     assert [(method.name, method.files, method.is_sampled) for method in result.methods] == [
         ("tokenizers", 4, True),
         ("gigatoken", NUM_FILES, False),
     ]
-    for told in (tokenizers_text(result), tokenizers_markdown(result, "b.svg")):
-        assert f"tokenizers: timed on 4 of {NUM_FILES} files" in told
-        assert "≈" in told
+    for text in (tokenizers_text(result), tokenizers_markdown(result, "b.svg")):
+        assert f"tokenizers: timed on 4 of {NUM_FILES} files" in text
+        assert "≈" in text
 
 
-def test_the_json_has_rates_and_ratios(result):
-    told = json.loads(tokenizers_json(result))
-    assert {"methods", "speeds", "stages", "wire", "corpus", "machine", "gpu", "command"} <= set(told)
-    for speed in told["speeds"]:
+def test_json_has_rates_and_ratios(result):
+    output = json.loads(tokenizers_json(result))
+    assert {"methods", "speeds", "stages", "wire", "corpus", "machine", "gpu", "command"} <= set(output)
+    for speed in output["speeds"]:
         assert speed["bytes_per_second"] == pytest.approx(speed["bytes"] / speed["seconds"])
         assert speed["method"] != "gigatoken" or speed["ratio"] == 1
-    assert told["wire"]["bytes_out"] == 2 * told["corpus"]["tokens"]  # ids of 16 bits
-    assert [(stage["name"], stage["cold_seconds"], stage["warm_seconds"]) for stage in told["stages"]] == [
+    assert output["wire"]["bytes_out"] == 2 * output["corpus"]["tokens"]  # 16-bit ids
+    assert [(stage["name"], stage["cold_seconds"], stage["warm_seconds"]) for stage in output["stages"]] == [
         ("word starts", 0.001, 0.001),
         ("merges", 0.02, 0.002),
     ]
 
 
-def test_ratios_are_beside_what_is_handed_the_same(result):
+def test_ratio_is_relative_to_the_baseline_with_the_same_input(result):
     speed = speed_of("cuda", Case.FILES, State.UNSEEN, result)
     other = speed_of("gigatoken", Case.FILES, State.UNSEEN, result)
-    assert ratio_of(speed, result) == pytest.approx(other.seconds / speed.seconds)
+    assert speed_ratio(speed, result) == pytest.approx(other.seconds / speed.seconds)
     alone = msgspec.structs.replace(result, methods=result.methods[2:])
-    assert ratio_of(speed, alone) is None
+    assert speed_ratio(speed, alone) is None
 
 
-def test_page_and_text_tell_all_of_it(result):
+def test_page_and_text_have_all_results(result):
     page, text = tokenizers_markdown(result, "bench 1.svg"), tokenizers_text(result)
     assert page.startswith(HEADING)
     assert "](bench%201.svg)" in page
-    for told in (page, text):
+    for rendered in (page, text):
         for words in ("Stand-in 9000", "tokenizers 0.", "gigatoken 0.", f"{result.corpus.tokens:,} ids", "unseen", "on CPU",
                       "word starts", "20.00", "in 50.00 GB/s, out 25.00 GB/s", "were equal in every run"):  # fmt: skip
-            assert words in told
+            assert words in rendered
     assert len(page.split("## All times")[1].strip().split("\n")) == 2 + 2 + len(result.speeds)
 
 
-def test_the_chart_has_a_bar_for_each_speed_on_one_scale(result):
+def test_chart_has_a_bar_for_each_speed_on_one_scale(result):
     shapes = Picture(tokenizers_svg(result)).shapes("bar-.*").values()
     bars = [max(x for x, _ in run) - min(x for x, _ in run) for (run,) in shapes]
     assert len(bars) == len(result.speeds)
@@ -239,7 +241,7 @@ def test_the_chart_has_a_bar_for_each_speed_on_one_scale(result):
     assert sorted(bars) == pytest.approx(sorted(max(bars) * rate / max(rates) for rate in rates), abs=0.02)
 
 
-def test_the_command_leaves_page_and_chart(source, vocabulary, tmp_path, capsys, monkeypatch):
+def test_command_writes_page_and_chart(source, vocabulary, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # an earlier page is replaced
         options = ("--tokenizer", vocabulary, "--tokenizers", "--runs", "1", "--json")
@@ -253,7 +255,7 @@ def test_the_command_leaves_page_and_chart(source, vocabulary, tmp_path, capsys,
     assert "on CPU" not in page
 
 
-def test_the_page_of_another_benchmark_stays(source, tmp_path, capsys):
+def test_page_of_another_benchmark_is_not_overwritten(source, tmp_path, capsys):
     (tmp_path / "bench.md").write_text("# What each way of making the dataset costs and gives\n")
     code, _, error = run(capsys, "bench", str(source), "--tokenizers", "--out", str(tmp_path / "bench.md"))
     assert code == 3
@@ -264,25 +266,25 @@ def test_the_page_of_another_benchmark_stays(source, tmp_path, capsys):
     "options",
     [["--only", "floor"], ["--keep", "x"], ["--expand-to", "0"], ["--workers", "2"], ["--runs", "0"], ["--sample", "0"], ["--device", "tpu"]],
 )  # fmt: skip
-def test_options_that_make_no_sense_are_refused(source, capsys, options):
+def test_options_that_do_not_apply_are_refused(source, capsys, options):
     code, _, error = run(capsys, "bench", str(source), "--tokenizers", *options)
     assert code == 2
     assert options[0] in error
 
 
-def test_a_card_that_is_missing_is_said_before_files_are_read(tmp_path):
+def test_missing_gpu_is_reported_before_files_are_read(tmp_path):
     def load(name):
-        raise ConfigError("there is no card")
+        raise ConfigError("there is no GPU")
 
-    with pytest.raises(ConfigError, match="there is no card"):
-        bench_tokenizers(str(tmp_path / "no such folder"), AskedOfTokenizers(device="cuda"), load_card=load)
+    with pytest.raises(ConfigError, match="there is no GPU"):
+        bench_tokenizers(str(tmp_path / "no such folder"), AskedOfTokenizers(device="cuda"), load_gpu_tokenizer=load)
 
 
-def test_what_gigatoken_does_not_take_is_skipped_with_a_reason(source, tmp_path):
+def test_tokenizer_unsupported_by_gigatoken_is_skipped_with_a_reason(source, tmp_path):
     (tmp_path / "words.json").write_text(word_piece())
     result = bench_tokenizers(str(source), AskedOfTokenizers(tokenizer=str(tmp_path / "words.json"), runs=1))
     assert [method.name for method in result.methods] == ["tokenizers"]
-    assert "gigatoken: skipped, gigatoken does not take this tokenizer (WordPiece)" in tokenizers_text(result)
+    assert "gigatoken: skipped, gigatoken does not support this tokenizer (WordPiece)" in tokenizers_text(result)
 
 
 def test_without_tokenizers_gigatoken_is_measured_alone(source, vocabulary, monkeypatch):
@@ -299,31 +301,31 @@ def test_one_file_has_no_unseen_half(source):
     ET.fromstring(tokenizers_svg(result))
 
 
-def test_slices_hold_all_documents_in_order():
+def test_slices_contain_all_documents_in_order():
     sizes = [SLICE_BYTES // 3] * 7 + [3 * SLICE_BYTES, 1, 0, 5]
     offsets = np.cumsum([0, *sizes])
-    cuts = list(slices(offsets))
+    cuts = list(document_slices(offsets))
     assert [number for first, end in cuts for number in range(first, end)] == list(range(len(sizes)))
     assert all(end == first + 1 or offsets[end - 1] - offsets[first] < SLICE_BYTES for first, end in cuts)
 
 
-def test_a_build_on_the_card_is_a_method_where_one_is_asked_for(codebert, monkeypatch):
-    (method,) = (method for method in METHODS if method.needs_card)
-    assert method not in chosen([])
-    assert method in chosen([], "cuda")
-    assert chosen([method.name]) == [method]
+def test_build_on_a_gpu_is_a_method_only_on_request(codebert, monkeypatch):
+    (method,) = (method for method in METHODS if method.needs_gpu)
+    assert method not in select_methods([])
+    assert method in select_methods([], "cuda")
+    assert select_methods([method.name]) == [method]
     monkeypatch.setattr("gristmill.tokenizers.cuda.availability.find_spec", lambda name: None)
-    assert "pip install 'gristmill[gpu]'" in str(why_skipped(method, codebert))
+    assert "pip install 'gristmill[gpu]'" in str(skip_reason(method, codebert))
 
 
-def test_a_packed_corpus_is_the_same_documents_elsewhere(source, tmp_path):
+def test_packed_corpus_unpacks_to_the_same_documents(source, tmp_path):
     script = [sys.executable, str(ROOT / "benchmarks/gpu/corpus.py")]
     subprocess.run([*script, "pack", str(source), str(tmp_path / "packed")], check=True, capture_output=True)
     subprocess.run(
         [*script, "unpack", str(tmp_path / "packed"), str(tmp_path / "files")], check=True, capture_output=True
     )
-    here, there = (
+    original, unpacked = (
         Documents.read(gather(str(root), load_tokenizer(), Progress()).files, Progress())
         for root in (source, tmp_path / "files")
     )
-    assert here.texts == there.texts
+    assert original.texts == unpacked.texts

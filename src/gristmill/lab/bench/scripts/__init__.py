@@ -1,1 +1,1 @@
-"""The methods that `gristmill bench` runs, each as a script in a fresh process."""
+"""Methods that `gristmill bench` runs as scripts in fresh processes."""

@@ -1,4 +1,4 @@
-"""The original with `encode_batch` of 16 files at a time in processes, and a row a line instead of a list.
+"""The original script with `encode_batch` of 16 files at a time in processes, and with JSON Lines output.
 
 python -m gristmill.lab.bench.scripts.encode_batch JOB.json
 """
@@ -14,31 +14,31 @@ from gristmill.lab.bench.scripts.threads import write_jsonl
 
 FILES_PER_BATCH = 16
 
-_in_worker: list[Tokenizer] = []
+_worker_tokenizer: list[Tokenizer] = []
 
 
 def main() -> None:
-    run(read_job(), tokenize=in_processes, write=write_jsonl)
+    run(read_job(), tokenize=encode_in_processes, write=write_jsonl)
 
 
-def in_processes(tokenizer: Tokenizer, texts: list[str], job: Job, phases: Phases) -> list[list[int]]:
+def encode_in_processes(tokenizer: Tokenizer, texts: list[str], job: Job, phases: Phases) -> list[list[int]]:
     batches = [texts[first : first + FILES_PER_BATCH] for first in range(0, len(texts), FILES_PER_BATCH)]
     ids_of_files: list[list[int]] = []
-    # A forked worker inherits the tokenizer, a spawned one gets it pickled.
+    # A forked worker inherits the tokenizer. A spawned one gets it pickled.
     with ProcessPoolExecutor(job.workers, initializer=start_worker, initargs=(tokenizer,)) as pool:
         for batch in pool.map(encode_batch, batches):
             ids_of_files += batch
-            phases.at(len(ids_of_files), len(texts), "files")
+            phases.report(len(ids_of_files), len(texts), "files")
     return ids_of_files
 
 
 def start_worker(tokenizer: Tokenizer) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _in_worker.append(tokenizer)
+    _worker_tokenizer.append(tokenizer)
 
 
 def encode_batch(texts: list[str]) -> list[list[int]]:
-    return [encoding.ids for encoding in _in_worker[0].encode_batch(texts, add_special_tokens=False)]
+    return [encoding.ids for encoding in _worker_tokenizer[0].encode_batch(texts, add_special_tokens=False)]
 
 
 if __name__ == "__main__":

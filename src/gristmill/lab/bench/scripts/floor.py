@@ -1,4 +1,4 @@
-"""The floor of one process: read the listed files, encode with gigatoken, write windows, and no more.
+"""The lower bound for one process: read the listed files, encode with gigatoken, write windows, and nothing else.
 
 python -m gristmill.lab.bench.scripts.floor JOB.json
 """
@@ -38,7 +38,7 @@ def main() -> None:
                         "start": start,
                     }
                     stream.write(orjson.dumps(row, option=JSON_LINE))
-            phases.at(number, len(job.files), "files")
+            phases.report(number, len(job.files), "files")
     phases.write(job.out)
 
 

@@ -1,8 +1,8 @@
-"""The Hugging Face way: `datasets.map(batched=True)` with `tokenizers`, rows split by `train_test_split`, `to_json`.
+"""The Hugging Face method: `datasets.map(batched=True)` with `tokenizers`, `train_test_split` by rows, `to_json`.
 
     python -m gristmill.lab.bench.scripts.hf_datasets JOB.json
 
-All in memory; whatever the library would put in its cache goes into the job's folder, and it asks no server.
+Everything is in memory. The cache of the library is in the output folder of the job, and it contacts no server.
 """
 
 import os
@@ -15,7 +15,7 @@ from gristmill.lab.bench.job import Job, JobFile, Phases, read_job, window_spans
 
 HELD_OUT_SHARE = 0.15
 TEST_SHARE_OF_HELD_OUT = 1 / 3
-FEWEST_ROWS = 8
+MIN_ROWS_TO_SPLIT = 8
 COLUMNS = ("input_ids", "path", "repo", "language", "start")
 
 Columns = dict[str, list[Any]]
@@ -23,7 +23,7 @@ Columns = dict[str, list[Any]]
 
 def main() -> None:
     job = read_job()
-    keep_to(job)
+    restrict_environment(job)
     import datasets  # noqa: PLC0415 - it reads the environment when it is imported
 
     phases = Phases()
@@ -34,12 +34,12 @@ def main() -> None:
         table = datasets.Dataset.from_dict(read_columns(job.files, phases))
     with phases("tokenize"):
         rows = table.map(
-            lambda batch, indices: windows(batch, indices, tokenizer, job, phases),
+            lambda batch, indices: cut_windows(batch, indices, tokenizer, job, phases),
             batched=True,
             with_indices=True,
             remove_columns=["text"],
             keep_in_memory=True,
-            new_fingerprint="windows",  # or it hashes the tokenizer, to look for an earlier result
+            new_fingerprint="windows",  # otherwise it hashes the tokenizer to find a cached result
         )
     with phases("split"):
         splits = split(rows)
@@ -49,8 +49,8 @@ def main() -> None:
     phases.write(job.out)
 
 
-def keep_to(job: Job) -> None:
-    """Nothing of it in anybody's home, nothing from a network, no more threads than allowed."""
+def restrict_environment(job: Job) -> None:
+    """Keep the library out of the home folder and off the network, and limit its threads."""
     os.environ |= {
         "HF_HOME": str(Path(job.out, "cache")),
         "HF_DATASETS_CACHE": str(Path(job.out, "cache", "datasets")),
@@ -67,12 +67,12 @@ def read_columns(files: list[JobFile], phases: Phases) -> Columns:
         row = (Path(file.location).read_bytes().decode("utf-8"), file.path, file.repo, file.language)
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
-        phases.at(number, len(files), "files")
+        phases.report(number, len(files), "files")
     return columns
 
 
-def windows(batch: Columns, indices: list[int], tokenizer: Tokenizer, job: Job, phases: Phases) -> Columns:
-    made: Columns = {name: [] for name in COLUMNS}
+def cut_windows(batch: Columns, indices: list[int], tokenizer: Tokenizer, job: Job, phases: Phases) -> Columns:
+    columns: Columns = {name: [] for name in COLUMNS}
     encodings = tokenizer.encode_batch(batch["text"], add_special_tokens=False)
     files = zip(encodings, batch["path"], batch["repo"], batch["language"], strict=True)
     for encoding, path, repo, language in files:
@@ -80,14 +80,14 @@ def windows(batch: Columns, indices: list[int], tokenizer: Tokenizer, job: Job, 
         for start, end in window_spans(len(ids), job):
             row = ([*job.prefix, *ids[start:end], *job.suffix], path, repo, language, start)
             for name, value in zip(COLUMNS, row, strict=True):
-                made[name].append(value)
-    phases.at(indices[-1] + 1, len(job.files), "files")
-    return made
+                columns[name].append(value)
+    phases.report(indices[-1] + 1, len(job.files), "files")
+    return columns
 
 
 def split(rows: Any) -> dict[str, Any]:
-    """85/10/5 by rows. The library refuses to make an empty part, so the few rows of a tiny tree go by number."""
-    if len(rows) < FEWEST_ROWS:
+    """Split rows 85/10/5. The library refuses to make an empty split, so a few rows are assigned by their index."""
+    if len(rows) < MIN_ROWS_TO_SPLIT:
         return {"train": rows.select(range(1)), "validation": rows.select(range(1, len(rows))), "test": rows.select([])}
     outer = rows.train_test_split(test_size=HELD_OUT_SHARE, seed=0, keep_in_memory=True)
     inner = outer["test"].train_test_split(test_size=TEST_SHARE_OF_HELD_OUT, seed=0, keep_in_memory=True)

@@ -1,8 +1,8 @@
-"""The original with threads around the tokenizer, and a row a line instead of a list.
+"""The original script with threads for the tokenizer, and with JSON Lines output.
 
     python -m gristmill.lab.bench.scripts.threads JOB.json
 
-The threads take turns, as `Tokenizer.encode` holds Python's lock: what this gains, it gains in writing
+The threads take turns, because `Tokenizer.encode` holds the GIL. It is faster only because of its writing
 (benchmarks/bench.md).
 """
 
@@ -20,10 +20,10 @@ NUM_THREADS = 8
 
 
 def main() -> None:
-    run(read_job(), tokenize=in_threads, write=write_jsonl)
+    run(read_job(), tokenize=encode_in_threads, write=write_jsonl)
 
 
-def in_threads(tokenizer: Tokenizer, texts: list[str], _: Job, phases: Phases) -> list[list[int]]:
+def encode_in_threads(tokenizer: Tokenizer, texts: list[str], _: Job, phases: Phases) -> list[list[int]]:
     def encode(text: str) -> list[int]:
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         return ids
@@ -32,15 +32,15 @@ def in_threads(tokenizer: Tokenizer, texts: list[str], _: Job, phases: Phases) -
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         for ids in pool.map(encode, texts):
             ids_of_files.append(ids)
-            phases.at(len(ids_of_files), len(texts), "files")
+            phases.report(len(ids_of_files), len(texts), "files")
     return ids_of_files
 
 
-def write_jsonl(rows: list[Row], path: Path, tell: Callable[[], None]) -> None:
+def write_jsonl(rows: list[Row], path: Path, on_row: Callable[[], None]) -> None:
     with path.with_suffix(".jsonl").open("w", encoding="utf-8") as stream:
         for row in rows:
             stream.write(json.dumps(row) + "\n")
-            tell()
+            on_row()
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""`bench --tokenizers`: how fast each tokenizer is on the same bytes, and whether all give the same ids."""
+"""`bench --tokenizers`: measure the speed of tokenizers on the same bytes, and compare their ids."""

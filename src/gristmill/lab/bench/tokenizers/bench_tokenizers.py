@@ -1,6 +1,6 @@
-"""bench_tokenizers(): Hugging Face `tokenizers`, gigatoken and the GPU on the same bytes in the same run.
+"""bench_tokenizers(): compare Hugging Face `tokenizers`, gigatoken and a GPU on the same bytes in the same run.
 
-source ─► corpus ─► ids of all documents ─► each method cold, warm and on unseen text, ids compared ─► TokenizerBench
+source ─► corpus ─► expected ids ─► each method cold, warm and on unseen text, with ids compared ─► TokenizerBench
 """
 
 import time
@@ -16,18 +16,18 @@ from gristmill.core.errors import ConfigError, GristmillError
 from gristmill.core.names import counted, printable
 from gristmill.core.progress import Progress
 from gristmill.lab.bench.bench import this_machine
-from gristmill.lab.bench.bench_files import Documents, Found, default_source, gather, sample_of
+from gristmill.lab.bench.bench_files import Documents, GatheredFiles, default_source, gather, sample_files
 from gristmill.lab.bench.bench_result import Corpus, Skipped
 from gristmill.lab.bench.tokenizers.engines import (
-    CardEngine,
-    CardTokenizer,
     Encode,
     Engine,
     GigatokenEngine,
+    GpuEngine,
+    GpuTokenizer,
     TokenizersEngine,
-    load_card,
-    why_no_gigatoken,
-    why_no_tokenizers,
+    gigatoken_skip_reason,
+    load_gpu_tokenizer,
+    tokenizers_skip_reason,
 )
 from gristmill.lab.bench.tokenizers.speeds import Case, Speed, Stage, State, TokenizerBench, TokenizerMethod, Wire
 from gristmill.tokenizers.cuda.id_batch import Batch
@@ -35,31 +35,32 @@ from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.locate import locate
 from gristmill.tokenizers.tokenizer import Tokenizer, tokenizer_for
 
-# One method, one way of handing it documents -> its seconds cold, warm and on unseen text; every id is compared.
+# Measuring one method with one kind of input: cold, warm and on unseen text. Every id is compared.
 
 
 class Expected(NamedTuple):
-    """The ids of all documents, and who says so."""
+    """Expected ids of all documents, and the method they are from."""
 
     method: str
     batch: Batch
 
     @classmethod
     def of(cls, engine: Engine, documents: Documents) -> "Expected":
-        encode = engine.prepared(Case.BYTES, documents)
+        encode = engine.prepare_encode(Case.BYTES, documents)
         assert encode is not None
         found = encode()
         return cls(engine.name, Batch(np.array(found.ids), np.array(found.offsets)))
 
-    def of_part(self, documents: Documents) -> Batch:
+    def for_documents(self, documents: Documents) -> Batch:
+        """Return the expected ids of some of the documents."""
         offsets = self.batch.offsets
         parts = [self.batch.ids[offsets[index] : offsets[index + 1]] for index in documents.indices.tolist()]
         counts = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         return Batch(np.concatenate(parts), counts)
 
 
-class Timed(NamedTuple):
-    """One thing to time: whatever is asked of one method with some documents."""
+class TimedEncoding(NamedTuple):
+    """A call to time: one method with one kind of input on some documents."""
 
     engine: Engine
     encode: Encode
@@ -68,14 +69,14 @@ class Timed(NamedTuple):
     expected_from: str
 
     @classmethod
-    def of(cls, engine: Engine, case: Case, documents: Documents, expected: Expected) -> "Timed | None":
-        encode = engine.prepared(case, documents)
+    def of(cls, engine: Engine, case: Case, documents: Documents, expected: Expected) -> "TimedEncoding | None":
+        encode = engine.prepare_encode(case, documents)
         if encode is None:
             return None
-        return cls(engine, encode, documents, expected.of_part(documents), expected.method)
+        return cls(engine, encode, documents, expected.for_documents(documents), expected.method)
 
     def run(self) -> tuple[float, int]:
-        """Seconds, and how many documents fell back to the CPU."""
+        """Encode the documents, and return the seconds and the number of documents that fell back to the CPU."""
         started = time.perf_counter()
         found = self.encode()
         seconds = time.perf_counter() - started
@@ -86,53 +87,56 @@ class Timed(NamedTuple):
         expected = self.expected
         if np.array_equal(found.offsets, expected.offsets) and np.array_equal(found.ids, expected.ids):
             return
-        told = first_difference(found, expected, self.documents)
+        difference = first_difference(found, expected, self.documents)
         raise GristmillError(
-            f"{self.engine.name} gives other ids than {self.expected_from}: {told}. "
-            "Nothing was measured; please report it with the file."
+            f"{self.engine.name} gives different ids than {self.expected_from}: {difference}. "
+            "The benchmark was stopped. Please report this with the file."
         )
 
 
 def first_difference(found: Batch, expected: Batch, documents: Documents) -> str:
-    """The first document that differs, and its first token that does."""
+    """Describe the first document with different ids and its first different token."""
     if len(found.offsets) != len(expected.offsets):
         return f"{counted(len(found.offsets) - 1, 'document')} instead of {len(expected.offsets) - 1:,}"
     for number, file in enumerate(documents.files):
         one, other = (batch.ids[batch.offsets[number] : batch.offsets[number + 1]] for batch in (found, expected))
         if not np.array_equal(one, other):
             shared = min(len(one), len(other))
-            place = int(np.argmax(np.append(one[:shared] != other[:shared], True)))
-            told = [str(ids[place]) if place < len(ids) else "no token" for ids in (one, other)]
-            return f"document {printable(file.path)!r}, token {place:,} is {told[0]}, not {told[1]}"
+            position = int(np.argmax(np.append(one[:shared] != other[:shared], True)))
+            tokens = [str(ids[position]) if position < len(ids) else "no token" for ids in (one, other)]
+            return f"document {printable(file.path)!r}, token {position:,} is {tokens[0]}, not {tokens[1]}"
     return f"{counted(found.offsets[-1], 'id')} instead of {expected.offsets[-1]:,}"
 
 
-def speeds_of(engine: Engine, case: Case, documents: Documents, expected: Expected, runs: int) -> Iterator[Speed]:
-    whole = Timed.of(engine, case, documents, expected)
-    if whole is None:
+def measure_speeds(engine: Engine, case: Case, documents: Documents, expected: Expected, runs: int) -> Iterator[Speed]:
+    """Measure a method cold, warm and on unseen text, unless it does not support this kind of input."""
+    timed = TimedEncoding.of(engine, case, documents, expected)
+    if timed is None:
         return
-    yield _speed(whole, case, State.COLD, [_after_forgetting(whole) for _ in range(runs)])
-    yield _speed(whole, case, State.WARM, [whole.run() for _ in range(runs)])
-    del whole
+    yield _speed(timed, case, State.COLD, [_run_cold(timed) for _ in range(runs)])
+    yield _speed(timed, case, State.WARM, [timed.run() for _ in range(runs)])
+    del timed
     halves = documents.halves()
     if halves is not None:
-        seen, unseen = (Timed.of(engine, case, half, expected) for half in halves)
+        seen, unseen = (TimedEncoding.of(engine, case, half, expected) for half in halves)
         assert seen is not None
         assert unseen is not None
-        yield _speed(unseen, case, State.UNSEEN, [_after_another(seen, unseen) for _ in range(runs)])
+        yield _speed(unseen, case, State.UNSEEN, [_run_unseen(seen, unseen) for _ in range(runs)])
 
 
-def _after_forgetting(timed: Timed) -> tuple[float, int]:
+def _run_cold(timed: TimedEncoding) -> tuple[float, int]:
+    """Run after the engine has cleared its caches."""
     timed.engine.forget()
     return timed.run()
 
 
-def _after_another(seen: Timed, unseen: Timed) -> tuple[float, int]:
-    _after_forgetting(seen)
+def _run_unseen(seen: TimedEncoding, unseen: TimedEncoding) -> tuple[float, int]:
+    """Run on the unseen half after the seen half has warmed the caches."""
+    _run_cold(seen)
     return unseen.run()
 
 
-def _speed(timed: Timed, case: Case, state: State, results: list[tuple[float, int]]) -> Speed:
+def _speed(timed: TimedEncoding, case: Case, state: State, results: list[tuple[float, int]]) -> Speed:
     seconds = [result[0] for result in results]
     return Speed(
         method=timed.engine.name,
@@ -149,55 +153,58 @@ def _speed(timed: Timed, case: Case, state: State, results: list[tuple[float, in
     )
 
 
-def stages_of(engine: CardEngine, documents: Documents, runs: int) -> list[Stage]:
-    text, card = engine.in_pinned_memory(documents), engine.tokenizer
+def measure_stages(engine: GpuEngine, documents: Documents, runs: int) -> list[Stage]:
+    """Measure the stages of the GPU tokenizer."""
+    text, gpu = engine.in_pinned_memory(documents), engine.tokenizer
     cold, warm = [], []
     for _ in range(runs):
-        card.forget()
-        cold.append(card.stage_seconds(text, documents.offsets))
-        warm.append(card.stage_seconds(text, documents.offsets))
-    names = dict.fromkeys(name for told in (*cold, *warm) for name in told)
+        gpu.forget()
+        cold.append(gpu.stage_seconds(text, documents.offsets))
+        warm.append(gpu.stage_seconds(text, documents.offsets))
+    names = dict.fromkeys(name for seconds in (*cold, *warm) for name in seconds)
     return [
         Stage(
             name=name,
-            cold_seconds=median(told.get(name, 0.0) for told in cold),
-            warm_seconds=median(told.get(name, 0.0) for told in warm),
+            cold_seconds=median(seconds.get(name, 0.0) for seconds in cold),
+            warm_seconds=median(seconds.get(name, 0.0) for seconds in warm),
         )
         for name in names
     ]
 
 
-def wire_of(engine: CardEngine, documents: Documents, batch: Batch) -> Wire | None:
-    """None where the tokenizer does not tell."""
-    ask = getattr(engine.tokenizer, "wire_seconds", None)
-    if ask is None:
+def measure_wire(engine: GpuEngine, documents: Documents, batch: Batch) -> Wire | None:
+    """Measure copies to and from the GPU, or return None if the tokenizer cannot measure them."""
+    wire_seconds = getattr(engine.tokenizer, "wire_seconds", None)
+    if wire_seconds is None:
         return None
     num_bytes_out = engine.tokenizer.encode_batch(documents.texts[:1]).ids.itemsize * len(batch.ids)
-    told: dict[str, float] = ask(documents.num_bytes, num_bytes_out)
+    seconds: dict[str, float] = wire_seconds(documents.num_bytes, num_bytes_out)
     return Wire(
         bytes_in=documents.num_bytes,
         bytes_out=num_bytes_out,
-        seconds_in=told["in"],
-        seconds_out=told["out"],
-        seconds_both=told["both"],
+        seconds_in=seconds["in"],
+        seconds_out=seconds["out"],
+        seconds_both=seconds["both"],
     )
 
 
 T = TypeVar("T")
 
-# All methods, on the same documents.
+# Measuring all methods on the same documents.
 
 DEFAULT_RUNS = 5
 SAMPLE_BYTES = 8_000_000
-"""Of a larger source `tokenizers` is timed on about so many: a few seconds a run on two cores."""
+"""Size of the sample on which `tokenizers` is timed for a larger source: a few seconds per run on two cores."""
 
 
 class AskedOfTokenizers(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a tokenizer benchmark."""
+
     tokenizer: str = "codebert"
     device: Literal["cpu", "cuda"] = "cpu"
     runs: int = DEFAULT_RUNS
     sample: int | None = None
-    """Files that `tokenizers` is timed on; None: about `SAMPLE_BYTES` of them."""
+    """Number of files that `tokenizers` is timed on, or None for about `SAMPLE_BYTES` of text."""
 
     def __post_init__(self) -> None:
         for option, value in (("--runs", self.runs), ("--sample", self.sample)):
@@ -205,15 +212,15 @@ class AskedOfTokenizers(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{option} must be at least 1, got {value}.")
 
 
-class Contestant(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine, and what it is timed on."""
+class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine and the documents it is timed on."""
 
     engine: Engine
     load_seconds: float
     documents: Documents
     is_sampled: bool
 
-    def told(self) -> TokenizerMethod:
+    def method(self) -> TokenizerMethod:
         return TokenizerMethod(
             name=self.engine.name,
             engine=self.engine.engine,
@@ -226,53 +233,56 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True):
 
 def bench_tokenizers(
     source: str | None,
-    asked: AskedOfTokenizers | None = None,
+    options: AskedOfTokenizers | None = None,
     *,
     progress: Progress | None = None,
     command: str = "gristmill bench --tokenizers",
-    load_card: Callable[[str], CardTokenizer] = load_card,
+    load_gpu_tokenizer: Callable[[str], GpuTokenizer] = load_gpu_tokenizer,
 ) -> TokenizerBench:
-    """Without a source: the standard library. `load_card` gives the tokenizer on the GPU, by name."""
-    asked, progress = asked or AskedOfTokenizers(), progress or Progress()
-    tokenizer = tokenizer_for(locate(asked.tokenizer))
+    """Time the tokenizers on the same documents, and raise if any id differs.
+
+    The source defaults to the Python standard library. `load_gpu_tokenizer` loads the tokenizer on the GPU by name.
+    """
+    options, progress = options or AskedOfTokenizers(), progress or Progress()
+    tokenizer = tokenizer_for(locate(options.tokenizer))
     skipped = _skipped(tokenizer)
-    loaded = list(_loaded(tokenizer.definition, asked, skipped, load_card))
+    loaded = list(_load_engines(tokenizer.definition, options, skipped, load_gpu_tokenizer))
     found = gather(source or default_source(), tokenizer, progress)
     documents = Documents.read(found.files, progress)
-    contestants = [_contestant(engine, seconds, documents, asked.sample) for engine, seconds in _in_order(loaded)]
-    with progress.phase(f"ids by {contestants[0].engine.name}"):
-        expected = Expected.of(contestants[0].engine, documents)
-    speeds = [speed for case in Case for speed in _speeds(case, contestants, expected, asked.runs, progress)]
-    card = next((one.engine for one in contestants if isinstance(one.engine, CardEngine)), None)
+    entries = [_entry(engine, seconds, documents, options.sample) for engine, seconds in _reference_first(loaded)]
+    with progress.phase(f"ids by {entries[0].engine.name}"):
+        expected = Expected.of(entries[0].engine, documents)
+    speeds = [speed for case in Case for speed in _speeds(case, entries, expected, options.runs, progress)]
+    gpu = next((one.engine for one in entries if isinstance(one.engine, GpuEngine)), None)
     return TokenizerBench(
-        methods=[contestant.told() for contestant in contestants],
+        methods=[entry.method() for entry in entries],
         speeds=speeds,
-        stages=[] if card is None else stages_of(card, documents, asked.runs),
-        wire=None if card is None else wire_of(card, documents, expected.batch),
+        stages=[] if gpu is None else measure_stages(gpu, documents, options.runs),
+        wire=None if gpu is None else measure_wire(gpu, documents, expected.batch),
         skipped=[Skipped(name=name, why=why) for name, why in skipped.items()],
         corpus=_corpus(found, documents, expected, tokenizer),
         machine=this_machine(),
-        gpu=None if card is None else card.tokenizer.device_name,
+        gpu=None if gpu is None else gpu.tokenizer.device_name,
         command=command,
     )
 
 
-def _loaded(
+def _load_engines(
     definition: Definition,
-    asked: AskedOfTokenizers,
+    options: AskedOfTokenizers,
     skipped: Mapping[str, str],
-    load_card: Callable[[str], CardTokenizer],
+    load_gpu_tokenizer: Callable[[str], GpuTokenizer],
 ) -> Iterator[tuple[Engine, float]]:
-    """Each with its seconds. The card first: where there is none, that is said before the files are read."""
-    if asked.device == "cuda":
-        yield _timed(lambda: CardEngine(load_card(asked.tokenizer)))
+    """Load each engine and time it. The GPU is first, so that a missing one is an error before the files are read."""
+    if options.device == "cuda":
+        yield _time_call(lambda: GpuEngine(load_gpu_tokenizer(options.tokenizer)))
     if TokenizersEngine.name not in skipped:
-        yield _timed(lambda: TokenizersEngine(definition))
+        yield _time_call(lambda: TokenizersEngine(definition))
     if GigatokenEngine.name not in skipped:
-        yield _timed(lambda: GigatokenEngine(definition))
+        yield _time_call(lambda: GigatokenEngine(definition))
 
 
-def _corpus(found: Found, documents: Documents, expected: Expected, tokenizer: Tokenizer) -> Corpus:
+def _corpus(found: GatheredFiles, documents: Documents, expected: Expected, tokenizer: Tokenizer) -> Corpus:
     return Corpus(
         source=found.source.repo,
         files=len(documents),
@@ -284,23 +294,26 @@ def _corpus(found: Found, documents: Documents, expected: Expected, tokenizer: T
 
 
 def _skipped(tokenizer: Tokenizer) -> dict[str, str]:
-    """Who is left out, and why."""
-    reasons = {TokenizersEngine.name: why_no_tokenizers(), GigatokenEngine.name: why_no_gigatoken(tokenizer)}
+    """Return the reason for each method that cannot run."""
+    reasons = {TokenizersEngine.name: tokenizers_skip_reason(), GigatokenEngine.name: gigatoken_skip_reason(tokenizer)}
     return {name: why for name, why in reasons.items() if why is not None}
 
 
-def _in_order(loaded: Sequence[tuple[Engine, float]]) -> list[tuple[Engine, float]]:
-    """The one whose ids count first, the card last."""
-    return sorted(loaded, key=lambda one: isinstance(one[0], CardEngine))
+def _reference_first(loaded: Sequence[tuple[Engine, float]]) -> list[tuple[Engine, float]]:
+    """Order the engines. The first gives the expected ids, and the GPU is last."""
+    return sorted(loaded, key=lambda one: isinstance(one[0], GpuEngine))
 
 
-def _contestant(engine: Engine, load_seconds: float, documents: Documents, sample: int | None) -> Contestant:
-    """It is used once: threads, kernels and the card's own start are in its first call and in none after it."""
-    encode = engine.prepared(Case.BYTES, documents.taken(np.zeros(1, np.int64)))
+def _entry(engine: Engine, load_seconds: float, documents: Documents, sample: int | None) -> BenchEntry:
+    """Encode one document and choose the documents to time.
+
+    The first call starts threads, kernels and the GPU, so its seconds count as loading.
+    """
+    encode = engine.prepare_encode(Case.BYTES, documents.subset(np.zeros(1, np.int64)))
     assert encode is not None
-    _, first_seconds = _timed(encode)
+    _, first_seconds = _time_call(encode)
     part = _sample(documents, sample) if engine.is_slow else documents
-    return Contestant(
+    return BenchEntry(
         engine=engine,
         load_seconds=load_seconds + first_seconds,
         documents=part,
@@ -308,28 +321,28 @@ def _contestant(engine: Engine, load_seconds: float, documents: Documents, sampl
     )
 
 
-def _timed(make: Callable[[], T]) -> tuple[T, float]:
-    """And its seconds."""
+def _time_call(make: Callable[[], T]) -> tuple[T, float]:
+    """Call a function, and return its result and its seconds."""
     started = time.perf_counter()
     made = make()
     return made, time.perf_counter() - started
 
 
 def _sample(documents: Documents, num_files: int | None) -> Documents:
-    """The same ones each time, spread over the tree."""
+    """Choose documents spread over the tree, the same ones each time."""
     if num_files is None:
         num_files = ceil(len(documents) * min(1.0, SAMPLE_BYTES / documents.num_bytes))
-    chosen = {file.path for file in sample_of(documents.files, num_files)}
-    return documents.taken(np.flatnonzero([file.path in chosen for file in documents.files]))
+    chosen = {file.path for file in sample_files(documents.files, num_files)}
+    return documents.subset(np.flatnonzero([file.path in chosen for file in documents.files]))
 
 
 def _speeds(
-    case: Case, contestants: Sequence[Contestant], expected: Expected, runs: int, progress: Progress
+    case: Case, entries: Sequence[BenchEntry], expected: Expected, runs: int, progress: Progress
 ) -> list[Speed]:
     speeds: list[Speed] = []
-    for contestant in contestants:
-        with progress.phase(f"{contestant.engine.name} {case}", total=3, unit="states") as step:
-            for speed in speeds_of(contestant.engine, case, contestant.documents, expected, runs):
+    for entry in entries:
+        with progress.phase(f"{entry.engine.name} {case}", total=3, unit="states") as step:
+            for speed in measure_speeds(entry.engine, case, entry.documents, expected, runs):
                 speeds.append(speed)
                 step.advance(1)
     return speeds

@@ -1,7 +1,7 @@
-"""The tokenizers that are compared, behind one small protocol: documents in, one array of ids out.
+"""Engines that the tokenizer benchmark compares, with one interface: documents in, one array of ids out.
 
-What a method needs to be handed (an awkward array, pinned memory) is made before the clock runs; what it must do to a
-text itself (`tokenizers` decodes it, and its ids come as objects) is inside.
+Input that a method needs in another form (an awkward array, pinned memory) is made before timing starts. Work that a
+method does on each text is timed: `tokenizers` decodes the text first, and returns ids as objects.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +21,11 @@ from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.tokenizer import Ids, Offsets, Tokenizer, load_tokenizer
 
 SLICE_BYTES = 1 << 24
-"""`tokenizers` is given so many at a time: what it returns has over 100 bytes a token beside the id."""
+"""Bytes per call of `tokenizers`, whose result has over 100 bytes per token in addition to the id."""
 
 
-class CardTokenizer(Protocol):
-    """A tokenizer on a GPU, as far as it is measured here. One that has `wire_seconds` tells the floor too."""
+class GpuTokenizer(Protocol):
+    """Interface of a GPU tokenizer. The optional method `wire_seconds` measures copies to and from the GPU."""
 
     @property
     def engine(self) -> str: ...
@@ -43,17 +43,20 @@ Encode = Callable[[], Batch]
 
 
 class Engine(Protocol):
+    """A tokenizer to time."""
+
     name: str
     engine: str
+    """Name and version of the library."""
     is_slow: bool
-    """It is timed on a sample of a large source."""
+    """True if it is timed on a sample of a large source."""
 
     def forget(self) -> None:
-        """What it remembers of words it has seen."""
+        """Clear the cache of words."""
         ...
 
-    def prepared(self, case: Case, documents: Documents) -> Encode | None:
-        """What to time, all that it is handed made ready; None: it cannot be handed documents this way."""
+    def prepare_encode(self, case: Case, documents: Documents) -> Encode | None:
+        """Prepare the input, and return the function to time, or None if this kind of input is not supported."""
         ...
 
 
@@ -71,7 +74,7 @@ class TokenizersEngine:
 
         self._tokenizer = tokenizers.Tokenizer.from_str(self._json)
 
-    def prepared(self, case: Case, documents: Documents) -> Encode | None:
+    def prepare_encode(self, case: Case, documents: Documents) -> Encode | None:
         match case:
             case Case.BYTES:
                 return lambda: self._encode(documents.texts, documents)
@@ -82,7 +85,7 @@ class TokenizersEngine:
 
     def _encode(self, texts: Sequence[bytes], documents: Documents) -> Batch:
         ids: list[Ids] = []
-        for first, end in slices(documents.offsets):
+        for first, end in document_slices(documents.offsets):
             encodings = self._tokenizer.encode_batch_fast(
                 [text.decode() for text in texts[first:end]], add_special_tokens=False
             )
@@ -104,10 +107,10 @@ class GigatokenEngine:
         import gigatoken  # noqa: PLC0415 - slow to import
 
         self._tokenizer = gigatoken.Tokenizer.from_json(self._json)
-        # Its first call takes 15 ms for tables of the vocabulary, whatever the text: a card's are made on loading.
+        # The first call takes 15 ms to build tables of the vocabulary. A GPU tokenizer builds them when it is loaded.
         self._tokenizer.encode_batch([b"x"])
 
-    def prepared(self, case: Case, documents: Documents) -> Encode:
+    def prepare_encode(self, case: Case, documents: Documents) -> Encode:
         from gigatoken import TextFileSource  # noqa: PLC0415
 
         match case:
@@ -116,22 +119,22 @@ class GigatokenEngine:
                 return lambda: _batch(self._tokenizer.encode_batch(strings))
             case Case.BYTES:
                 return lambda: _batch(self._tokenizer.encode_batch(documents.texts))
-            case Case.FILES:  # without a separator each file is one document
+            case Case.FILES:  # without a separator, each file is one document
                 return lambda: _batch(self._tokenizer.encode_files(TextFileSource(list(documents.paths))))
 
 
-class CardEngine:
+class GpuEngine:
     name = "cuda"
     is_slow = False
 
-    def __init__(self, tokenizer: CardTokenizer) -> None:
+    def __init__(self, tokenizer: GpuTokenizer) -> None:
         self.tokenizer = tokenizer
         self.engine = tokenizer.engine
 
     def forget(self) -> None:
         self.tokenizer.forget()
 
-    def prepared(self, case: Case, documents: Documents) -> Encode:
+    def prepare_encode(self, case: Case, documents: Documents) -> Encode:
         match case:
             case Case.JOINED:
                 text, offsets = self.in_pinned_memory(documents), documents.offsets
@@ -142,28 +145,29 @@ class CardEngine:
                 return lambda: self.tokenizer.encode_files(documents.paths)
 
     def in_pinned_memory(self, documents: Documents) -> npt.NDArray[np.uint8]:
+        """Copy the joined documents to pinned memory."""
         text = self.tokenizer.pinned(documents.num_bytes)[: documents.num_bytes]
         text[:] = documents.joined
         return text
 
 
-def load_card(name: str) -> CardTokenizer:
+def load_gpu_tokenizer(name: str) -> GpuTokenizer:
     return load_tokenizer(name, device="cuda")
 
 
-def why_no_tokenizers() -> str | None:
+def tokenizers_skip_reason() -> str | None:
     return None if find_spec("tokenizers") else "tokenizers is not installed: pip install 'gristmill[bench]'"
 
 
-def why_no_gigatoken(tokenizer: Tokenizer) -> str | None:
-    """`tokenizer`: the one that a build takes, which is gigatoken wherever that is exact."""
+def gigatoken_skip_reason(tokenizer: Tokenizer) -> str | None:
+    """Return why gigatoken cannot be measured, or None. A build uses gigatoken whenever it is exact."""
     if tokenizer.engine.startswith(FAST_ENGINE):
         return None
-    return f"gigatoken does not take this tokenizer ({tokenizer.definition.model.type})"
+    return f"gigatoken does not support this tokenizer ({tokenizer.definition.model.type})"
 
 
 def bytestrings(documents: Documents) -> Any:
-    """One buffer with offsets, as gigatoken takes it: the nearest there is to what a GPU is handed."""
+    """Make one buffer with offsets for gigatoken, which is the closest to the input of a GPU tokenizer."""
     import awkward  # noqa: PLC0415 - slow to import
 
     content = awkward.contents.NumpyArray(documents.joined, parameters={"__array__": "byte"})
@@ -172,8 +176,8 @@ def bytestrings(documents: Documents) -> Any:
     return awkward.Array(layout)
 
 
-def slices(offsets: Offsets) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of documents, each of `SLICE_BYTES` or one document more."""
+def document_slices(offsets: Offsets) -> Iterator[tuple[int, int]]:
+    """Yield half-open ranges of documents, each of about `SLICE_BYTES` and at least one document."""
     first, num_documents = 0, len(offsets) - 1
     while first < num_documents:
         end = int(np.searchsorted(offsets, offsets[first] + SLICE_BYTES))
@@ -183,7 +187,7 @@ def slices(offsets: Offsets) -> Iterator[tuple[int, int]]:
 
 
 def _batch(array: Any) -> Batch:
-    """awkward's two arrays, as they are."""
+    """Return the two arrays inside an awkward array, without copying."""
     return Batch(array.layout.content.data, array.layout.offsets.data)
 
 

@@ -1,4 +1,4 @@
-"""What `bench --tokenizers` found, as a page to commit: the chart, tables, and what was timed."""
+"""Render the result of `bench --tokenizers` as a Markdown page to commit: chart, tables and notes."""
 
 import os
 from collections.abc import Sequence
@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 from gristmill.core.markdown import code, plain_text
 from gristmill.lab.bench.tokenizers.speed_text import (
-    STAGE_HEADS,
-    TIME_HEADS,
-    ids_text,
-    notes_of,
-    place_text,
-    speed_heads,
+    STAGE_HEADINGS,
+    TIME_HEADINGS,
+    corpus_text,
+    environment_text,
+    note_lines,
+    speed_headings,
     speed_rows,
     stage_rows,
     time_rows,
@@ -20,22 +20,26 @@ from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, TokenizerBe
 from gristmill.views.table import Table, markdown_table
 
 HEADING = "# How fast each tokenizer is on the same bytes"
-"""The first line: by it a page is known as one of these."""
+"""First line of the page, which identifies it as a page that may be replaced."""
 
 
 def tokenizers_markdown(result: TokenizerBench, chart: str) -> str:
-    """`chart` is where the picture lies, seen from the page."""
+    """Render the page. `chart` is the path of the chart, relative to the page."""
     runs = max((speed.runs for speed in result.speeds), default=1)
     parts = [
         HEADING,
         code(result.command),
-        f"{plain_text(place_text(result))}.",
-        f"The files: {plain_text(result.corpus.source)}, {plain_text(ids_text(result.corpus))}.",
+        f"{plain_text(environment_text(result))}.",
+        f"Files: {plain_text(result.corpus.source)}, {plain_text(corpus_text(result.corpus))}.",
         f"![Source bytes per second of each tokenizer]({quote(os.fsencode(chart))})",
-        *(part for case in Case for part in _section(CASE_TITLES[case], speed_heads(result), speed_rows(case, result))),
-        "\n".join(f"- {plain_text(note[0].upper() + note[1:])}." for note in notes_of(result)),
-        *_section("On the GPU by itself", STAGE_HEADS, stage_rows(result) if result.stages else []),
-        *_section(f"All times, medians of {runs}" if runs > 1 else "All times", TIME_HEADS, time_rows(result)),
+        *(
+            part
+            for case in Case
+            for part in _section(CASE_TITLES[case], speed_headings(result), speed_rows(case, result))
+        ),
+        "\n".join(f"- {plain_text(note[0].upper() + note[1:])}." for note in note_lines(result)),
+        *_section("Stages on the GPU", STAGE_HEADINGS, stage_rows(result) if result.stages else []),
+        *_section(f"All times, medians of {runs}" if runs > 1 else "All times", TIME_HEADINGS, time_rows(result)),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -1,6 +1,6 @@
-"""What `bench --tokenizers` found, as one SVG: a bar per method, a panel per state, a group per way of handing it text.
+"""Draw the result of `bench --tokenizers` as an SVG chart: a bar per method, a panel per state, a group per input.
 
-Bars are linear and share one scale: twice as long is twice as fast, whichever panel it is in.
+Bars are linear and share one scale in all panels: a bar twice as long is twice as fast.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gristmill.core.names import counted
 from gristmill.core.text import size_text
 from gristmill.lab.bench.bench_svg import CHART_HEAD, GAP, ROW_HEIGHT, Panel, bar_axes, draw_bar
-from gristmill.lab.bench.tokenizers.speed_text import CARD, place_text, rate_text, speed_of
+from gristmill.lab.bench.tokenizers.speed_text import CUDA, environment_text, rate_text, speed_of
 from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, State, TokenizerBench, TokenizerMethod
 from gristmill.views.svg import MARGIN, WIDTH, add_words, picture, shortened, svg_text
 from gristmill.views.theme import BAR, OTHER_BAR
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TOP = 84
-"""Above the first group: the title and the panels' headings."""
-NAME_WIDTH, VALUE_WIDTH, PLACE_SIZE = 71, 84, 11
+"""Space above the first group for the title and the panel headings."""
+NAME_WIDTH, VALUE_WIDTH, ENVIRONMENT_SIZE = 71, 84, 11
 FIRST_LEFT = MARGIN + NAME_WIDTH + GAP
 PANEL_WIDTH = (WIDTH - MARGIN - FIRST_LEFT - GAP * (len(State) - 1)) / len(State)
 BAR_WIDTH = PANEL_WIDTH - VALUE_WIDTH
-"""Of the longest bar; its value stands to the right of it."""
+"""Width of the longest bar. The value is to the right of it."""
 
 
 class Row(NamedTuple):
     case: Case
     method: TokenizerMethod | None
-    """None: the title of the group."""
+    """None in the row with the title of the group."""
 
 
 def tokenizers_svg(result: TokenizerBench) -> str:
@@ -50,33 +50,33 @@ def _rows(result: TokenizerBench) -> Iterator[Row]:
 
 def _draw_head(figure: "Figure", result: TokenizerBench) -> None:
     corpus = result.corpus
-    add_words(figure, MARGIN, 34, "How fast each tokenizer is", bold=True, size=16)
+    add_words(figure, MARGIN, 34, "Speed of each tokenizer", bold=True, size=16)
     facts = f"{counted(corpus.files, 'file')}, {size_text(corpus.bytes)}, {counted(corpus.tokens, 'id')}"
     add_words(figure, WIDTH - MARGIN, 34, facts, faint=True, anchor="right")
-    place = shortened(place_text(result), WIDTH - 2 * MARGIN, PLACE_SIZE)
-    add_words(figure, MARGIN, 52, place, faint=True, size=PLACE_SIZE)
+    environment = shortened(environment_text(result), WIDTH - 2 * MARGIN, ENVIRONMENT_SIZE)
+    add_words(figure, MARGIN, 52, environment, faint=True, size=ENVIRONMENT_SIZE)
     for number, state in enumerate(State):
         add_words(figure, _left(number), TOP - 8, state, faint=True)
 
 
 def _draw_rows(figure: "Figure", rows: list[Row], result: TokenizerBench) -> None:
-    most = max((speed.bytes_per_second for speed in result.speeds), default=0.0) or 1.0
+    max_rate = max((speed.bytes_per_second for speed in result.speeds), default=0.0) or 1.0
     panels = [Panel(state, _left(number), BAR_WIDTH) for number, state in enumerate(State)]
     axes = [bar_axes(figure, panel, TOP, max(1, len(rows))) for panel in panels]
-    for place, (case, method) in enumerate(rows):
-        base = TOP + place * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
+    for row_number, (case, method) in enumerate(rows):
+        base = TOP + row_number * ROW_HEIGHT + ROW_HEIGHT / 2 + 4
         if method is None:
             add_words(figure, MARGIN, base, CASE_TITLES[case], bold=True)
             continue
-        is_card = method.name == CARD
-        add_words(figure, MARGIN, base, method.name, bold=is_card)
+        is_cuda = method.name == CUDA
+        add_words(figure, MARGIN, base, method.name, bold=is_cuda)
         for number, state in enumerate(State):
             speed = speed_of(method.name, case, state, result)
             if speed is not None:
-                share = speed.bytes_per_second / most
-                draw_bar(axes[number], place, share, BAR if is_card else OTHER_BAR, f"bar-{place}-{state}")
+                share = speed.bytes_per_second / max_rate
+                draw_bar(axes[number], row_number, share, BAR if is_cuda else OTHER_BAR, f"bar-{row_number}-{state}")
                 left = _left(number) + BAR_WIDTH * share + 6
-                add_words(figure, left, base, rate_text(speed, method), bold=is_card)
+                add_words(figure, left, base, rate_text(speed, method), bold=is_cuda)
 
 
 def _left(number: int) -> float:

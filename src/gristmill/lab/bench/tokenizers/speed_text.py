@@ -1,6 +1,6 @@
-"""What `bench --tokenizers` found, as tables for people and as JSON for scripts.
+"""Render the result of `bench --tokenizers` as text tables and as JSON.
 
-Speeds are source bytes per second. A method on a sample stands with `≈`: its speed there, not scaled.
+Speeds are source bytes per second. `≈` marks a method that was timed on a sample. Its speed is not scaled.
 """
 
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ import msgspec
 from gristmill.core.names import counted, printable
 from gristmill.core.text import size_text, table_text
 from gristmill.lab.bench.bench_result import Corpus, Machine
-from gristmill.lab.bench.bench_text import ABOUT, short_seconds, times_text
+from gristmill.lab.bench.bench_text import ESTIMATE_MARK, short_seconds, times_text
 from gristmill.lab.bench.tokenizers.speeds import CASE_TITLES, Case, Speed, State, TokenizerBench, TokenizerMethod, Wire
 from gristmill.views.table import ABSENT
 
-CARD = "cuda"
+CUDA = "cuda"
 BASELINES = ("gigatoken", "tokenizers")
-"""What ratios are beside: the first of these that ran."""
+"""Methods that ratios are relative to. The first one that ran is used."""
 SMALL_RATIO = 0.1
-"""Below, two decimals would say too little."""
-TIME_HEADS = ("method", "from", "state", "seconds", "from - to", "files", "bytes")
-STAGE_HEADS = ("stage", "cold ms", "warm ms")
-MEANING = (
-    "cold: no word was seen before; warm: all of the text was; unseen: the other half of its bytes was",
-    "seconds go from documents to one array of ids; what a GPU leaves to the CPU is in them",
-    "files were read just before: they lie in the system's memory, not on a disk",
+"""Ratios below this are printed with two significant digits, as two decimals would be too coarse."""
+TIME_HEADINGS = ("method", "from", "state", "seconds", "from - to", "files", "bytes")
+STAGE_HEADINGS = ("stage", "cold ms", "warm ms")
+EXPLANATIONS = (
+    "cold: no text seen before; warm: the same text seen before; unseen: only the other half of the bytes seen before",
+    "seconds are from documents to one array of ids, including documents that a GPU leaves to the CPU",
+    "files were read just before, so they come from the page cache and not from disk",
 )
 
 
@@ -33,7 +33,7 @@ def tokenizers_json(result: TokenizerBench) -> str:
         {
             **msgspec.to_builtins(speed),
             "bytes_per_second": speed.bytes_per_second,
-            "ratio": ratio_of(speed, result),
+            "ratio": speed_ratio(speed, result),
         }
         for speed in result.speeds
     ]
@@ -42,44 +42,45 @@ def tokenizers_json(result: TokenizerBench) -> str:
 
 def tokenizers_text(result: TokenizerBench) -> str:
     lines = [
-        f"{printable(result.corpus.source)}: {printable(ids_text(result.corpus))}",
-        place_text(result),
+        f"{printable(result.corpus.source)}: {printable(corpus_text(result.corpus))}",
+        environment_text(result),
         "",
     ]
     for case in Case:
         if cases := speed_rows(case, result):
-            lines += [CASE_TITLES[case].lower(), table_text(speed_heads(result), cases)]
+            lines += [CASE_TITLES[case].lower(), table_text(speed_headings(result), cases)]
     if result.stages:
-        lines += ["on the GPU by itself", table_text(STAGE_HEADS, stage_rows(result))]
-    return "\n".join((*lines, *map(printable, notes_of(result))))
+        lines += ["stages on the GPU", table_text(STAGE_HEADINGS, stage_rows(result))]
+    return "\n".join((*lines, *map(printable, note_lines(result))))
 
 
-def ids_text(corpus: Corpus) -> str:
+def corpus_text(corpus: Corpus) -> str:
     files, ids = counted(corpus.files, "file"), counted(corpus.tokens, "id")
     return f"{files}, {size_text(corpus.bytes)}, {ids} by {corpus.tokenizer}"
 
 
-def place_text(result: TokenizerBench) -> str:
+def environment_text(result: TokenizerBench) -> str:
     machine: Machine = result.machine
     gpu = f", {printable(result.gpu)}" if result.gpu else ""
     engines = ", ".join(method.engine for method in result.methods)
     cores = counted(machine.cores, "core")
-    place = f"{machine.platform}, {cores}, {machine.memory_gb:.0f} GB{gpu}, Python {machine.python}"
-    return f"{place}, gristmill {machine.versions['gristmill']}, {printable(engines)}"
+    machine_text = f"{machine.platform}, {cores}, {machine.memory_gb:.0f} GB{gpu}, Python {machine.python}"
+    return f"{machine_text}, gristmill {machine.versions['gristmill']}, {printable(engines)}"
 
 
-def speed_heads(result: TokenizerBench) -> list[str]:
+def speed_headings(result: TokenizerBench) -> list[str]:
     return ["method", *State, *(f"x {state}" for state in State), *(["on CPU"] if result.gpu else [])]
 
 
 def speed_rows(case: Case, result: TokenizerBench) -> list[list[str]]:
+    """Rows of speeds and ratios of each method for one kind of input."""
     rows = []
     for method in result.methods:
         speeds = [speed_of(method.name, case, state, result) for state in State]
         if any(speeds):
             ratios = [ABSENT if one is None else ratio_text(one, method, result) for one in speeds]
-            told = [ABSENT if one is None else rate_text(one, method) for one in speeds]
-            rows.append([method.name, *told, *ratios, *([on_cpu_text(method, speeds)] if result.gpu else [])])
+            rates = [ABSENT if one is None else rate_text(one, method) for one in speeds]
+            rows.append([method.name, *rates, *ratios, *([on_cpu_text(method, speeds)] if result.gpu else [])])
     return rows
 
 
@@ -105,12 +106,12 @@ def stage_rows(result: TokenizerBench) -> list[list[str]]:
 
 
 def speed_of(method: str, case: Case, state: State, result: TokenizerBench) -> Speed | None:
-    wanted = (method, case, state)
-    return next((one for one in result.speeds if (one.method, one.case, one.state) == wanted), None)
+    key = (method, case, state)
+    return next((one for one in result.speeds if (one.method, one.case, one.state) == key), None)
 
 
-def ratio_of(speed: Speed, result: TokenizerBench) -> float | None:
-    """How many times as fast as the baseline that is handed the same; None where that was not run."""
+def speed_ratio(speed: Speed, result: TokenizerBench) -> float | None:
+    """Speed relative to the baseline with the same kind of input, or None if the baseline was not run."""
     baseline = baseline_of(result)
     other = None if baseline is None else speed_of(baseline, speed.case, speed.state, result)
     if other is None or not other.bytes_per_second:
@@ -124,14 +125,16 @@ def baseline_of(result: TokenizerBench) -> str | None:
 
 
 def ratio_text(speed: Speed, method: TokenizerMethod, result: TokenizerBench) -> str:
-    ratio = ratio_of(speed, result)
+    ratio = speed_ratio(speed, result)
     if ratio is None:
         return ABSENT
-    return f"{ABOUT if method.is_sampled else ''}{times_text(ratio) if ratio >= SMALL_RATIO else f'{ratio:.2g}'}"
+    return (
+        f"{ESTIMATE_MARK if method.is_sampled else ''}{times_text(ratio) if ratio >= SMALL_RATIO else f'{ratio:.2g}'}"
+    )
 
 
 def rate_text(speed: Speed, method: TokenizerMethod) -> str:
-    return f"{ABOUT if method.is_sampled else ''}{bytes_per_second_text(speed.bytes_per_second)}"
+    return f"{ESTIMATE_MARK if method.is_sampled else ''}{bytes_per_second_text(speed.bytes_per_second)}"
 
 
 def bytes_per_second_text(rate: float) -> str:
@@ -139,12 +142,12 @@ def bytes_per_second_text(rate: float) -> str:
 
 
 def on_cpu_text(method: TokenizerMethod, speeds: Sequence[Speed | None]) -> str:
-    """Documents that the GPU left to the CPU, at most."""
-    return f"{max(one.num_on_cpu for one in speeds if one)}" if method.name == CARD else ABSENT
+    """Largest number of documents that the GPU left to the CPU."""
+    return f"{max(one.num_on_cpu for one in speeds if one)}" if method.name == CUDA else ABSENT
 
 
 def precise_seconds(seconds: float) -> str:
-    """Of a warm run there are few."""
+    """Format seconds with four decimals below 1, as warm runs are short."""
     return f"{seconds:.4f}" if seconds < 1 else short_seconds(seconds)
 
 
@@ -153,34 +156,34 @@ def wire_text(wire: Wire) -> str:
     rates = [
         f"in {bytes_per_second_text(wire.bytes_in / wire.seconds_in if wire.seconds_in else 0.0)}",
         f"out {bytes_per_second_text(wire.bytes_out / wire.seconds_out if wire.seconds_out else 0.0)}",
-        f"both at once {bytes_per_second_text(both)}",
+        f"both directions at once {bytes_per_second_text(both)}",
     ]
-    least = bytes_per_second_text(wire.bytes_in / wire.seconds_both if wire.seconds_both else 0.0)
-    return f"copies from and to pinned memory: {', '.join(rates)}: no more than {least} of source, however given"
+    max_rate = bytes_per_second_text(wire.bytes_in / wire.seconds_both if wire.seconds_both else 0.0)
+    return f"copies to and from the GPU: {', '.join(rates)}; they limit any GPU tokenizer to {max_rate} of source"
 
 
-def notes_of(result: TokenizerBench) -> list[str]:
+def note_lines(result: TokenizerBench) -> list[str]:
     names = {method.name for method in result.methods}
-    notes = [*MEANING]
+    lines = [*EXPLANATIONS]
     if (baseline := baseline_of(result)) is not None:
-        notes.append(f"under x: times as fast as {baseline}, handed the same")
-    if {"gigatoken", CARD} <= names:
-        notes.append("one buffer: pinned memory and offsets for cuda, an awkward array of the same for gigatoken")
-    notes += [sample_text(method, result) for method in result.methods if method.is_sampled]
-    notes += [f"{one.name}: skipped, {one.why}" for one in result.skipped]
+        lines.append(f"columns x: speed relative to {baseline} with the same input")
+    if {"gigatoken", CUDA} <= names:
+        lines.append("one buffer: pinned memory and offsets for cuda, the same as an awkward array for gigatoken")
+    lines += [sample_text(method, result) for method in result.methods if method.is_sampled]
+    lines += [f"{one.name}: skipped, {one.why}" for one in result.skipped]
     if len(names) > 1:
         *others, last = (method.name for method in result.methods)
-        notes.append(f"the ids of {', '.join(others)} and {last} were equal in every run")
-    notes.append(f"to load it and encode one document: {_loading(result)}")
+        lines.append(f"the ids of {', '.join(others)} and {last} were equal in every run")
+    lines.append(f"time to load and encode one document: {_load_text(result)}")
     if any(speed.runs == 1 for speed in result.speeds):
-        notes.append("one run each: small differences mean nothing, --runs 5 tells medians")
-    return [*notes, *([wire_text(result.wire)] if result.wire else [])]
+        lines.append("one run each: small differences are not significant, use --runs 5 for medians")
+    return [*lines, *([wire_text(result.wire)] if result.wire else [])]
 
 
 def sample_text(method: TokenizerMethod, result: TokenizerBench) -> str:
     part = f"{method.files:,} of {counted(result.corpus.files, 'file')}, {size_text(method.bytes)}"
-    return f"{ABOUT} {method.name}: timed on {part}; its ids were compared on all of them"
+    return f"{ESTIMATE_MARK} {method.name}: timed on {part}, with ids compared on all files"
 
 
-def _loading(result: TokenizerBench) -> str:
+def _load_text(result: TokenizerBench) -> str:
     return ", ".join(f"{method.name} {short_seconds(method.load_seconds)} s" for method in result.methods)

@@ -1,4 +1,4 @@
-"""What `bench --tokenizers` finds: per method, per way of handing it documents and per state, the seconds and bytes."""
+"""Result of `bench --tokenizers`: seconds and bytes per method, kind of input and state."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from gristmill.lab.bench.bench_result import Corpus, Machine, Skipped
 
 
 class Case(StrEnum):
-    """How a method is handed the documents."""
+    """Kind of input: one buffer, a list of bytes, or a list of paths."""
 
     JOINED = "joined"
     BYTES = "bytes"
@@ -16,7 +16,7 @@ class Case(StrEnum):
 
 
 class State(StrEnum):
-    """What a method has seen before the clock runs."""
+    """State of the method's caches when timing starts."""
 
     COLD = "cold"
     WARM = "warm"
@@ -31,25 +31,30 @@ CASE_TITLES = {
 
 
 class TokenizerMethod(msgspec.Struct, frozen=True, kw_only=True):
+    """A tokenizer that was measured."""
+
     name: str
     engine: str
-    """What does the encoding, with its version."""
+    """Library that encodes, with its version."""
     load_seconds: float
-    """To make it and encode one document, which no other figure holds."""
+    """Seconds to load the tokenizer and encode one document. Not part of any other number."""
     files: int
-    """It was timed on: all, or a sample. Ids are compared on all files either way."""
+    """Number of files that were timed: all, or a sample. Ids are compared on all files."""
     bytes: int
     is_sampled: bool
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Measurement of one method with one kind of input in one state."""
+
     method: str
     case: Case
-    """`joined`: one buffer and offsets (pinned for the GPU), `bytes`: a list of bytes, `files`: a list of paths."""
+    """`joined` is one buffer with offsets (pinned for the GPU), `bytes` a list of bytes, `files` a list of paths."""
     state: State
-    """`cold`: no word was seen; `warm`: all of this was; `unseen`: the other half of the bytes was."""
+    """`cold` if no text was seen before, `warm` if the same text was, `unseen` if only the other half of the bytes
+    was."""
     seconds: float
-    """Median over the runs, from the documents to one array of ids; what falls back to the CPU included."""
+    """Median of the runs, from the documents to one array of ids, including documents that fall back to the CPU."""
     seconds_min: float
     seconds_max: float
     runs: int
@@ -57,7 +62,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     ids: int
     num_on_cpu: int
-    """Documents that the GPU left to the CPU."""
+    """Number of documents that the GPU left to the CPU."""
 
     @property
     def bytes_per_second(self) -> float:
@@ -65,7 +70,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the work on the GPU, with texts and ids in its memory, one chunk after the other."""
+    """Time of one stage on the GPU, with texts and ids in its memory, one chunk after the other."""
 
     name: str
     cold_seconds: float
@@ -73,17 +78,19 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """The floor of a GPU that texts must go to and ids come back from: copies alone, from and to pinned memory."""
+    """Time of the copies alone, between pinned memory and the GPU. It is a lower bound for any GPU tokenizer."""
 
     bytes_in: int
     bytes_out: int
     seconds_in: float
     seconds_out: float
     seconds_both: float
-    """Both ways at once."""
+    """Seconds for both directions at the same time."""
 
 
 class TokenizerBench(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a tokenizer benchmark."""
+
     methods: list[TokenizerMethod]
     speeds: list[Speed]
     stages: list[Stage]
@@ -92,6 +99,6 @@ class TokenizerBench(msgspec.Struct, frozen=True, kw_only=True):
     corpus: Corpus
     machine: Machine
     gpu: str | None
-    """Its name; null where none was asked for."""
+    """Name of the GPU, or null if none was used."""
     command: str
-    """As a user would type it, to repeat it."""
+    """Command line that repeats the benchmark."""
