@@ -268,7 +268,7 @@ def test_overlap_defaults_to_half_of_any_window(repo, tmp_path, options, overlap
         (["build", "REPO", "--out", "OUT", "--include", "[[:alpha:]"], 2, "--include '[[:alpha:]'"),
         (["build", "REPO", "--out", "OUT", "--weight", "[[:foo:]]=2"], 2, "--weight '[[:foo:]]'"),
         (["plan", "REPO", "--exclude", "a\\"], 2, "--exclude"),
-        (["build", "REPO", "--out", "OUT", "--language", "cobol"], 2, "there is no language 'cobol'. Known: "),
+        (["build", "REPO", "--out", "OUT", "--language", "cobol"], 2, "unknown language 'cobol'. Known: "),
         (["nonsense"], 2, "unknown command 'nonsense'. Try 'gristmill --help'."),
         (["biuld"], 2, "unknown command 'biuld'. Did you mean 'build'?"),
         (["--verison"], 2, "unknown option '--verison'. Did you mean '--version'?"),

@@ -123,7 +123,7 @@ def test_from_storage_into_storage(s3, tmp_path, monkeypatch):
     for file in list_files("s3://bucket/sets/one/"):
         download(file, tmp_path / "back" / file.name)
     assert len(rows_of(tmp_path / "back")) == len(rows_of(tmp_path / "here"))
-    with pytest.raises(OutputError, match="already holds"):
+    with pytest.raises(OutputError, match="already contains"):
         make(["s3://bucket/data/"], "s3://bucket/sets/one")
 
 

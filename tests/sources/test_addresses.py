@@ -17,7 +17,7 @@ SECRET = "s3cr3t"
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("kind", "addresses"),
     [
         (
             Kind.LOCAL,
@@ -33,12 +33,12 @@ SECRET = "s3cr3t"
         (Kind.REMOTE, ["https://gitlab.com/o/n/-/raw/main/x.py", "https://[::1/x"]),
     ],
 )
-def test_kinds_of_words(kind, words):
-    assert {word: kind_of(word) for word in words} == dict.fromkeys(words, kind)
+def test_kind_of_address(kind, addresses):
+    assert {address: kind_of(address) for address in addresses} == dict.fromkeys(addresses, kind)
 
 
 @pytest.mark.parametrize(
-    ("word", "url", "transport", "ref", "name"),
+    ("address", "url", "transport", "ref", "name"),
     [
         ("https://github.com/org/name", "https://github.com/org/name", "https", None, "name"),
         ("git+https://h/name.git#v1.2", "https://h/name.git", "https", "v1.2", "name"),
@@ -50,13 +50,13 @@ def test_kinds_of_words(kind, words):
         ("https://h/.git", "https://h/.git", "https", None, "repository"),
     ],
 )
-def test_parts_of_a_git_address(word, url, transport, ref, name):
-    address = git_address(word)
-    assert address == (url, transport, ref, None)
-    assert address.name == name
+def test_git_address_is_split_into_parts(address, url, transport, ref, name):
+    parsed = git_address(address)
+    assert parsed == (url, transport, ref, None)
+    assert parsed.name == name
 
 
-def test_credentials_leave_the_url_for_a_header():
+def test_credentials_move_from_the_url_to_a_header():
     address = git_address(f"https://me:{SECRET}%2F@host:8080/name.git#main")
     assert address.url == "https://host:8080/name.git"
     encoded = base64.b64encode(f"me:{SECRET}/".encode()).decode()
@@ -64,7 +64,7 @@ def test_credentials_leave_the_url_for_a_header():
 
 
 @pytest.mark.parametrize(
-    "word",
+    "address",
     [
         "git+ext://sh",
         "https://host/x.git#-b",
@@ -74,23 +74,23 @@ def test_credentials_leave_the_url_for_a_header():
         "git+https://[::1/x",
     ],
 )
-def test_what_git_must_not_see_is_refused(word):
+def test_unsafe_git_address_is_refused(address):
     with pytest.raises(InputError):
-        git_address(word)
+        git_address(address)
 
 
 @pytest.mark.parametrize(
-    "word", ["https://me:s3cr3t/x@host/a.git", "https://me:s3cr3t#x@host/a.git", "https://me:1?s3cr3t@host/a.git"]
+    "address", ["https://me:s3cr3t/x@host/a.git", "https://me:s3cr3t#x@host/a.git", "https://me:1?s3cr3t@host/a.git"]
 )
-def test_a_torn_password_is_refused_and_not_shown(word):
-    assert SECRET not in without_credentials(word)
+def test_unencoded_password_is_refused_and_not_printed(address):
+    assert SECRET not in without_credentials(address)
     with pytest.raises(InputError) as caught:
-        git_address(word)
+        git_address(address)
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("word", "shown"),
+    ("address", "expected"),
     [
         ("https://me:s3cr3t@host/x.parquet?X-Signature=s3cr3t", "https://host/x.parquet"),
         ("https://s3cr3t@host/x.git#main", "https://host/x.git#main"),
@@ -101,8 +101,8 @@ def test_a_torn_password_is_refused_and_not_shown(word):
         ("a/b", "a/b"),
     ],
 )
-def test_what_is_shown_holds_no_credentials(word, shown):
-    assert without_credentials(word) == shown
+def test_credentials_are_removed(address, expected):
+    assert without_credentials(address) == expected
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_what_is_shown_holds_no_credentials(word, shown):
         ("a.zst", "a.zst"),
     ],
 )
-def test_tables_are_known_by_name(name, stem):
+def test_tables_are_recognized_by_name(name, stem):
     assert table_stem(name) == stem
     assert is_table_name(name) is (stem != name)
 
 
-def test_a_source_is_called_by_the_last_part_before_a_wildcard():
+def test_source_name_is_the_last_part_before_a_wildcard():
     assert last_part("s3://bucket/code/", "files") == "code"
     assert last_part("s3://bucket/code/v1-*/x.py", "files") == "code"
     assert last_part("s3://bucket/*", "files") == "bucket"

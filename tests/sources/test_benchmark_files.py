@@ -16,7 +16,7 @@ def lines(rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def test_a_row_is_one_text_of_all_its_strings(tmp_path):
+def test_row_is_one_text_of_all_its_strings(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines(ROWS) + b"\n")
     found = read_benchmark(str(tmp_path / "b.jsonl"))
     assert found.name == "b.jsonl"
@@ -26,7 +26,7 @@ def test_a_row_is_one_text_of_all_its_strings(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["b.jsonl.gz", "b.jsonl.zst", "b.json", "b.parquet", "B.JSONL"])
-def test_the_same_in_other_files(tmp_path, name):
+def test_all_formats_give_the_same_texts(tmp_path, name):
     (tmp_path / "b.jsonl").write_bytes(lines(ROWS))
     path = tmp_path / name
     if name.endswith(".gz"):
@@ -42,7 +42,7 @@ def test_the_same_in_other_files(tmp_path, name):
     assert read_benchmark(str(path)).texts == read_benchmark(str(tmp_path / "b.jsonl")).texts
 
 
-def test_anything_else_is_one_plain_text(tmp_path):
+def test_other_file_is_one_text(tmp_path):
     (tmp_path / "b.py").write_bytes(b"def f(): pass\n\xff")
     assert read_benchmark(str(tmp_path / "b.py")).texts == {0: ("def f(): pass\n\ufffd".encode(),)}
 
@@ -52,18 +52,18 @@ def test_anything_else_is_one_plain_text(tmp_path):
     [("b.jsonl", b"{"), ("b.jsonl", b'{"n": 1}\n'), ("b.txt", b""), ("b.jsonl.gz", b"no"), ("b.jsonl.zst", b"no"), ("b.txt.zst", zstandard.compress(b"words " * 999)[:-9]),
      ("b.parquet", b"no"), ("b.json", b"[" * 100_000), ("b.jsonl", b"\xff\xfe")],
 )  # fmt: skip
-def test_what_cannot_be_understood_is_said(tmp_path, name, content):
+def test_unusable_benchmark_is_reported(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=name):
         read_benchmark(str(tmp_path / name))
 
 
-def test_texts_go_by_their_row(tmp_path):
+def test_texts_are_keyed_by_row(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(lines([{"n": 1}, {"a": "x"}, {"a": "x"}, {"a": "y"}]))
     assert read_benchmark(str(tmp_path / "b.jsonl")).texts == {1: (b"x",), 3: (b"y",)}
 
 
-def test_two_of_one_name_are_told_apart(tmp_path):
+def test_benchmarks_with_the_same_name_get_unique_names(tmp_path):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "b.txt").write_text(folder)
@@ -71,7 +71,7 @@ def test_two_of_one_name_are_told_apart(tmp_path):
     assert [benchmark.name for benchmark in found] == ["b.txt", "b.txt~2"]
 
 
-def test_a_missing_file_is_said():
+def test_missing_file_is_reported():
     with pytest.raises(InputError, match="No such file"):
         read_benchmark("/nowhere/b.jsonl")
 

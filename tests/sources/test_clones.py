@@ -1,4 +1,4 @@
-"""Against git's own servers on the loopback interface: `git http-backend` behind a small web server, and files."""
+"""Tests with `git http-backend` in a small web server on the loopback interface, and with file URLs."""
 
 import base64
 import os
@@ -24,15 +24,15 @@ LOGIN = ("me", "s3cr3t-t0ken")
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_this_machine(monkeypatch):
+def without_user_configuration(monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
-    monkeypatch.setattr(clones, "SECONDS_BETWEEN", (0.01, 0.01))
+    monkeypatch.setattr(clones, "RETRY_DELAY_SECONDS", (0.01, 0.01))
 
 
 @pytest.fixture
 def upstream(tmp_path):
-    """A work tree to commit in, and the bare repository that is served."""
+    """Make a work tree to commit in, and the bare repository that is served."""
     work = write_tree(tmp_path / "work", {"a.py": "a = 1\n", "sub/b.py": "b = 2\n"})
     git(work, "init", "-q", "-b", "main")
     commit(work, "first")
@@ -58,17 +58,17 @@ def file_url(work):
 
 
 class GitHandler(BaseHTTPRequestHandler):
-    """What a CGI host does for `git http-backend`."""
+    """CGI host for `git http-backend`."""
 
     def do_GET(self):
         server = self.server
         server.seen.append(self.path)
-        if server.faults:
-            server.faults -= 1
+        if server.num_faults:
+            server.num_faults -= 1
             self.connection.close()
             return
-        wanted = "Basic " + base64.b64encode(":".join(LOGIN).encode()).decode()
-        if server.is_private and self.headers.get("Authorization") != wanted:
+        expected = "Basic " + base64.b64encode(":".join(LOGIN).encode()).decode()
+        if server.is_private and self.headers.get("Authorization") != expected:
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="git"')
             self.end_headers()
@@ -86,10 +86,10 @@ class GitHandler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = subprocess.run(
+        response = subprocess.run(
             ["git", "http-backend"], input=body, env=environment, capture_output=True, check=False
         ).stdout
-        head, _, content = answer.partition(b"\r\n\r\n")
+        head, _, content = response.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
         self.send_response(int(headers.pop("Status", "200").split()[0]))
         for name, value in headers.items():
@@ -106,7 +106,7 @@ class GitHandler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(upstream):
     server = ThreadingHTTPServer(("127.0.0.1", 0), GitHandler)
-    server.root, server.is_private, server.faults, server.seen = upstream.parent / "served", False, 0, []
+    server.root, server.is_private, server.num_faults, server.seen = upstream.parent / "served", False, 0, []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -119,16 +119,16 @@ def url_of(server, login=""):
     return f"http://{login}127.0.0.1:{server.server_port}/project.git"
 
 
-def names(folder):
+def file_names(folder):
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if ".git" not in path.parts and path.is_file()}
 
 
-def test_a_clone_has_the_files_and_no_history(server, upstream, tmp_path):
+def test_clone_has_the_files_and_no_history(server, upstream, tmp_path):
     (upstream / "a.py").write_text("a = 2\n")
     newest = commit(upstream, "second")
     push(upstream)
     folder = clone(url_of(server), tmp_path / "cache")
-    assert names(folder) == {"a.py", "sub/b.py"}
+    assert file_names(folder) == {"a.py", "sub/b.py"}
     assert git(folder, "rev-list", "--all", "HEAD").decode().split() == [newest]
     assert not git(folder, "tag").strip()
     found = scan([Source("project", str(folder), None, url_of(server))], ScanConfig())
@@ -136,7 +136,7 @@ def test_a_clone_has_the_files_and_no_history(server, upstream, tmp_path):
     assert [file.path for file in found.files] == ["a.py", "sub/b.py"]
 
 
-def test_a_second_time_brings_the_newest(server, upstream, tmp_path):
+def test_existing_clone_is_updated(server, upstream, tmp_path):
     first = clone(url_of(server), tmp_path / "cache")
     (first / "left-over.py").write_text("x")
     (first / "sub/b.py").write_text("altered")
@@ -146,12 +146,12 @@ def test_a_second_time_brings_the_newest(server, upstream, tmp_path):
     push(upstream)
     again = clone(url_of(server), tmp_path / "cache")
     assert again == first
-    assert names(again) == {"c.py", "sub/b.py"}
+    assert file_names(again) == {"c.py", "sub/b.py"}
     assert (again / "sub/b.py").read_text() == "b = 2\n"
 
 
 @pytest.mark.parametrize("ref", ["v1", "other", "COMMIT"])
-def test_a_tag_a_branch_or_a_commit(upstream, tmp_path, ref):
+def test_ref_is_a_tag_branch_or_commit(upstream, tmp_path, ref):
     first = git(upstream, "rev-parse", "HEAD").decode().strip()
     git(upstream, "branch", "other")
     (upstream / "a.py").write_text("a = 2\n")
@@ -162,18 +162,18 @@ def test_a_tag_a_branch_or_a_commit(upstream, tmp_path, ref):
     assert folder != clone(file_url(upstream), tmp_path / "cache")
 
 
-def test_half_a_clone_is_begun_again(upstream, tmp_path):
+def test_incomplete_clone_is_started_again(upstream, tmp_path):
     folder = clone(file_url(upstream), tmp_path / "cache")
-    half = folder.with_name(folder.name + ".part")
-    os.rename(folder, half)
-    (half / ".git/HEAD").write_text("nonsense")
-    (half / "stray.py").write_text("x")
-    assert names(clone(file_url(upstream), tmp_path / "cache")) == {"a.py", "sub/b.py"}
-    assert not half.exists()
+    incomplete = folder.with_name(folder.name + ".part")
+    os.rename(folder, incomplete)
+    (incomplete / ".git/HEAD").write_text("nonsense")
+    (incomplete / "stray.py").write_text("x")
+    assert file_names(clone(file_url(upstream), tmp_path / "cache")) == {"a.py", "sub/b.py"}
+    assert not incomplete.exists()
 
 
 @pytest.mark.parametrize("damage", ["shallow.lock", "index.lock", "index", "objects", "HEAD"])
-def test_a_damaged_clone_is_made_anew(upstream, tmp_path, damage):
+def test_damaged_clone_is_replaced(upstream, tmp_path, damage):
     folder = clone(file_url(upstream), tmp_path / "cache")
     (upstream / "a.py").write_text("a = 2\n")
     commit(upstream, "second")
@@ -185,30 +185,30 @@ def test_a_damaged_clone_is_made_anew(upstream, tmp_path, damage):
     assert (clone(file_url(upstream), tmp_path / "cache") / "a.py").read_text() == "a = 2\n"
 
 
-def test_credentials_are_used_and_leave_no_trace(server, tmp_path):
+def test_credentials_are_used_and_not_stored(server, tmp_path):
     server.is_private = True
     folder = clone(url_of(server, login=":".join(LOGIN) + "@"), tmp_path / "cache")
-    assert names(folder) == {"a.py", "sub/b.py"}
+    assert file_names(folder) == {"a.py", "sub/b.py"}
     secrets = [LOGIN[1].encode(), base64.b64encode(":".join(LOGIN).encode())]
     for path in folder.rglob("*"):
         assert not path.is_file() or not any(secret in path.read_bytes() for secret in secrets), path
     assert LOGIN[1] not in str(folder)
 
 
-@pytest.mark.parametrize(("login", "said"), [("me:wr0ng@", "refused the credentials"), ("", "asked for credentials")])
-def test_wrong_credentials_are_told_and_not_shown(server, tmp_path, login, said):
+@pytest.mark.parametrize(("login", "message"), [("me:wr0ng@", "refused the credentials"), ("", "requires credentials")])
+def test_wrong_credentials_are_reported_and_not_printed(server, tmp_path, login, message):
     server.is_private = True
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         clone(url_of(server, login=login), tmp_path / "cache")
     assert "wr0ng" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(server.seen) <= 4, "another attempt would not help"
 
 
-def test_what_is_not_there_is_told(server, upstream, tmp_path):
-    with pytest.raises(InputError, match="there is no git repository at"):
+def test_missing_repository_or_ref_is_reported(server, upstream, tmp_path):
+    with pytest.raises(InputError, match="no git repository found at"):
         clone(url_of(server).replace("project", "none"), tmp_path / "cache")
-    with pytest.raises(InputError, match="there is no git repository at"):
+    with pytest.raises(InputError, match="no git repository found at"):
         clone(f"file://{tmp_path}/none.git", tmp_path / "cache")
     with pytest.raises(InputError, match="no branch, tag or commit 'none'"):
         clone(file_url(upstream) + "#none", tmp_path / "cache")
@@ -217,29 +217,29 @@ def test_what_is_not_there_is_told(server, upstream, tmp_path):
         clone(f"file://{tmp_path}/empty.git", tmp_path / "cache")
 
 
-def test_a_fault_of_the_network_is_tried_again(server, tmp_path):
-    server.faults = 2
-    assert names(clone(url_of(server), tmp_path / "cache")) == {"a.py", "sub/b.py"}
+def test_network_error_is_retried(server, tmp_path):
+    server.num_faults = 2
+    assert file_names(clone(url_of(server), tmp_path / "cache")) == {"a.py", "sub/b.py"}
 
 
-def test_no_network_is_told_after_all_attempts(server, tmp_path):
-    server.faults = 99
+def test_network_error_is_reported_after_all_attempts(server, tmp_path):
+    server.num_faults = 99
     with pytest.raises(InputError, match=r"cannot reach .* in 3 attempts"):
         clone(url_of(server), tmp_path / "cache")
     assert not list((tmp_path / "cache/clones").glob("*[!t]"))
 
 
-def test_a_git_that_hangs_is_ended(tmp_path, monkeypatch):
+def test_git_that_hangs_is_killed(tmp_path, monkeypatch):
     program = tmp_path / "bin/git"
     write_tree(tmp_path, {"bin/git": "#!/bin/sh\nsleep 60 & wait\n"})
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setattr(clones, "SECONDS_TO_FETCH", 0.2)
+    monkeypatch.setattr(clones, "FETCH_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(InputError, match="timed out"):
         clone("https://127.0.0.1/x.git", tmp_path / "cache")
 
 
-def test_nothing_of_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
+def test_nothing_from_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
     marker = tmp_path / "ran"
     outside = write_tree(tmp_path / "outside", {"secret.py": "key = 1\n"})
     other = tmp_path / "served/other.git"
@@ -251,7 +251,7 @@ def test_nothing_of_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
     write_tree(upstream, {".gitattributes": "*.big filter=evil\n", "x.big": "x", "hooks/post-checkout": "touch x"})
     commit(upstream, "hostile")
     push(upstream)
-    # What the server's own repository is set up to do must not matter either.
+    # The configuration of the served repository must not matter either.
     served = upstream.parent / "served/project.git"
     write_tree(served, {"hooks/post-checkout": f"#!/bin/sh\ntouch {marker}\n"})
     (served / "hooks/post-checkout").chmod(0o755)
@@ -270,25 +270,25 @@ def test_nothing_of_a_hostile_repository_runs(upstream, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("ran*"))
 
 
-def test_another_transport_is_not_spoken(upstream, tmp_path):
+def test_other_transport_is_refused(upstream, tmp_path):
     with pytest.raises(InputError):
         clone(f"git+ext://sh -c 'touch {tmp_path}/ran'", tmp_path / "cache")
     assert not (tmp_path / "ran").exists()
 
 
-def test_without_git_it_is_told(tmp_path, monkeypatch):
+def test_missing_git_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(InputError, match="git is not installed"):
         clone("https://github.com/org/name", tmp_path / "cache")
 
 
-def test_clones_are_sources_beside_others(upstream, tmp_path):
+def test_clones_and_folders_get_unique_names(upstream, tmp_path):
     local = write_tree(tmp_path / "project", {"x.py": "x = 1\n"})
-    words = [file_url(upstream), str(local), file_url(upstream) + "#v1"]
-    config = Config(sources=words, out="unused")
-    expected = [("project", str(local)), ("project~2", words[0]), ("project~3", words[2])]
-    for order in (words, words[::-1]):
+    addresses = [file_url(upstream), str(local), file_url(upstream) + "#v1"]
+    config = Config(sources=addresses, out="unused")
+    expected = [("project", str(local)), ("project~2", addresses[0]), ("project~3", addresses[2])]
+    for order in (addresses, addresses[::-1]):
         found = fetch(order, config, tmp_path / "cache", map)
         assert [(source.repo, source.origin) for source in found.sources] == expected
     with pytest.raises(InputError, match="named twice"):
-        fetch([words[0], "git+" + words[0]], config, tmp_path / "cache", map)
+        fetch([addresses[0], "git+" + addresses[0]], config, tmp_path / "cache", map)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gristmill.sources.decode import Decoded, decode
 
-MARKS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+BOMS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ MARKS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
         ("# “quoted” – caf\xe9 …\n".encode("cp1252"), "cp1252"),
     ],
 )
-def test_text_decodes_back_to_the_files_bytes(raw, encoding):
+def test_decoded_text_encodes_to_the_bytes_of_the_file(raw, encoding):
     decoded = decode(raw)
     assert decoded.encoding == encoding
-    assert MARKS.get(encoding, b"") + decoded.text.decode("utf-8").encode(encoding) == raw
+    assert BOMS.get(encoding, b"") + decoded.text.decode("utf-8").encode(encoding) == raw
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_text_decodes_back_to_the_files_bytes(raw, encoding):
         b"\xc3",
     ],
 )
-def test_what_is_not_clearly_text_is_binary(raw):
+def test_bytes_that_are_not_clearly_text_are_binary(raw):
     assert isinstance(decode(raw), str)
 
 
@@ -59,7 +59,7 @@ def test_line_ends_are_kept():
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
-def test_any_utf8_comes_back(text):
+def test_any_utf8_round_trips(text):
     decoded = decode(text.encode())
     assert isinstance(decoded, Decoded)
     assert decoded.text.decode().encode(decoded.encoding) == text.encode()

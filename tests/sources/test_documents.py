@@ -19,9 +19,9 @@ def file_at(path):
     return SourceFile(repo="r", path=os.path.basename(path), location=str(path), size=size)
 
 
-@pytest.fixture(autouse=True, params=["alone", "beside others"])
+@pytest.fixture(autouse=True, params=["alone", "in an open folder"])
 def folder(request, monkeypatch):
-    """How files are read."""
+    """Run each test with files read alone, and with files read through an open folder."""
     if request.param == "alone":
         yield
         return
@@ -34,7 +34,7 @@ def read(path, **config):
     return read_document(file_at(path), ScanConfig(**config))
 
 
-def test_a_text_file_becomes_a_document(tmp_path):
+def test_text_file_becomes_a_document(tmp_path):
     path = tmp_path / "a.py"
     path.write_bytes(b"x = 1\r\n")
     document = read(path)
@@ -53,7 +53,7 @@ def test_a_text_file_becomes_a_document(tmp_path):
         (b"x = 1", {"languages": ["rust"]}, DropReason.LANGUAGE_NOT_WANTED),
     ],
 )
-def test_what_cannot_be_used_is_a_drop_with_its_reason(tmp_path, content, config, reason):
+def test_unusable_content_is_a_drop_with_its_reason(tmp_path, content, config, reason):
     path = tmp_path / "a.py"
     path.write_bytes(content)
     drop = read(path, **config)
@@ -62,7 +62,7 @@ def test_what_cannot_be_used_is_a_drop_with_its_reason(tmp_path, content, config
     assert drop.detail
 
 
-def test_a_file_of_just_the_limit_is_read(tmp_path):
+def test_file_of_the_maximum_size_is_read(tmp_path):
     path = tmp_path / "a.py"
     path.write_bytes(b"x" * 10)
     assert isinstance(read(path, max_file_bytes=10), Document)
@@ -77,7 +77,7 @@ def test_vanished_linked_and_special_files_are_drops(tmp_path):
     assert read(tmp_path).reason is DropReason.NOT_A_FILE
 
 
-def test_files_behind_a_link_are_drops_and_others_beside_them_are_read(tmp_path):
+def test_only_files_below_a_linked_folder_are_drops(tmp_path):
     write_tree(tmp_path, {"real/a.py": "x = 1\n", "real/b.py": "x = 2\n"})
     (tmp_path / "way").symlink_to("real")
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_files_behind_a_link_are_drops_and_others_beside_them_are_read(tmp_path)
         assert [read(tmp_path / f"real/{name}.py").text for name in "abb"] == [b"x = 1\n", b"x = 2\n", b"x = 2\n"]
 
 
-def test_a_permission_error_is_a_drop(tmp_path):
+def test_permission_error_is_a_drop(tmp_path):
     write_tree(tmp_path, {"a.py": "x"})
     (tmp_path / "a.py").chmod(0)
     with without_privileges():
@@ -94,49 +94,49 @@ def test_a_permission_error_is_a_drop(tmp_path):
     assert drop.detail == "Permission denied"
 
 
-def test_a_file_that_keeps_changing_is_a_drop(tmp_path, monkeypatch):
+def test_file_that_keeps_changing_is_a_drop(tmp_path, monkeypatch):
     path = tmp_path / "a.log"
     path.write_bytes(b"x")
-    plain_read = os.read
+    original_read = os.read
 
     def read_while_it_grows(descriptor, count):
         with path.open("ab") as stream:
             stream.write(b"more")
-        return plain_read(descriptor, count)
+        return original_read(descriptor, count)
 
     monkeypatch.setattr(documents.os, "read", read_while_it_grows)
     assert read(path).reason is DropReason.CHANGED_WHILE_READ
 
 
-def test_a_file_that_changes_once_is_read_as_it_is_afterwards(tmp_path, monkeypatch):
+def test_file_that_changes_once_is_read_again(tmp_path, monkeypatch):
     path = tmp_path / "a.log"
     path.write_bytes(b"before")
-    plain_read = os.read
+    original_read = os.read
     changes = [b"afterwards"]
 
     def read_with_one_change(descriptor, count):
         if changes:
             path.write_bytes(changes.pop())
-        return plain_read(descriptor, count)
+        return original_read(descriptor, count)
 
     monkeypatch.setattr(documents.os, "read", read_with_one_change)
     assert read(path).text == b"afterwards"
 
 
-def test_under_a_real_writer_a_document_is_never_torn(tmp_path):
+def test_document_is_consistent_during_concurrent_writes(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"a" * 5000)
     stop = threading.Event()
 
-    def replace_over_and_over():
-        turn = 0
-        while not stop.is_set() and turn < 100_000:
-            turn += 1
-            beside = tmp_path / "beside"
-            beside.write_bytes(b"ab"[turn % 2 : turn % 2 + 1] * 5000)
-            beside.replace(path)
+    def replace_repeatedly():
+        count = 0
+        while not stop.is_set() and count < 100_000:
+            count += 1
+            replacement = tmp_path / "beside"
+            replacement.write_bytes(b"ab"[count % 2 : count % 2 + 1] * 5000)
+            replacement.replace(path)
 
-    writer = threading.Thread(target=replace_over_and_over)
+    writer = threading.Thread(target=replace_repeatedly)
     writer.start()
     try:
         for _ in range(200):

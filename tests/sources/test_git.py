@@ -24,30 +24,30 @@ def listed(folder):
     return {entry.path for entry in list_files(str(folder)).entries}
 
 
-def reference(folder):
+def listed_by_git(folder):
     output = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     return set(os.fsdecode(output).split("\0")) - {""}
 
 
-def test_equals_git_ls_files(repository):
-    assert listed(repository) == reference(repository) == {".gitignore", "a.py", "sub/b.py"}
+def test_listing_equals_git_ls_files(repository):
+    assert listed(repository) == listed_by_git(repository) == {".gitignore", "a.py", "sub/b.py"}
     assert listed(repository / "sub") == {"b.py"}
 
 
-def test_knows_what_is_tracked_and_the_commit(repository):
+def test_listing_has_tracked_files_and_the_commit(repository):
     listing = list_files(str(repository))
     assert {entry.path for entry in listing.entries if entry.is_tracked} == {".gitignore", "a.py"}
     assert listing.commit == git(repository, "rev-parse", "HEAD").decode().strip()
 
 
-def test_names_with_newlines_and_bad_bytes(repository):
+def test_names_with_newlines_and_bad_bytes_are_listed(repository):
     for name in (b"new\nline.py", b"caf\xe9.py", b"a b.py"):
         with open(os.path.join(os.fsencode(repository), name), "w") as stream:
             stream.write("x")
     assert {"new\nline.py", os.fsdecode(b"caf\xe9.py"), "a b.py"} <= listed(repository)
 
 
-def test_a_file_in_conflict_is_listed_once(repository):
+def test_file_in_conflict_is_listed_once(repository):
     git(repository, "checkout", "-qb", "other")
     (repository / "a.py").write_text("other")
     git(repository, "commit", "-qam", "other")
@@ -77,21 +77,21 @@ def test_configured_programs_of_the_repository_do_not_run(repository, tmp_path):
     assert not marker.exists()
 
 
-def test_a_plain_folder_is_none(tmp_path):
+def test_plain_folder_has_no_listing(tmp_path):
     assert list_files(str(tmp_path)) is None
 
 
-def test_a_folder_ignored_by_the_work_tree_around_it_is_a_plain_one(repository):
+def test_folder_ignored_by_its_work_tree_has_no_listing(repository):
     assert list_files(str(repository / "ignored")) is None
 
 
-def test_variables_of_another_repository_do_not_matter(repository, tmp_path, monkeypatch):
+def test_git_variables_of_the_environment_are_ignored(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "elsewhere/index"))
     assert "a.py" in listed(repository)
 
 
-def test_a_broken_repository_says_so(tmp_path):
+def test_broken_repository_is_reported(tmp_path):
     write_tree(tmp_path / "repo", {".git/HEAD": "nonsense", "a.py": "a"})
     with pytest.raises(InputError, match="git cannot read this repository"):
         list_files(str(tmp_path / "repo"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gristmill.sources.gitignore import CLASSES, is_usable, patterns_of
+from gristmill.sources.gitignore import CLASSES, is_usable, parse_patterns
 from support.source_trees import git, write_tree
 
 NUM_COPIES = 20
@@ -25,7 +25,7 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory):
-    """A repository with one tree many times over, so that git is asked about many patterns at once."""
+    """Make a repository with many copies of one tree, so that git checks many patterns at once."""
     root = tmp_path_factory.mktemp("wildmatch")
     for number in range(NUM_COPIES):
         write_tree(root / str(number), dict.fromkeys(TREE, ""))
@@ -34,21 +34,21 @@ def copies(tmp_path_factory):
     return root, sorted({*TREE, *folders})
 
 
-def asked_git(root, paths):
-    """Per path, the line of the .gitignore that decides about it, or None."""
-    asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+def lines_by_git(root, paths):
+    """Return for each path the line of the .gitignore that decides about it according to git, or None."""
+    request = b"".join(os.fsencode(path) + b"\0" for path in paths)
     command = ["git", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n"]
-    answer = subprocess.run(command, cwd=root, input=asked, stdout=subprocess.PIPE, check=False)
-    assert answer.returncode in {0, 1}
-    fields = os.fsdecode(answer.stdout).split("\0")
+    result = subprocess.run(command, cwd=root, input=request, stdout=subprocess.PIPE, check=False)
+    assert result.returncode in {0, 1}
+    fields = os.fsdecode(result.stdout).split("\0")
     return {path: int(line) if line else None for line, path in zip(fields[1::4], fields[3::4], strict=True)}
 
 
-def asked_us(root, content, names):
-    """The same by the walk's rule: what is in an ignored folder is ignored, by the line that ignores the folder."""
+def lines_by_gristmill(root, content, names):
+    """Yield the same for gristmill. In an ignored folder, the line that ignores the folder decides."""
     lines = content.split(b"\n")
-    patterns = patterns_of(content)
-    numbered = {id(one): number for one, number in zip(patterns.patterns, numbers_of(lines), strict=True)}
+    patterns = parse_patterns(content)
+    numbered = {id(pattern): number for pattern, number in zip(patterns.patterns, line_numbers(lines), strict=True)}
     for name in names:
         parts = name.split("/")
         found = None
@@ -61,8 +61,8 @@ def asked_us(root, content, names):
         yield name, numbered[id(found)] if found is not None else None
 
 
-def numbers_of(lines):
-    return [number for number, line in enumerate(lines, 1) if patterns_of(line).patterns]
+def line_numbers(lines):
+    return [number for number, line in enumerate(lines, 1) if parse_patterns(line).patterns]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,40 +76,40 @@ def numbers_of(lines):
 @example([["x/a**/b"], ["x**"], ["**/a/**/b"], ["*/", "!d/"], ["d/**\\/d"], ["[[:foo:]]"], ["[!]]"], ["[a-]"]])
 @example([["foo\\"], ["a\\\\"], ["[\\"], ["a  "], ["a\\  "], ["/"], ["//a"], ["d//a"], ["!"], ["**"], ["***/b"]])
 @example([["[/]"], ["d[/]a"], ["d[^a]a"], ["d?a"], ["*a*"], ["d/*"], ["*/b"], ["a.d/**/b"], ["x/**/**/b"]])
-def test_each_line_matches_what_it_matches_for_git(copies, contents):
+def test_each_line_matches_as_in_git(copies, contents):
     root, names = copies
-    expected, found = asked_and_found(root, names, [("\n".join(lines) + "\n").encode() for lines in contents])
+    expected, found = expected_and_found(root, names, [("\n".join(lines) + "\n").encode() for lines in contents])
     assert found == expected
 
 
-def asked_and_found(root, names, contents):
+def expected_and_found(root, names, contents):
     found = {}
     for number, content in enumerate(contents):
         folder = root / str(number)
         (folder / ".gitignore").write_bytes(content)
-        found |= {f"{number}/{name}": line for name, line in asked_us(folder, content, names)}
-    return asked_git(root, found), found
+        found |= {f"{number}/{name}": line for name, line in lines_by_gristmill(folder, content, names)}
+    return lines_by_git(root, found), found
 
 
-def test_classes_have_the_bytes_that_git_gives_them(tmp_path):
+def test_classes_have_the_same_bytes_as_in_git(tmp_path):
     git(tmp_path, "init", "-q")
     names = {os.fsdecode(b"x" + bytes([byte])): byte for byte in range(1, 256) if byte != ord("/")}
     for kind in CLASSES:
         content = b"x[[:%b:]]\n" % kind
         (tmp_path / ".gitignore").write_bytes(content)
-        answer = asked_git(tmp_path, names)
-        patterns = patterns_of(content)
+        result = lines_by_git(tmp_path, names)
+        patterns = parse_patterns(content)
         assert {name for name in names if patterns.last_match(os.fsencode(name))} == {
-            name for name, line in answer.items() if line
+            name for name, line in result.items() if line
         }
 
 
 @pytest.mark.parametrize(
     "content", [b"*.log\r\nx\r\n", b"\xef\xbb\xbf*.log\nx", b"[z-a]\n!\n*.log\nx", b"\xff\n*.log\nx\0y"]
 )
-def test_lines_end_where_git_ends_them(copies, content):
+def test_lines_end_as_in_git(copies, content):
     root, _ = copies
-    expected, found = asked_and_found(root, ["a.log", "x", "y", "xy"], [content])
+    expected, found = expected_and_found(root, ["a.log", "x", "y", "xy"], [content])
     assert found == expected
     assert found == {"0/a.log": found["0/a.log"], "0/x": found["0/x"], "0/y": None, "0/xy": None}
     assert found["0/a.log"]
@@ -135,17 +135,17 @@ def test_lines_end_where_git_ends_them(copies, content):
         (b"[[:" * 5_000 + b"]", b"["),
     ],
 )
-def test_a_file_made_to_be_slow_is_not(content, path):
-    assert patterns_of(content).last_match(path) is None
+def test_hostile_patterns_are_not_slow(content, path):
+    assert parse_patterns(content).last_match(path) is None
 
 
 @pytest.mark.parametrize("pattern", ["", "#x", "!", "/", "[[:foo:]]", "[a", "a\\", "a\0b", "\udcff*", "a" * 20_000])
-def test_what_can_match_nothing_is_not_usable(pattern):
+def test_pattern_that_cannot_match_is_not_usable(pattern):
     assert not is_usable(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["*.*.*", "**/a/**/b", "src/**/*.py", "a*b*c*d*e", "[]]", "\\#x", "!x", "[!a-c]*/"])
-def test_patterns_that_people_write_are_usable(pattern):
+def test_common_patterns_are_usable(pattern):
     assert is_usable(pattern)
 
 
@@ -161,8 +161,8 @@ def test_patterns_that_people_write_are_usable(pattern):
         (["**"], "a/b", True),
     ],
 )
-def test_a_file_is_taken_with_its_folder(lines, path, is_taken):
-    assert patterns_of("\n".join(lines).encode()).take(path.encode()) is is_taken
+def test_file_is_taken_with_its_folder(lines, path, is_taken):
+    assert parse_patterns("\n".join(lines).encode()).take(path.encode()) is is_taken
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,6 @@ def test_a_file_is_taken_with_its_folder(lines, path, is_taken):
         (["a\x0cb"], "b", None),
     ],
 )
-def test_a_pattern_speaks_of_the_entry_itself(lines, path, is_ignored):
-    found = patterns_of("\n".join(lines).encode()).last_match(path.encode())
+def test_pattern_decides_only_about_the_entry_itself(lines, path, is_ignored):
+    found = parse_patterns("\n".join(lines).encode()).last_match(path.encode())
     assert (None if found is None else not found.is_negated) is is_ignored

@@ -1,4 +1,4 @@
-"""Imports of source files, and the files of their repository that they name: a small tree for each language."""
+"""Tests of imports and the files of the repository that they refer to, with a small tree for each language."""
 
 import pytest
 
@@ -100,8 +100,8 @@ EXPECTED = {
 }
 
 
-def imported_in(tree):
-    """Every file of a tree that imports others, with these."""
+def imported_files(tree):
+    """Return the imported files of each file in a tree that imports any."""
     paths = sorted(tree)
     languages = {path: language_of(path, tree[path].encode()) for path in paths}
     read = {path: imports_in(tree[path].encode(), languages[path]) for path in paths}
@@ -110,49 +110,49 @@ def imported_in(tree):
         if languages[path] == "go-mod":
             files.add_go_module(number, read[path])
     found = {path: files.imported_by(number, languages[path], read[path]) for number, path in enumerate(paths)}
-    return {path: [paths[one] for one in own] for path, own in found.items() if own}
+    return {path: [paths[number] for number in numbers] for path, numbers in found.items() if numbers}
 
 
 @pytest.mark.parametrize("language", EXPECTED)
-def test_a_file_imports_files_of_its_own_repository(language):
+def test_imports_resolve_to_files_of_the_repository(language):
     tree, expected = EXPECTED[language]
-    assert imported_in(tree) == expected
+    assert imported_files(tree) == expected
 
 
 @pytest.mark.parametrize("language", EXPECTED)
-def test_line_ends_of_windows_change_nothing(language):
+def test_windows_line_ends_do_not_matter(language):
     tree, expected = EXPECTED[language]
-    assert imported_in({path: text.replace("\n", "\r\n") for path, text in tree.items()}) == expected
+    assert imported_files({path: text.replace("\n", "\r\n") for path, text in tree.items()}) == expected
 
 
-def test_without_its_go_mod_a_package_is_found_by_the_end_of_its_path():
+def test_go_package_without_go_mod_is_found_by_path_suffix():
     tree = {path: text for path, text in GO.items() if path != "go.mod"}
-    assert imported_in(tree)["main.go"] == ["prices/list.go", "prices/sum.go"]
-    assert "internal/tax/tax.go" not in imported_in(GO)
-    assert imported_in(tree)["internal/tax/tax.go"] == ["prices/list.go", "prices/sum.go"]
+    assert imported_files(tree)["main.go"] == ["prices/list.go", "prices/sum.go"]
+    assert "internal/tax/tax.go" not in imported_files(GO)
+    assert imported_files(tree)["internal/tax/tax.go"] == ["prices/list.go", "prices/sum.go"]
 
 
-def test_the_nearest_package_root_comes_first():
+def test_nearest_package_root_takes_precedence():
     tree = {
         f"{root}/{path}": "" for root in ("a", "b/src") for path in ("shop/__init__.py", "shop/cart.py", "tests/t.py")
     }
     tree |= {f"{root}/tests/t.py": "import shop.cart\n" for root in ("a", "b")} | {"c/d.py": "import shop.cart\n"}
-    found = imported_in(tree)
+    found = imported_files(tree)
     assert found["a/tests/t.py"] == ["a/shop/cart.py"]
     assert found["b/tests/t.py"] == ["b/src/shop/cart.py"]
     assert found["c/d.py"] == ["a/shop/cart.py"]
 
 
-def test_a_text_of_another_language_has_no_imports():
+def test_unsupported_language_has_no_imports():
     assert imports_in(b"import a\n", "cobol") == []
 
 
-def test_no_more_than_so_many_imports_are_read():
+def test_number_of_imports_is_limited():
     text = b"".join(b"import m%d\n" % number for number in range(MOST_IMPORTS + 9))
     assert imports_in(text, "python") == [Import(f"m{number}") for number in range(MOST_IMPORTS)]
     tree = {f"p/f{number}.go": "package p\n" for number in range(MOST_IMPORTS + 9)}
     tree |= {"go.mod": "module m\n", "main.go": 'import "m/p"\n'}
-    assert len(imported_in(tree)["main.go"]) == MOST_IMPORTS
+    assert len(imported_files(tree)["main.go"]) == MOST_IMPORTS
 
 
 HOSTILE = (
@@ -169,7 +169,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("language", sorted(IMPORT_LANGUAGES))
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_hostile_text_is_read_in_one_go(language, piece):
-    """A million bytes each, on one line and on many: what takes quadratic time would not end."""
+def test_hostile_text_is_read_in_linear_time(language, piece):
+    """Read a million bytes, on one line and on many. With quadratic time, this test would not finish."""
     for end in (b"", b"\n"):
         imports_in((piece + end) * (1_000_000 // len(piece + end)), language)

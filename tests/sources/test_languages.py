@@ -37,17 +37,17 @@ from gristmill.sources.languages import check_languages, known_languages, langua
         ("long.ts", b"<!--" * 50_000, "typescript"),
     ],
 )
-def test_language(path, first_line, language):
+def test_language_from_name_or_first_line(path, first_line, language):
     assert language_of(path, first_line) == language
 
 
-def test_every_name_of_the_table_has_one_language():
+def test_every_text_suffix_of_identify_has_a_known_language():
     for suffix, tags in extensions.EXTENSIONS.items():
         if "binary" not in tags:
             assert language_of(f"a.{suffix}", b"") in known_languages()
 
 
-def test_a_wrong_language_is_refused_with_the_near_one():
+def test_unknown_language_is_refused_with_a_suggestion():
     check_languages(["python", "c++"])
     with pytest.raises(ConfigError, match="Did you mean 'python'"):
         check_languages(["pyton"])

@@ -10,9 +10,9 @@ from support.builds import files_table, make
 from support.source_trees import write_tree
 
 
-def reason(path, *, is_tracked=False, **config):
-    verdict = PathFilter(ScanConfig(**config)).judge_file(path, is_tracked=is_tracked, folders_judged=False)
-    return verdict and verdict.reason
+def drop_reason(path, *, is_tracked=False, **config):
+    exclusion = PathFilter(ScanConfig(**config)).check_file(path, is_tracked=is_tracked, folders_checked=False)
+    return exclusion and exclusion.reason
 
 
 @pytest.mark.parametrize(
@@ -20,47 +20,47 @@ def reason(path, *, is_tracked=False, **config):
     ["node_modules/x/index.js", "web/node_modules/a.js", "build/gen.py", "Cargo.lock", "a/package-lock.json", "logo.PNG",
      "data.tar.gz", "model.safetensors", "x.pyc", "pkg.egg-info/PKG-INFO", "lib/site-packages/a.py", "icon.svg"],
 )  # fmt: skip
-def test_what_is_never_source_is_left_out(path):
-    assert reason(path) is DropReason.EXCLUDED
-    assert reason(path, default_excludes=False) is None
+def test_default_excludes_are_dropped(path):
+    assert drop_reason(path) is DropReason.EXCLUDED
+    assert drop_reason(path, default_excludes=False) is None
 
 
 @pytest.mark.parametrize(
     "path", ["src/a.py", "builder/a.py", "outlook.py", "png", ".png", "lock.py", "target.rs", "a.lock.md"]
 )
 def test_source_is_kept(path):
-    assert reason(path) is None
+    assert drop_reason(path) is None
 
 
-def test_files_that_git_tracks_are_source_even_in_build_but_never_in_node_modules():
-    assert reason("tools/build/make.py", is_tracked=True) is None
-    assert reason("node_modules/a.js", is_tracked=True) is DropReason.EXCLUDED
+def test_tracked_files_are_source_in_build_but_not_in_node_modules():
+    assert drop_reason("tools/build/make.py", is_tracked=True) is None
+    assert drop_reason("node_modules/a.js", is_tracked=True) is DropReason.EXCLUDED
 
 
-def test_the_detail_names_the_line_of_the_table():
-    verdict = PathFilter(ScanConfig()).judge_file("web/node_modules/a.js", is_tracked=False, folders_judged=False)
-    assert verdict.detail == "installed dependencies: node_modules/"
+def test_detail_names_the_default_exclude():
+    exclusion = PathFilter(ScanConfig()).check_file("web/node_modules/a.js", is_tracked=False, folders_checked=False)
+    assert exclusion.detail == "installed dependencies: node_modules/"
 
 
-def test_user_patterns_leave_out_more():
-    assert reason("tests/test_a.py", exclude=["tests/"]) is DropReason.EXCLUDED_BY_USER
-    assert reason("src/tests/test_a.py", exclude=["/tests/"]) is None
+def test_user_patterns_exclude_more():
+    assert drop_reason("tests/test_a.py", exclude=["tests/"]) is DropReason.EXCLUDED_BY_USER
+    assert drop_reason("src/tests/test_a.py", exclude=["/tests/"]) is None
 
 
-def test_a_negated_pattern_brings_back():
-    assert reason("dist/a.js", exclude=["!dist/"]) is None
-    assert reason("logo.svg", exclude=["!*.svg"]) is None
-    assert PathFilter(ScanConfig(exclude=["!dist/"])).judge_folder("dist") is None
-    assert PathFilter(ScanConfig()).judge_folder("dist").reason is DropReason.EXCLUDED
+def test_negated_pattern_restores_a_default_exclude():
+    assert drop_reason("dist/a.js", exclude=["!dist/"]) is None
+    assert drop_reason("logo.svg", exclude=["!*.svg"]) is None
+    assert PathFilter(ScanConfig(exclude=["!dist/"])).check_folder("dist") is None
+    assert PathFilter(ScanConfig()).check_folder("dist").reason is DropReason.EXCLUDED
 
 
-def test_with_includes_only_those():
-    assert reason("src/a.py", include=["*.py"]) is None
-    assert reason("src/a.rs", include=["*.py"]) is DropReason.NOT_INCLUDED
-    assert reason("node_modules/a.py", include=["*.py"]) is DropReason.EXCLUDED
+def test_only_included_paths_are_kept():
+    assert drop_reason("src/a.py", include=["*.py"]) is None
+    assert drop_reason("src/a.rs", include=["*.py"]) is DropReason.NOT_INCLUDED
+    assert drop_reason("node_modules/a.py", include=["*.py"]) is DropReason.EXCLUDED
 
 
-def test_no_entry_of_the_table_stands_twice():
+def test_default_excludes_have_no_repeated_entries():
     for field in ("folders", "names", "suffixes"):
         entries = [entry for exclude in DEFAULT_EXCLUDES for entry in getattr(exclude, field)]
         assert len(entries) == len(set(entries))
@@ -68,11 +68,11 @@ def test_no_entry_of_the_table_stands_twice():
 
 
 @pytest.mark.parametrize("path", ["locale/de/app.po", "app.pot", "de.xlf", "de.XLIFF", "lib/l10n/app_de.arb"])
-def test_translations_have_a_reason_of_their_own_and_can_be_brought_back(path):
-    assert reason(path) is DropReason.TRANSLATION
-    assert reason(path, is_tracked=True) is DropReason.TRANSLATION
-    assert reason(path, default_excludes=False) is None
-    assert reason(path, exclude=[f"!*.{path.rpartition('.')[2]}"]) is None
+def test_translations_have_their_own_reason_and_can_be_restored(path):
+    assert drop_reason(path) is DropReason.TRANSLATION
+    assert drop_reason(path, is_tracked=True) is DropReason.TRANSLATION
+    assert drop_reason(path, default_excludes=False) is None
+    assert drop_reason(path, exclude=[f"!*.{path.rpartition('.')[2]}"]) is None
 
 
 QT = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS version="2.1" language="de">\n' + "".join(
@@ -83,21 +83,21 @@ QT = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS version="2.1" l
 TYPESCRIPT = "".join(f"export function f{number}(x: number): number {{ return x + {number} }}\n" for number in range(9))
 
 
-def settled(folder):
-    """As files are that were written long ago: the next build goes by their stamps."""
+def with_old_times(folder):
+    """Set the file times to long ago, so that the next build relies on the stamps."""
     for path in folder.rglob("*.*"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     return folder
 
 
 @pytest.mark.parametrize("is_table", [False, True])
-def test_of_two_files_that_end_with_ts_the_one_in_qts_xml_is_left_out(tmp_path, is_table):
+def test_qt_translation_with_suffix_ts_is_dropped(tmp_path, is_table):
     files = {"app.ts": TYPESCRIPT, "i18n/app_de.ts": QT, "po/de.po": 'msgid "Open"\nmsgstr "Offen"\n' * 9}
     if is_table:
         rows = "".join(json.dumps({"path": path, "content": text}) + "\n" for path, text in files.items())
-        source = settled(write_tree(tmp_path / "repo", {"rows.jsonl": rows})) / "rows.jsonl"
+        source = with_old_times(write_tree(tmp_path / "repo", {"rows.jsonl": rows})) / "rows.jsonl"
     else:
-        source = settled(write_tree(tmp_path / "repo", files))
+        source = with_old_times(write_tree(tmp_path / "repo", files))
     out = tmp_path / "out"
 
     def reasons(**scan):
@@ -116,7 +116,7 @@ def test_of_two_files_that_end_with_ts_the_one_in_qts_xml_is_left_out(tmp_path, 
     assert reasons() == by_default
 
 
-def test_a_translation_that_is_named_as_the_source_is_taken(tmp_path):
+def test_translation_given_as_single_file_is_kept(tmp_path):
     source = write_tree(tmp_path / "repo", {"app_de.ts": QT})
     make(source / "app_de.ts", tmp_path / "out")
     assert files_table(tmp_path / "out")["app_de.ts"]["status"] == "kept"

@@ -49,29 +49,29 @@ def write_jsonl(path, rows):
     if path.name.endswith(".gz"):
         lines = gzip.compress(lines)
     elif path.name.endswith(".zst"):
-        half = len(lines) // 2  # two frames
+        half = len(lines) // 2  # write two frames
         compressor = zstandard.ZstdCompressor(write_checksum=True)
         lines = compressor.compress(lines[:half]) + compressor.compress(lines[half:])
     path.write_bytes(lines)
     return path
 
 
-def fetched(names, cache, **settings):
+def fetch_sources(names, cache, **settings):
     config = Config(sources=[str(name) for name in names], out="unused", **settings)
     return fetch(config.sources, config, Path(cache), map)
 
 
-def rows(names, cache, scan=None, **settings):
-    """(repo, path) -> text, and the drops."""
-    found = fetched(names, cache, **settings)
+def read_texts(names, cache, scan=None, **settings):
+    """Return the texts of all rows, keyed by repo and path, and the drops."""
+    found = fetch_sources(names, cache, **settings)
     files, drops = scan_rows(found.tables, found.sources, scan or ScanConfig())
     return {(file.repo, file.path): read_bytes(file, 1 << 20) for file in files}, drops
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.jsonl", "t.jsonl.gz", "t.jsonl.zst", "t.ndjson", "T.PARQUET"])
-def test_the_stacks_columns(tmp_path, name):
+def test_columns_of_the_stack_are_found(tmp_path, name):
     path = (write_parquet if name.lower().endswith("parquet") else write_jsonl)(tmp_path / name, STACK)
-    found = fetched([path], tmp_path / "cache")
+    found = fetch_sources([path], tmp_path / "cache")
     assert found.sources == []
     files, drops = scan_rows(found.tables, found.sources, ScanConfig())
     assert [(file.repo, file.path, file.license, read_bytes(file, 99)) for file in files] == [
@@ -85,14 +85,14 @@ def test_the_stacks_columns(tmp_path, name):
     assert read_document(files[3], ScanConfig()).reason is DropReason.EMPTY
 
 
-def test_row_groups_are_parts_and_rows_are_numbered_over_the_file(tmp_path):
+def test_row_groups_are_parts_with_continuous_row_numbers(tmp_path):
     path = write_parquet(tmp_path / "t.parquet", [{"text": f"text {n}"} for n in range(10)], row_group_size=3)
-    found, _ = rows([path], tmp_path / "cache")
+    found, _ = read_texts([path], tmp_path / "cache")
     assert found == {("t", f"rows/{n:08d}"): f"text {n}".encode() for n in range(10)}
     assert len(list((tmp_path / "cache/tables").glob("*/*.rows"))) == 4
 
 
-def test_workers_give_the_same(tmp_path):
+def test_workers_give_the_same_rows(tmp_path):
     names = [
         write_parquet(tmp_path / "t.parquet", STACK * 9, row_group_size=5),
         write_jsonl(tmp_path / "u.jsonl", STACK),
@@ -101,8 +101,8 @@ def test_workers_give_the_same(tmp_path):
     with LocalRunner(2) as runner:
         found = fetch(config.sources, config, tmp_path / "cache", runner.map)
     files, _ = scan_rows(found.tables, [], ScanConfig())
-    alone, _ = rows(names, tmp_path / "other")
-    assert {(file.repo, file.path): read_bytes(file, 99) for file in files} == alone
+    without_workers, _ = read_texts(names, tmp_path / "other")
+    assert {(file.repo, file.path): read_bytes(file, 99) for file in files} == without_workers
 
 
 def test_bad_rows_are_drops(tmp_path):
@@ -122,7 +122,7 @@ def test_bad_rows_are_drops(tmp_path):
             b'{"text": "last", "path": 7}',
         ],
     )
-    found, drops = rows([path], tmp_path / "cache")
+    found, drops = read_texts([path], tmp_path / "cache")
     assert found == {("t", "good.py"): b"good", ("t", "rows/00000008"): b"last"}
     assert {drop.path: (drop.reason, drop.detail.partition(":")[0]) for drop in drops} == {
         "null.py": (DropReason.BAD_ROW, "row 1 of t"),
@@ -146,7 +146,7 @@ def test_bad_rows_of_parquet_are_drops(tmp_path):
     schema = pa.schema([("text", pa.string()), ("path", names.type), ("license", licenses.type)])
     table = pa.Table.from_arrays([texts.view(pa.string()), names, licenses], schema=schema)
     parquet.write_table(table, tmp_path / "t.parquet")
-    found, drops = rows([tmp_path / "t.parquet"], tmp_path / "cache")
+    found, drops = read_texts([tmp_path / "t.parquet"], tmp_path / "cache")
     assert found == {("t", "a\\x00\\x0a.py"): b"good"}
     assert {drop.path: drop.detail for drop in drops} == {
         "b\\\\c.py": "row 1 of t: text is not UTF-8 at byte 0",
@@ -154,43 +154,43 @@ def test_bad_rows_of_parquet_are_drops(tmp_path):
     }
 
 
-def test_columns_by_name(tmp_path):
+def test_configured_columns_are_used(tmp_path):
     data = [{"mine": "text", "text": "not this", "where": "x.py", "from": "org/x", "under": "isc"}]
     columns = TablesConfig(text_column="mine", path_column="where", repo_column="from", license_column="under")
     for path in (write_parquet(tmp_path / "t.parquet", data), write_jsonl(tmp_path / "t.jsonl", data)):
-        found = fetched([path], tmp_path / "cache", tables=columns)
+        found = fetch_sources([path], tmp_path / "cache", tables=columns)
         (file,), _ = scan_rows(found.tables, [], ScanConfig())
         assert (file.repo, file.path, file.license, read_bytes(file, 9)) == ("org/x", "x.py", "ISC", b"text")
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
-        (TablesConfig(text_column="none"), "no column 'none' for tables.text_column. It has: text, size"),
+        (TablesConfig(text_column="none"), "no column 'none' for tables.text_column. Its columns: text, size"),
         (TablesConfig(path_column="none"), "no column 'none' for tables.path_column"),
-        (TablesConfig(text_column="size"), "'size' .* holds no text"),
+        (TablesConfig(text_column="size"), "'size' .* contains no text"),
     ],
 )
 @pytest.mark.parametrize("write", [write_parquet, write_jsonl])
-def test_a_named_column_must_be_there(tmp_path, columns, said, write):
+def test_missing_or_wrong_configured_column_is_refused(tmp_path, columns, message, write):
     path = write(tmp_path / f"t.{'parquet' if write is write_parquet else 'jsonl'}", [{"text": "x", "size": 3}])
-    with pytest.raises(ConfigError, match=said):
-        fetched([path], tmp_path / "cache", tables=columns)
+    with pytest.raises(ConfigError, match=message):
+        fetch_sources([path], tmp_path / "cache", tables=columns)
 
 
-def test_what_has_no_text_column_is_a_plain_file(tmp_path):
+def test_file_without_text_column_is_a_plain_file(tmp_path):
     log = write_jsonl(tmp_path / "log.jsonl", [{"level": 3, "message": "hello"}])
     empty = write_jsonl(tmp_path / "empty.jsonl", [])
-    found = fetched([log, empty], tmp_path / "cache")
+    found = fetch_sources([log, empty], tmp_path / "cache")
     assert found.tables == []
     assert [source.only for source in found.sources] == [("log.jsonl", "empty.jsonl")]
 
 
-def test_rows_that_are_too_long(tmp_path, monkeypatch):
+def test_rows_that_are_too_long_are_drops(tmp_path, monkeypatch):
     monkeypatch.setattr(tables_module, "MAX_ROW_BYTES", 3 << 20)
     data = [{"text": "x" * (2 << 20), "path": "big.txt"}, {"text": "y" * (4 << 20)}, {"text": "small"}]
     path = write_jsonl(tmp_path / "t.jsonl.zst", data)
-    found, drops = rows([path], tmp_path / "cache")
+    found, drops = read_texts([path], tmp_path / "cache")
     assert isinstance(found["t", "big.txt"], Drop)
     assert found["t", "big.txt"].reason is DropReason.TOO_LARGE
     assert found["t", "rows/00000002"] == b"small"
@@ -199,7 +199,7 @@ def test_rows_that_are_too_long(tmp_path, monkeypatch):
     ]
 
 
-def test_lines_are_split_the_same_however_they_come():
+def test_lines_do_not_depend_on_chunk_boundaries():
     raw = b"ab\n\ncde\nf"
     for cut in permutations(range(1, len(raw)), 2):
         first, second = sorted(cut)
@@ -209,7 +209,7 @@ def test_lines_are_split_the_same_however_they_come():
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.jsonl.gz", "t.jsonl.zst"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "nonsense"])
-def test_a_damaged_table_is_told_by_name(tmp_path, name, damage):
+def test_damaged_table_is_reported_by_name(tmp_path, name, damage):
     data = [{"text": os.urandom(2000).hex()} for _ in range(300)]
     if name.endswith("parquet"):
         write_parquet(tmp_path / name, data, write_page_checksum=True)
@@ -219,45 +219,45 @@ def test_a_damaged_table_is_told_by_name(tmp_path, name, damage):
     if damage == "cut":
         del raw[len(raw) * 2 // 3 :]
     elif damage == "flipped":
-        for place in range(len(raw) // 2, len(raw) // 2 + 200):
-            raw[place] ^= 0x55
+        for position in range(len(raw) // 2, len(raw) // 2 + 200):
+            raw[position] ^= 0x55
     else:
         raw = bytearray(b"nonsense, and more of it")
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(InputError, match=rf"the table '.*{name}' is damaged: ") as caught:
-        rows([tmp_path / name], tmp_path / "cache")
+        read_texts([tmp_path / name], tmp_path / "cache")
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_unpacked_is_used_again_unless_it_was_altered(tmp_path):
+def test_unpacked_rows_are_used_again_unless_changed(tmp_path):
     path = write_parquet(tmp_path / "t.parquet", STACK, row_group_size=2)
-    first, _ = rows([path], tmp_path / "cache")
+    first, _ = read_texts([path], tmp_path / "cache")
     blobs = sorted((tmp_path / "cache/tables").glob("*/*.rows"))
-    made_at = [blob.stat().st_mtime_ns for blob in blobs]
-    assert rows([path], tmp_path / "cache")[0] == first
-    assert [blob.stat().st_mtime_ns for blob in blobs] == made_at
+    written_at = [blob.stat().st_mtime_ns for blob in blobs]
+    assert read_texts([path], tmp_path / "cache")[0] == first
+    assert [blob.stat().st_mtime_ns for blob in blobs] == written_at
     raw = bytearray(blobs[1].read_bytes())
     raw[0] ^= 1
     blobs[1].write_bytes(raw)
-    assert rows([path], tmp_path / "cache")[0] == first
-    assert blobs[0].stat().st_mtime_ns == made_at[0]
+    assert read_texts([path], tmp_path / "cache")[0] == first
+    assert blobs[0].stat().st_mtime_ns == written_at[0]
     blobs[0].with_suffix(".index").write_bytes(b"nonsense")
-    assert rows([path], tmp_path / "cache")[0] == first
+    assert read_texts([path], tmp_path / "cache")[0] == first
     (blobs[0].parent / "survey").unlink()
-    assert rows([path], tmp_path / "cache")[0] == first
+    assert read_texts([path], tmp_path / "cache")[0] == first
 
 
-def test_another_state_of_a_table_is_unpacked_anew(tmp_path):
+def test_changed_table_is_unpacked_again(tmp_path):
     path = write_jsonl(tmp_path / "t.jsonl", [{"text": "one"}])
-    rows([path], tmp_path / "cache")
+    read_texts([path], tmp_path / "cache")
     write_jsonl(path, [{"text": "two"}])
     os.utime(path, ns=(1, 1))
-    assert set(rows([path], tmp_path / "cache")[0].values()) == {b"two"}
+    assert set(read_texts([path], tmp_path / "cache")[0].values()) == {b"two"}
 
 
-def test_a_row_whose_blob_was_cut_short_is_a_drop(tmp_path):
+def test_row_in_a_truncated_rows_file_is_a_drop(tmp_path):
     path = write_jsonl(tmp_path / "t.jsonl", [{"text": "one"}, {"text": "two"}])
-    found = fetched([path], tmp_path / "cache")
+    found = fetch_sources([path], tmp_path / "cache")
     files, _ = scan_rows(found.tables, [], ScanConfig())
     os.truncate(files[1].location, 4)
     assert read_bytes(files[0], 9) == b"one"
@@ -265,7 +265,7 @@ def test_a_row_whose_blob_was_cut_short_is_a_drop(tmp_path):
     assert read_bytes(files[1], 2).reason is DropReason.TOO_LARGE
 
 
-def test_rows_of_one_name_stay_apart(tmp_path):
+def test_rows_with_the_same_name_get_unique_names(tmp_path):
     one = write_jsonl(tmp_path / "one.jsonl", [{"text": n, "path": "a/b.tar.gz", "repo": "r"} for n in "123"])
     two = write_jsonl(
         tmp_path / "two.jsonl",
@@ -277,7 +277,7 @@ def test_rows_of_one_name_stay_apart(tmp_path):
         ],
     )
     scan = ScanConfig(default_excludes=False)
-    found, _ = rows([one, two], tmp_path / "cache", scan)
+    found, _ = read_texts([one, two], tmp_path / "cache", scan)
     assert found == {
         ("r", "a/b.tar.gz"): b"1",
         ("r", "a/b.tar~3.gz"): b"2",
@@ -288,36 +288,36 @@ def test_rows_of_one_name_stay_apart(tmp_path):
         ("r", ".env~2"): b"7",
     }
     assert len({"/".join(key) for key in found}) == len(found)
-    assert rows([two, one], tmp_path / "cache", scan)[0] == found
+    assert read_texts([two, one], tmp_path / "cache", scan)[0] == found
 
 
-def test_rows_keep_out_of_the_way_of_sources(tmp_path):
+def test_row_names_differ_from_source_files(tmp_path):
     tree = write_tree(tmp_path / "org", {"name/a.py": "tree", "LICENSE": "x"})
     table = write_jsonl(
         tmp_path / "org.jsonl", [{"text": "row", "path": "a.py", "repo": "org/name"}, {"text": "plain"}]
     )
-    found = fetched([tree, table], tmp_path / "cache")
+    found = fetch_sources([tree, table], tmp_path / "cache")
     assert [(source.repo, source.origin) for source in found.sources] == [("org", str(tree))]
     files, _ = scan_rows(found.tables, found.sources, ScanConfig())
     assert [(file.repo, file.path) for file in files] == [("org~2", "rows/00000001"), ("org~3/name", "a.py")]
 
 
-def test_tables_of_one_name_stay_apart(tmp_path):
+def test_tables_with_the_same_name_get_unique_names(tmp_path):
     names = [tmp_path / folder / "t.jsonl" for folder in "ab"]
     for name in names:
         name.parent.mkdir()
         write_jsonl(name, [{"text": str(name.parent.name)}])
-    found, _ = rows(names, tmp_path / "cache")
+    found, _ = read_texts(names, tmp_path / "cache")
     assert found == {("t", "rows/00000000"): b"a", ("t~2", "rows/00000000"): b"b"}
-    assert rows(names[::-1], tmp_path / "cache")[0] == found
+    assert read_texts(names[::-1], tmp_path / "cache")[0] == found
     with pytest.raises(InputError, match="named twice"):
-        rows([names[0], tmp_path / "a/../a/t.jsonl"], tmp_path / "cache")
+        read_texts([names[0], tmp_path / "a/../a/t.jsonl"], tmp_path / "cache")
 
 
-def test_paths_are_judged_as_those_of_files(tmp_path):
+def test_path_filter_applies_to_rows(tmp_path):
     names = ["src/a.py", "node_modules/x.js", "logo.png", "build/b.py", "tests/t.py", "../../etc/LICENSE"]
     path = write_jsonl(tmp_path / "t.jsonl", [{"text": "x", "path": name} for name in names])
-    found, drops = rows([path], tmp_path / "cache", ScanConfig(exclude=["tests/", "LICENSE"]))
+    found, drops = read_texts([path], tmp_path / "cache", ScanConfig(exclude=["tests/", "LICENSE"]))
     assert {name for _, name in found} == {"src/a.py", "build/b.py"}
     assert {drop.path: drop.reason for drop in drops} == {
         "node_modules/x.js": DropReason.EXCLUDED,
@@ -327,14 +327,14 @@ def test_paths_are_judged_as_those_of_files(tmp_path):
     }
 
 
-def test_licence_files_of_rows_are_read_where_they_lie_and_no_path_is_opened(tmp_path):
+def test_license_rows_are_read_only_from_the_table(tmp_path):
     mit, apache = (dict(LICENSES)[spdx] for spdx in ("MIT", "Apache-2.0"))
     outside = write_tree(tmp_path / "outside", {"LICENSE": apache})
     beyond = f"../../../..{outside}/LICENSE"
     manifest = json.dumps({"license": f"SEE LICENSE IN {beyond}"})
     texts = {"LICENSE": mit, beyond: mit, "package.json": manifest}
     path = write_jsonl(tmp_path / "t.jsonl", [{"text": text, "path": name} for name, text in texts.items()])
-    found = fetched([path], tmp_path / "cache")
+    found = fetch_sources([path], tmp_path / "cache")
     files, drops = scan_rows(found.tables, [], ScanConfig(exclude=["outside/"]))
     licenses = read_license_files([], Scan(files, drops, {}, [], {}))
     assert licenses["t"].texts == {"LICENSE": LicenseText("MIT")}
@@ -342,15 +342,15 @@ def test_licence_files_of_rows_are_read_where_they_lie_and_no_path_is_opened(tmp
     assert licenses["t"].named == {}
 
 
-def test_sources_in_a_left_out_folder_are_read(tmp_path):
+def test_source_inside_a_skipped_folder_is_scanned(tmp_path):
     root = write_tree(tmp_path / "work/cache/clone", {"a.py": "a"})
-    (found,) = fetched([root], tmp_path / "cache").sources
+    (found,) = fetch_sources([root], tmp_path / "cache").sources
     assert [file.path for file in scan([found], ScanConfig(), leave_out=[tmp_path / "work"]).files] == ["a.py"]
     shutil.rmtree(root)
 
 
 @pytest.mark.parametrize(
-    ("said", "expression"),
+    ("declared", "expression"),
     [
         (["MIT"], "MIT"),
         ("mit or apache-2.0", "MIT OR Apache-2.0"),
@@ -364,8 +364,8 @@ def test_sources_in_a_left_out_folder_are_read(tmp_path):
         ([7, None], None),
     ],
 )
-def test_licences_of_a_table(said, expression):
-    assert license_expression(said) == expression
+def test_declared_licenses_become_an_expression(declared, expression):
+    assert license_expression(declared) == expression
 
 
 def code_of(number):
@@ -378,12 +378,15 @@ def code_row(number, **columns):
     return {"content": code_of(number), "path": f"src/{number}.py", **columns}
 
 
-def test_a_dataset_of_rows_from_many_repositories_passes_its_check(tmp_path):
-    """Rows of one table go by their own repositories, in files.jsonl and nowhere else."""
+def test_dataset_of_rows_from_many_repositories_passes_its_check(tmp_path):
+    """The rows of one table can be from several repositories, which only files.jsonl records."""
     table = write_jsonl(tmp_path / "t.jsonl", [code_row(number, repo=f"org/r{number % 3}") for number in range(12)])
     tree = write_tree(tmp_path / "tree", {f"{number}.py": code_of(100 + number) for number in range(4)})
     manifest = build(Config(sources=[str(table), str(tree)], out=str(tmp_path / "dataset")))
-    assert [(one.repo, one.found, one.is_table) for one in manifest.sources] == [("t", 12, True), ("tree", 4, False)]
+    assert [(source.repo, source.found, source.is_table) for source in manifest.sources] == [
+        ("t", 12, True),
+        ("tree", 4, False),
+    ]
     result = check(tmp_path / "dataset")
     assert result.ok, result
     rows = (tmp_path / "dataset/files.jsonl").read_text().replace('"repo":"tree"', '"repo":"t"', 1)
@@ -391,7 +394,7 @@ def test_a_dataset_of_rows_from_many_repositories_passes_its_check(tmp_path):
     assert "sources" in str(check(tmp_path / "dataset")["files_table"].examples)
 
 
-def test_a_secret_in_the_column_of_repositories_gets_nowhere(tmp_path):
+def test_secret_in_the_repo_column_is_not_written(tmp_path):
     token = "ghp_" + "aB3dE5gH7jK9" * 3
     rows = [code_row(number, repo="org/plain") for number in range(6)] + [code_row(9, repo=f"org/{token}")]
     table = write_jsonl(tmp_path / "t.jsonl", rows)
@@ -407,7 +410,7 @@ def test_a_secret_in_the_column_of_repositories_gets_nowhere(tmp_path):
     assert token not in faults
 
 
-def test_a_secret_in_the_name_of_a_source_gets_nowhere(tmp_path):
+def test_secret_in_a_source_name_is_not_written(tmp_path):
     token = "ghp_" + "aB3dE5gH7jK9" * 3
     write_tree(tmp_path / token, {"a.py": code_of(1)})
     write_tree(tmp_path / "tree", {f"{number}.py": code_of(number) for number in range(2, 6)})
@@ -417,99 +420,101 @@ def test_a_secret_in_the_name_of_a_source_gets_nowhere(tmp_path):
     assert check(tmp_path / "dataset").ok
 
 
-def of_one_value(path, value, num_rows):
-    """Rows that share one value, which is in the file once."""
+def write_repeated_value(path, value, num_rows):
+    """Write rows that share one value, which is in the file once."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * num_rows, pa.int32()), pa.array([value]))
     parquet.write_table(pa.table({"content": texts}), path, compression="zstd", write_statistics=False)
     return path
 
 
-def test_a_table_that_unpacks_without_bound_is_refused(tmp_path, monkeypatch):
+def test_table_that_expands_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
-    table = of_one_value(tmp_path / "t.parquet", "x" * 1000, 3_000)
+    table = write_repeated_value(tmp_path / "t.parquet", "x" * 1000, 3_000)
     size = table.stat().st_size
     with pytest.raises(InputError, match=rf"has {size:,} bytes and unpacks to more than 100 times .* --max-expansion"):
-        fetched([table], tmp_path / "cache")
+        fetch_sources([table], tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.part"))
-    assert len(fetched([table], tmp_path / "cache", run=RunConfig(max_expansion=10_000)).tables) == 1
+    assert len(fetch_sources([table], tmp_path / "cache", run=RunConfig(max_expansion=10_000)).tables) == 1
 
 
-def test_rows_of_no_text_count_too(tmp_path, monkeypatch):
+def test_rows_without_text_count_as_expansion(tmp_path, monkeypatch):
     monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     with pytest.raises(InputError, match="max-expansion"):
-        fetched([of_one_value(tmp_path / "t.parquet", "", 5_000)], tmp_path / "cache")
+        fetch_sources([write_repeated_value(tmp_path / "t.parquet", "", 5_000)], tmp_path / "cache")
 
 
-def test_the_parts_of_a_table_count_together(tmp_path, monkeypatch):
+def test_expansion_is_counted_over_all_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(table_cache, "ALWAYS_ALLOWED_BYTES", 1 << 20)
     table = tmp_path / "t.parquet"
     parquet.write_table(pa.table({"content": ["x" * 1000] * 3_000}), table, compression="zstd", row_group_size=500)
     with pytest.raises(InputError, match="max-expansion"):
-        fetched([table], tmp_path / "cache", run=RunConfig(max_expansion=1))
+        fetch_sources([table], tmp_path / "cache", run=RunConfig(max_expansion=1))
 
 
-def test_a_disk_that_runs_full_ends_unpacking(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_cache, "BYTES_BETWEEN_LOOKS", 1000)
-    monkeypatch.setattr(table_cache, "SPARE_BYTES", 1 << 60)
+def test_unpacking_stops_before_the_disk_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_cache, "BYTES_BETWEEN_CHECKS", 1000)
+    monkeypatch.setattr(table_cache, "MIN_FREE_BYTES", 1 << 60)
     with pytest.raises(OutputError, match="fills the disk"):
-        fetched([write_jsonl(tmp_path / "t.jsonl", [code_row(number) for number in range(5)])], tmp_path / "cache")
+        fetch_sources(
+            [write_jsonl(tmp_path / "t.jsonl", [code_row(number) for number in range(5)])], tmp_path / "cache"
+        )
     assert not list((tmp_path / "cache").rglob("*.part"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
-def test_values_that_rows_share_are_in_memory_once(tmp_path):
-    """In a process of its own, by the kernel's high-water mark: getrusage would count the parent's memory too."""
-    table = of_one_value(tmp_path / "t.parquet", "a" * 10_000_000, 100)
+def test_shared_values_are_in_memory_once(tmp_path):
+    """Measure the high-water mark of a separate process. getrusage would count the memory of the parent too."""
+    table = write_repeated_value(tmp_path / "t.parquet", "a" * 10_000_000, 100)
     script = (
         "import re, sys\n"
-        "from gristmill.sources.tables import Columns, rows_of\n"
+        "from gristmill.sources.tables import Columns, read_part\n"
         "columns = Columns(text='content', path=None, repo=None, license=None)\n"
-        "assert sum(len(row.text) for row in rows_of(sys.argv[1], 't', columns, 0)) == 1_000_000_000\n"
+        "assert sum(len(row.text) for row in read_part(sys.argv[1], 't', columns, 0)) == 1_000_000_000\n"
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=True)
-    assert int(done.stdout) * 1024 < 500_000_000
+    process = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=True)
+    assert int(process.stdout) * 1024 < 500_000_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
-def test_more_memory_than_a_table_may_take_is_an_error_that_names_it(tmp_path):
-    """A page says how large it is when unpacked, and all of that is asked for at once."""
-    table = of_one_value(tmp_path / "t.parquet", "a" * 120_000_000, 1)
+def test_table_that_takes_too_much_memory_is_reported(tmp_path):
+    """A page declares its unpacked size, and all of it is allocated at once."""
+    table = write_repeated_value(tmp_path / "t.parquet", "a" * 120_000_000, 1)
     script = (
         "import sys\n"
-        "from gristmill.sources.tables import Columns, rows_of\n"
+        "from gristmill.sources.tables import Columns, read_part\n"
         "from gristmill.sources.table_cache import bounded_memory\n"
         "import pyarrow.parquet\n"
         "columns = Columns(text='content', path=None, repo=None, license=None)\n"
         "with bounded_memory(60_000_000):\n"
-        "    list(rows_of(sys.argv[1], 't', columns, 0))\n"
+        "    list(read_part(sys.argv[1], 't', columns, 0))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=False)
-    assert "InputError: reading the table 't' takes too much memory" in done.stderr
+    process = subprocess.run([sys.executable, "-c", script, table], capture_output=True, text=True, check=False)
+    assert "InputError: reading the table 't' takes too much memory" in process.stderr
 
 
-@pytest.mark.parametrize("shared_bytes", [0, 64 << 20])
-def test_columns_that_are_large_in_the_file_are_no_dictionaries(tmp_path, monkeypatch, shared_bytes):
-    """Those would hold every text of a row group in memory. The rows are the same either way."""
-    monkeypatch.setattr(tables_module, "SHARED_BYTES", shared_bytes)
+@pytest.mark.parametrize("max_bytes", [0, 64 << 20])
+def test_large_columns_are_not_read_as_dictionaries(tmp_path, monkeypatch, max_bytes):
+    """A dictionary would keep every text of a row group in memory. The rows are the same either way."""
+    monkeypatch.setattr(tables_module, "MAX_DICTIONARY_BYTES", max_bytes)
     table = write_parquet(tmp_path / "t.parquet", [*STACK, {**STACK[0], "content": None}])
     names = ["content", "max_stars_repo_path"]
-    assert tables_module._shared_columns(str(table), 0, names) == (names if shared_bytes else [])
-    texts, drops = rows([table], tmp_path / "cache")
+    assert tables_module._dictionary_columns(str(table), 0, names) == (names if max_bytes else [])
+    texts, drops = read_texts([table], tmp_path / "cache")
     assert sorted(texts.values()) == [b"", b"a = 1\n", "b = 'é'\n".encode(), b"c"]
     assert len(drops) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
-def test_what_is_unpacked_already_does_not_count_as_memory():
+def test_memory_limit_can_be_renewed():
     with table_cache.bounded_memory(1 << 30) as renew:
         before = resource.getrlimit(resource.RLIMIT_AS)[0]
-        with mmap.mmap(-1, 200_000_000) as held:  # a bytearray might take memory that was freed before
+        with mmap.mmap(-1, 200_000_000) as held:  # a bytearray could reuse freed memory
             renew()
             assert resource.getrlimit(resource.RLIMIT_AS)[0] >= before + len(held) // 2
 
 
-def test_the_limit_on_memory_is_lifted_afterwards():
+def test_memory_limit_is_removed_afterwards():
     before = resource.getrlimit(resource.RLIMIT_AS)
     with table_cache.bounded_memory(1 << 30):
         pass
@@ -519,7 +524,7 @@ def test_the_limit_on_memory_is_lifted_afterwards():
 def test_unpacked_rows_are_private(tmp_path):
     before = os.umask(0)
     try:
-        fetched([write_jsonl(tmp_path / "t.jsonl", [code_row(1)])], tmp_path / "cache")
+        fetch_sources([write_jsonl(tmp_path / "t.jsonl", [code_row(1)])], tmp_path / "cache")
     finally:
         os.umask(before)
     assert not (tmp_path / "cache").stat().st_mode & 0o077

@@ -17,36 +17,36 @@ from support.source_trees import git, write_tree
 from support.surroundings import without_privileges
 
 
-def paths(root, **config):
+def scanned_paths(root, **config):
     return [file.path for file in scan([str(root)], ScanConfig(**config)).files]
 
 
-def dropped(root, **config):
+def drop_reasons(root, **config):
     return {drop.path: drop.reason for drop in scan([str(root)], ScanConfig(**config)).drops}
 
 
-def test_a_plain_folder_in_path_order_with_hidden_files(tree):
+def test_plain_folder_is_scanned_in_path_order_with_hidden_files(tree):
     root = tree({"b.py": "b", "a/z.py": "z", "a.py": "a", ".github/ci.yml": "c", "ä.py": "u"})
-    assert paths(root) == [".github/ci.yml", "a.py", "a/z.py", "b.py", "ä.py"]
+    assert scanned_paths(root) == [".github/ci.yml", "a.py", "a/z.py", "b.py", "ä.py"]
 
 
-AROUND_A_SLASH = ("lib!.py", "lib-x.py", "lib.py", "lib0.py", "lib\\y.py", "lib\udcff.py", "libä.py")
+NAMES_AROUND_A_SLASH = ("lib!.py", "lib-x.py", "lib.py", "lib0.py", "lib\\y.py", "lib\udcff.py", "libä.py")
 
 
 @pytest.mark.parametrize("is_git", [False, True])
 @pytest.mark.parametrize("nested", [None, "lib", "lib/deep"])
-def test_files_come_in_path_order_whatever_their_folders_are(tmp_path, is_git, nested):
-    """`lib-x.py` comes before `lib/x.py`, and `lib0.py` after it, also if `lib` is a repository nested inside."""
-    names = [f"{folder}{name}" for folder in ("", "lib/", "lib/deep/", "z/") for name in AROUND_A_SLASH]
+def test_files_are_in_path_order_for_all_kinds_of_folders(tmp_path, is_git, nested):
+    """`lib-x.py` comes before `lib/x.py`, and `lib0.py` after it, even if `lib` is a nested repository."""
+    names = [f"{folder}{name}" for folder in ("", "lib/", "lib/deep/", "z/") for name in NAMES_AROUND_A_SLASH]
     root = write_tree(tmp_path / "root", dict.fromkeys(names, "x"))
     for folder in filter(None, (is_git and ".", nested)):
         git(root / folder, "init", "--quiet")
-    found = paths(root)
+    found = scanned_paths(root)
     assert found == sorted(found)
     assert len(found) == len(names)
 
 
-def test_ignore_files_count_outside_git(tree):
+def test_ignore_files_apply_outside_git(tree):
     root = tree(
         {
             ".gitignore": "*.log\n/out.txt\nsecret/\n!keep.log\n",
@@ -62,13 +62,13 @@ def test_ignore_files_count_outside_git(tree):
             "x.tmp": "x",
         }
     )
-    assert paths(root) == [".gitignore", ".ignore", "keep.log", "sub/.gitignore", "sub/a.log", "sub/out.txt"]
+    assert scanned_paths(root) == [".gitignore", ".ignore", "keep.log", "sub/.gitignore", "sub/a.log", "sub/out.txt"]
 
 
-def test_ignore_outranks_gitignore(tree):
+def test_ignore_takes_precedence_over_gitignore(tree):
     root = tree({".gitignore": "a.py\n", ".ignore": "!a.py\nb.py\n", "a.py": "a", "b.py": "b"})
-    assert "a.py" in paths(root)
-    assert "b.py" not in paths(root)
+    assert "a.py" in scanned_paths(root)
+    assert "b.py" not in scanned_paths(root)
 
 
 NAMES = st.sampled_from(["a", "b", "a.py", "b.log", "foo", "bar.txt", "x y", "[z]", "#h", "!n"])
@@ -84,7 +84,7 @@ PATTERNS = st.sampled_from(
     st.lists(PATTERNS, max_size=5),
     st.lists(PATTERNS, max_size=3),
 )
-def test_the_walk_ignores_what_git_ignores(tmp_path_factory, names, top, inner):
+def test_walk_ignores_the_same_files_as_git(tmp_path_factory, names, top, inner):
     root = tmp_path_factory.mktemp("ignore") / "repo"
     root.mkdir()
     for name in names:
@@ -94,7 +94,7 @@ def test_the_walk_ignores_what_git_ignores(tmp_path_factory, names, top, inner):
     (root / ".gitignore").write_text("\n".join(top) + "\n")
     if (root / "foo").is_dir():
         (root / "foo/.gitignore").write_text("\n".join(inner) + "\n")
-    walked = set(paths(root, default_excludes=False))
+    walked = set(scanned_paths(root, default_excludes=False))
     git(root, "init", "-q")
     expected = set(git(root, "ls-files", "-z", "--others", "--exclude-standard").decode().split("\0")) - {""}
     assert walked == expected
@@ -104,37 +104,37 @@ def test_the_walk_ignores_what_git_ignores(tmp_path_factory, names, top, inner):
 @pytest.mark.parametrize(
     "lines", [["[[:foo:]]", "[[:alpha:]"], [f"name{number}.py" for number in range(2_000)], ["**/a/" * 10 + "b"]]
 )
-def test_ignore_files_made_to_fail_or_to_be_slow_do_neither(tmp_path, lines):
+def test_malformed_and_slow_ignore_files_are_handled(tmp_path, lines):
     root = write_tree(
         tmp_path / "repo", {".gitignore": "\n".join([*lines, "*.log"]), "x.log": "x", "a/" * 100 + "c": "c"}
     )
-    assert paths(root) == [".gitignore", "a/" * 100 + "c"]
+    assert scanned_paths(root) == [".gitignore", "a/" * 100 + "c"]
 
 
-def test_an_ignore_file_without_end_is_not_used_and_said(tmp_path):
+def test_oversized_ignore_file_is_skipped_with_a_warning(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "sub/.gitignore": "a.py\n" * 300_000, "sub/a.py": "a"})
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == ["a.py", "sub/.gitignore", "sub/a.py"]
     assert found.warnings == ["repo/sub/.gitignore: larger than 1,048,576 bytes; its patterns are not used."]
 
 
-def test_a_work_tree_is_what_git_lists(tmp_path):
+def test_work_tree_has_the_files_that_git_lists(tmp_path):
     root = write_tree(
         tmp_path / "repo", {"a.py": "a", "b.py": "b", ".gitignore": "b.py\n", "build/c.py": "c", "t/d.py": "d"}
     )
     git(root, "init", "-q")
     git(root, "add", "-f", "a.py", "build/c.py")
-    assert paths(root) == [".gitignore", "a.py", "build/c.py", "t/d.py"]
+    assert scanned_paths(root) == [".gitignore", "a.py", "build/c.py", "t/d.py"]
     git(root, "commit", "-qm", "c")
     assert scan([str(root)], ScanConfig()).commits == {"repo": git(root, "rev-parse", "HEAD").decode().strip()}
 
 
-def test_a_file_deleted_but_still_listed_has_vanished(tmp_path):
+def test_deleted_file_that_git_still_lists_has_vanished(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "b.py": "b"})
     git(root, "init", "-q")
     git(root, "add", ".")
     (root / "a.py").unlink()
-    assert dropped(root) == {"a.py": DropReason.VANISHED}
+    assert drop_reasons(root) == {"a.py": DropReason.VANISHED}
 
 
 def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path):
@@ -149,23 +149,30 @@ def test_submodules_and_nested_repositories_are_listed_by_their_own_git(tmp_path
     git(root / "nested", "init", "-q")
     git(root, "submodule", "--quiet", "add", str(library), "sub")
     (root / "sub/x.log").write_text("ignored by the submodule's own rules")
-    assert paths(root) == [".gitmodules", "a.py", "nested/.gitignore", "nested/n.py", "sub/.gitignore", "sub/lib.py"]
-    git(root / "sub", "sparse-checkout", "set", "--no-cone", "/*")  # moves core.worktree into a file of its own
-    assert paths(root / "sub") == [".gitignore", "lib.py"]
+    assert scanned_paths(root) == [
+        ".gitmodules",
+        "a.py",
+        "nested/.gitignore",
+        "nested/n.py",
+        "sub/.gitignore",
+        "sub/lib.py",
+    ]
+    git(root / "sub", "sparse-checkout", "set", "--no-cone", "/*")  # moves core.worktree into config.worktree
+    assert scanned_paths(root / "sub") == [".gitignore", "lib.py"]
     git(root, "submodule", "--quiet", "deinit", "-f", "sub")
-    assert dropped(root) == {"sub": DropReason.NOT_A_FILE}
+    assert drop_reasons(root) == {"sub": DropReason.NOT_A_FILE}
 
 
-def test_repositories_below_a_plain_folder_are_asked_too(tmp_path):
+def test_repositories_in_a_plain_folder_are_listed_by_git(tmp_path):
     root = write_tree(
         tmp_path / "projects", {"one/a.py": "a", "one/.gitignore": "b.py\n", "one/b.py": "b", "c.py": "c"}
     )
     git(root / "one", "init", "-q")
     git(root / "one", "add", "-f", "b.py")
-    assert paths(root) == ["c.py", "one/.gitignore", "one/a.py", "one/b.py"]
+    assert scanned_paths(root) == ["c.py", "one/.gitignore", "one/a.py", "one/b.py"]
 
 
-def test_an_empty_git_folder_is_passed_over_as_git_does(tmp_path):
+def test_empty_git_folder_is_skipped_as_in_git(tmp_path):
     root = write_tree(tmp_path / "repo", {"sub/a.py": "a", "sub/b.log": "b", ".gitignore": "*.log\n"})
     git(root, "init", "-q")
     (root / "sub/.git").mkdir()
@@ -175,33 +182,33 @@ def test_an_empty_git_folder_is_passed_over_as_git_does(tmp_path):
 
 
 @pytest.mark.timeout(30)
-def test_configurations_that_include_each_other_come_to_an_end(tmp_path):
+def test_cyclic_config_includes_terminate(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
     git(root, "init", "-q")
     with (root / ".git/config").open("a") as stream:
         stream.write("[include]\n\tpath = config\n" * 9)
-    found = scan([str(root)], ScanConfig())  # git itself refuses it
+    found = scan([str(root)], ScanConfig())  # git refuses this configuration
     assert [file.path for file in found.files] == ["a.py"]
     assert len(found.warnings) == 1
 
 
 @pytest.mark.parametrize("name", [".git", ".git/HEAD", ".git/commondir"])
-def test_files_of_git_that_are_too_large_are_not_read(tmp_path, name):
+def test_oversized_git_files_are_not_read(tmp_path, name):
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
     if name != ".git":
         git(root, "init", "-q")
     with (root / name).open("wb") as stream:
-        stream.truncate(1 << 36)  # it takes no room on the disk
+        stream.truncate(1 << 36)  # a sparse file, which takes no disk space
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == ["a.py"]
     assert "larger than 65,536 bytes" in found.warnings[0]
 
 
-def test_a_file_that_goes_while_fifos_are_looked_for_is_none(tmp_path):
+def test_missing_file_is_not_a_fifo(tmp_path):
     assert not git_module._is_fifo(str(tmp_path / "index.lock"))
 
 
-def test_a_broken_repository_is_read_as_a_plain_folder_with_a_warning(tmp_path):
+def test_broken_repository_is_read_as_a_plain_folder_with_a_warning(tmp_path):
     root = write_tree(tmp_path / "repo", {".git/HEAD": "nonsense", "a.py": "a", "b.log": "b", ".gitignore": "*.log\n"})
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == [".gitignore", "a.py"]
@@ -215,16 +222,16 @@ def test_links_are_never_followed(tmp_path):
     (root / "folder-link").symlink_to(outside)
     (root / "loop").symlink_to(root)
     (root / "inner").symlink_to("real")
-    assert paths(root) == ["a.py", "real/b.py"]
+    assert scanned_paths(root) == ["a.py", "real/b.py"]
     links = dict.fromkeys(["file-link.py", "folder-link", "loop", "inner"], DropReason.SYMLINK)
-    assert dropped(root) == links
+    assert drop_reasons(root) == links
     git(root, "init", "-q")
     git(root, "add", ".")
-    assert paths(root) == ["a.py", "real/b.py"]
-    assert dropped(root) == links
+    assert scanned_paths(root) == ["a.py", "real/b.py"]
+    assert drop_reasons(root) == links
 
 
-def test_an_index_that_goes_through_a_link_is_not_followed(tmp_path):
+def test_index_entry_below_a_link_is_dropped(tmp_path):
     outside = write_tree(tmp_path / "outside", {"b.py": "secret"})
     root = write_tree(tmp_path / "repo", {"a/b.py": "b"})
     git(root, "init", "-q")
@@ -232,8 +239,8 @@ def test_an_index_that_goes_through_a_link_is_not_followed(tmp_path):
     (root / "a/b.py").unlink()
     (root / "a").rmdir()
     (root / "a").symlink_to(outside)
-    assert paths(root) == []
-    assert dropped(root)["a/b.py"] is DropReason.SYMLINK
+    assert scanned_paths(root) == []
+    assert drop_reasons(root)["a/b.py"] is DropReason.SYMLINK
 
 
 def test_special_files_are_dropped(tmp_path):
@@ -241,31 +248,31 @@ def test_special_files_are_dropped(tmp_path):
     os.mkfifo(root / "pipe.py")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(root / "s"))
-        assert dropped(root) == {"pipe.py": DropReason.NOT_A_FILE, "s": DropReason.NOT_A_FILE}
+        assert drop_reasons(root) == {"pipe.py": DropReason.NOT_A_FILE, "s": DropReason.NOT_A_FILE}
 
 
-def test_a_device_is_dropped(tmp_path):
+def test_device_is_dropped(tmp_path):
     root = write_tree(tmp_path / "r", {"a.py": "a"})
     try:
         os.mknod(root / "null", 0o600 | 0o020000, os.makedev(1, 3))
     except PermissionError:
         pytest.skip("making a device needs root")
-    assert dropped(root) == {"null": DropReason.NOT_A_FILE}
+    assert drop_reasons(root) == {"null": DropReason.NOT_A_FILE}
 
 
-def test_a_left_out_folder_is_one_drop_and_is_not_entered(tree):
+def test_excluded_folder_is_one_drop(tree):
     root = tree({"a.py": "a", "node_modules/x/i.js": "x", "node_modules/y/i.js": "y"})
-    assert dropped(root) == {"node_modules/": DropReason.EXCLUDED}
+    assert drop_reasons(root) == {"node_modules/": DropReason.EXCLUDED}
 
 
-def test_a_folder_that_cannot_be_read_is_recorded(tmp_path):
+def test_unreadable_folder_is_a_drop(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "locked/b.py": "b"})
     (root / "locked").chmod(0)
     with without_privileges():
-        assert dropped(root) == {"locked/": DropReason.UNREADABLE}
+        assert drop_reasons(root) == {"locked/": DropReason.UNREADABLE}
 
 
-def test_the_output_inside_a_source_is_not_there(tree):
+def test_output_folder_inside_a_source_is_skipped(tree):
     root = tree({"a.py": "a", "dataset/train.jsonl": "{}", "dataset.work/x": "x"})
     found = scan([str(root)], ScanConfig(), leave_out=(root / "dataset", root / "dataset.work"))
     assert [file.path for file in found.files] == ["a.py"]
@@ -275,28 +282,28 @@ def test_the_output_inside_a_source_is_not_there(tree):
     assert [file.path for file in found.files] == ["a.py"]
 
 
-def test_single_files_are_taken_whatever_the_table_says(tree):
+def test_single_files_ignore_default_excludes(tree):
     root = tree({"a.py": "a", "b.py": "b", "yarn.lock": "l"})
     found = scan([str(root / "a.py"), str(root / "yarn.lock")], ScanConfig())
     assert [(file.repo, file.path) for file in found.files] == [("repo", "a.py"), ("repo", "yarn.lock")]
 
 
-def test_repo_is_a_name_even_for_a_dot(tree, monkeypatch):
+def test_source_dot_has_the_name_of_its_folder(tree, monkeypatch):
     monkeypatch.chdir(tree({"a.py": "a"}))
     assert [file.repo for file in scan(["."], ScanConfig()).files] == ["repo"]
 
 
-def test_odd_names_survive(tree):
+def test_unusual_file_names_are_kept(tree):
     root = tree({"a b.py": "1", "new\nline.py": "2", "\x1b[31m.py": "3", "n" * 252 + ".py": "4"})
     (root / os.fsdecode(b"caf\xe9.py")).write_text("5")
     expected = ["\x1b[31m.py", "a b.py", r"caf\xe9.py", "new\nline.py", "n" * 252 + ".py"]
-    assert paths(root) == expected
+    assert scanned_paths(root) == expected
     git(root, "init", "-q")
-    assert paths(root) == expected
+    assert scanned_paths(root) == expected
 
 
 def crafted_index(entries):
-    """A valid index with any paths in it; git itself would not write these."""
+    """Return a valid index with arbitrary paths, which git itself would not write."""
     body = b""
     for path, mode in sorted((name.encode(), mode) for name, mode in entries.items()):
         entry = struct.pack(">10L20sH", 0, 0, 0, 0, 0, 0, mode, 0, 0, 0, bytes(20), min(len(path), 0xFFF)) + path
@@ -305,7 +312,7 @@ def crafted_index(entries):
     return content + hashlib.sha1(content).digest()
 
 
-def test_a_crafted_index_leads_nowhere(tmp_path):
+def test_crafted_index_does_not_leave_the_source(tmp_path):
     outside = write_tree(tmp_path / "outside", {"secret.py": "s", "repo/x.py": "x"})
     git(outside / "repo", "init", "-q")
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
@@ -327,9 +334,9 @@ def test_a_crafted_index_leads_nowhere(tmp_path):
     assert reasons["link/repo"] is reasons["link/secret.py"] is DropReason.SYMLINK
 
 
-def borrow(root, other, way):
-    """Make `root` a work tree of another's repository, by something that an archive may bring along."""
-    match way:
+def borrow(root, other, method):
+    """Make `root` a work tree of another repository, with files that an archive could contain."""
+    match method:
         case "gitdir":
             (root / ".git").write_text(f"gitdir: {other}/.git\n")
         case "link":
@@ -353,32 +360,32 @@ def borrow(root, other, way):
         case "commondir":
             git(root, "init", "-q")
             (root / ".git/commondir").write_text(f"{other}/.git\n")
-        case "a linked tree of its own":
+        case "fake linked tree":
             fake = write_tree(root / ".x", {"HEAD": "ref: refs/heads/main\n", "commondir": f"{other}/.git\n"})
             (fake / "gitdir").write_text(f"{root}/.git\n")
             (fake / "index").write_bytes(b"")
             (fake / "index").unlink()
             (fake / "index").symlink_to(other / ".git/index")
             (root / ".git").write_text("gitdir: .x\n")
-        case "a submodule of its own":
+        case "fake submodule":
             git(root, "init", "-q", "--separate-git-dir", str(root / ".x"))
             git(root, "config", "core.worktree", "..")
             (root / ".x/commondir").write_text(f"{other}/.git\n")
 
 
 @pytest.mark.parametrize(
-    "way",
+    "method",
     [
         *("core.worktree", "gitdir", "link", "link to a linked tree", "index", "shared index", "commondir"),
-        *("a linked tree of its own", "a submodule of its own"),
+        *("fake linked tree", "fake submodule"),
     ],
 )
-def test_a_borrowed_repository_is_not_believed(tmp_path, way):
+def test_repository_of_another_tree_is_not_used(tmp_path, method):
     other = write_tree(tmp_path / "other", {"private-name.py": "p"})
     git(other, "init", "-q")
     git(other, "add", ".")
     root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": ".x/\n.gitignore\n"})
-    borrow(root, other, way)
+    borrow(root, other, method)
     found = scan([str(root)], ScanConfig())
     assert [file.path for file in found.files] == ["a.py"]
     assert not found.drops
@@ -386,7 +393,7 @@ def test_a_borrowed_repository_is_not_believed(tmp_path, way):
     assert str(tmp_path) not in found.warnings[0]
 
 
-def test_a_linked_work_tree_is_one(tmp_path):
+def test_linked_work_tree_is_listed_by_git(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": "b.py\n"})
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -398,19 +405,19 @@ def test_a_linked_work_tree_is_one(tmp_path):
     assert found.commits["linked"]
 
 
-def test_a_repository_elsewhere_that_points_back_is_its_own(tmp_path):
+def test_separate_repository_that_points_back_is_used(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", ".gitignore": "b.py\n", "b.py": "b"})
     git(root, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"))
     git(root, "config", "core.worktree", str(root))
-    assert paths(root) == [".gitignore", "a.py"]
+    assert scanned_paths(root) == [".gitignore", "a.py"]
     assert not scan([str(root)], ScanConfig()).warnings
     (root / ".git").unlink()
     (root / ".git").symlink_to("../elsewhere")
-    assert paths(root) == [".gitignore", "a.py"]
+    assert scanned_paths(root) == [".gitignore", "a.py"]
     assert not scan([str(root)], ScanConfig()).warnings
 
 
-def test_a_linked_work_tree_may_be_named_by_a_relative_path(tmp_path):
+def test_linked_work_tree_with_relative_paths_is_listed(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -423,7 +430,7 @@ def test_a_linked_work_tree_may_be_named_by_a_relative_path(tmp_path):
     assert found.commits["linked"] or git(tmp_path / "linked", "status")
 
 
-def test_objects_that_lie_elsewhere_are_no_fault(tmp_path):
+def test_repository_with_shared_objects_is_listed(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
     git(root, "init", "-q")
     git(root, "add", ".")
@@ -435,48 +442,48 @@ def test_objects_that_lie_elsewhere_are_no_fault(tmp_path):
     assert not found.warnings
 
 
-def test_folders_that_git_cannot_open_are_recorded(tmp_path):
+def test_folders_that_git_cannot_open_are_drops(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "one/b.py": "b", "two/c.py": "c"})
     git(root, "init", "-q")
     for name in ("one", "two"):
         (root / name).chmod(0)
     with without_privileges():
-        assert dropped(root) == {"one/": DropReason.UNREADABLE, "two/": DropReason.UNREADABLE}
+        assert drop_reasons(root) == {"one/": DropReason.UNREADABLE, "two/": DropReason.UNREADABLE}
 
 
-def test_a_source_that_cannot_be_read_says_so(tmp_path):
+def test_unreadable_source_is_reported(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
     root.chmod(0)
     with without_privileges(), pytest.raises(InputError, match="cannot read the source"):
         scan([str(root)], ScanConfig())
 
 
-def test_many_nested_repositories_are_no_recursion(tmp_path):
+def test_many_nested_repositories_cause_no_recursion_error(tmp_path):
     root = folder = tmp_path / "repo"
     for _ in range(60):
         folder = folder / "n"
         write_tree(folder, {".git": "gitdir: nowhere\n", "x.py": "x"})
-    assert len(paths(root)) == 60
+    assert len(scanned_paths(root)) == 60
 
 
 @pytest.mark.parametrize("exclude", [["t/", "!t/keep.py"], ["t/*", "!t/keep.py"]])
-def test_patterns_mean_the_same_with_git_and_without(tmp_path, exclude):
+def test_patterns_match_the_same_with_and_without_git(tmp_path, exclude):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "t/keep.py": "k", "t/b.py": "b"})
-    plain = paths(root, exclude=exclude)
+    plain = scanned_paths(root, exclude=exclude)
     git(root, "init", "-q")
-    assert paths(root, exclude=exclude) == plain
+    assert scanned_paths(root, exclude=exclude) == plain
 
 
-def test_a_pipe_in_the_place_of_an_ignore_file_does_not_hold_us_up(tmp_path):
+def test_fifo_as_ignore_file_does_not_block(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a"})
     os.mkfifo(root / ".gitignore")
-    assert paths(root) == ["a.py"]
+    assert scanned_paths(root) == ["a.py"]
 
 
-def test_an_earlier_dataset_in_the_tree_is_not_source(tmp_path):
+def test_earlier_dataset_in_a_source_is_excluded(tmp_path):
     root = write_tree(tmp_path / "repo", {"a.py": "a", "b.py": "b"})
     build(Config(sources=[str(root)], out=str(root / "old/dataset")))
-    assert paths(root) == ["a.py", "b.py"]
-    assert dropped(root)["old/dataset/train.jsonl"] is DropReason.EXCLUDED
+    assert scanned_paths(root) == ["a.py", "b.py"]
+    assert drop_reasons(root)["old/dataset/train.jsonl"] is DropReason.EXCLUDED
     git(root, "init", "-q")
-    assert paths(root) == ["a.py", "b.py"]
+    assert scanned_paths(root) == ["a.py", "b.py"]

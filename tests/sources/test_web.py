@@ -1,4 +1,4 @@
-"""Against real web servers on the loopback interface that do what a server should not."""
+"""Tests with real web servers on the loopback interface that misbehave in different ways."""
 
 import json
 import threading
@@ -25,16 +25,16 @@ def content():
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `content` at every path, in the way that its fields say."""
+    """Server of `content` at every path. Its attributes set how it misbehaves."""
 
     daemon_threads = True
 
     def __init__(self, host="127.0.0.1"):
-        super().__init__((host, 0), Answer)
+        super().__init__((host, 0), Handler)
         self.content = content()
         self.ignores_ranges = False
         self.drops: list[int] = []
-        """Per answer to come: bytes of the body until the connection is cut."""
+        """Number of body bytes before the connection is closed, for each of the next responses."""
         self.announced: int | None = None
         self.refuses_head = False
         self.head_is_empty = False
@@ -44,21 +44,21 @@ class Server(ThreadingHTTPServer):
         self.requests: list[tuple[str, str | None, str | None]] = []
 
     def handle_error(self, *_):
-        pass  # a client that has gone is what is tested
+        pass  # tests may close the connection
 
     @property
     def address(self):
         return f"http://{self.server_address[0]}:{self.server_address[1]}"
 
 
-class Answer(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     def do_HEAD(self):
-        self.answer(has_body=False)
+        self.respond(has_body=False)
 
     def do_GET(self):
-        self.answer(has_body=True)
+        self.respond(has_body=True)
 
-    def answer(self, *, has_body):
+    def respond(self, *, has_body):
         server, content, start = self.server, self.server.content, 0
         server.requests.append((self.command, self.headers["Range"], self.headers["Authorization"]))
         if server.redirects_to is not None:
@@ -80,7 +80,7 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("ETag", '"one"')
         self.end_headers()
         if has_body:
-            self.send_body(memoryview(content)[start:])  # no copy: a test counts the memory of this process
+            self.send_body(memoryview(content)[start:])  # no copy, because a test measures the memory of this process
 
     def send_body(self, body):
         body = body[: self.server.drops.pop(0)] if self.server.drops else body
@@ -95,7 +95,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(host="127.0.0.1"):
+def run_server(host="127.0.0.1"):
     server = Server(host)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -110,32 +110,32 @@ def serving(host="127.0.0.1"):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(remote, "SECONDS_BETWEEN", (0.01, 0.01, 0.01, 0.01))
-    with serving() as one:
-        yield one
+    with run_server() as running:
+        yield running
 
 
-def downloaded(address, folder, **options):
+def download_bytes(address, folder, **options):
     (file,) = list_files(address)
     download(file, folder / "file", **options)
     return (folder / "file").read_bytes()
 
 
 @pytest.mark.parametrize("ignores_ranges", [False, True])
-def test_a_download_that_breaks_off_is_completed(server, tmp_path, ignores_ranges):
+def test_interrupted_download_is_completed(server, tmp_path, ignores_ranges):
     server.ignores_ranges, server.drops = ignores_ranges, [100_000, 5_000_000, 10]
-    assert downloaded(f"{server.address}/a", tmp_path) == content()
-    assert [wanted for method, wanted, _ in server.requests if method == "GET"][1] == "bytes=100000-"
+    assert download_bytes(f"{server.address}/a", tmp_path) == content()
+    assert [requested_range for method, requested_range, _ in server.requests if method == "GET"][1] == "bytes=100000-"
 
 
-def test_a_server_that_breaks_off_at_the_same_place_forever_is_given_up(server, tmp_path):
+def test_download_without_progress_fails(server, tmp_path):
     server.ignores_ranges, server.drops = True, [1000] * 50
     with pytest.raises(InputError, match="cannot download"):
-        downloaded(f"{server.address}/a", tmp_path)
+        download_bytes(f"{server.address}/a", tmp_path)
     assert len(server.requests) < 20
 
 
 @pytest.mark.parametrize("ignores_ranges", [False, True])
-def test_a_download_takes_little_memory_whatever_the_server_does_with_ranges(server, tmp_path, ignores_ranges):
+def test_download_takes_little_memory_with_and_without_ranges(server, tmp_path, ignores_ranges):
     server.ignores_ranges, server.drops = ignores_ranges, [100_000]
     (file,) = list_files(f"{server.address}/a")
     tracemalloc.start()
@@ -146,7 +146,7 @@ def test_a_download_takes_little_memory_whatever_the_server_does_with_ranges(ser
         tracemalloc.stop()
 
 
-def test_more_bytes_than_announced_are_not_taken(server, tmp_path):
+def test_more_bytes_than_announced_are_refused(server, tmp_path):
     server.announced = 1000
     (file,) = list_files(f"{server.address}/a")
     server.announced = None
@@ -155,52 +155,52 @@ def test_more_bytes_than_announced_are_not_taken(server, tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1000
 
 
-def test_a_file_larger_than_the_disk_is_not_begun(server, tmp_path):
+def test_download_larger_than_the_disk_is_not_started(server, tmp_path):
     server.announced = 1 << 60
     with pytest.raises(OutputError, match=r"MB to download, but only .* MB are free"):
-        downloaded(f"{server.address}/a", tmp_path)
+        download_bytes(f"{server.address}/a", tmp_path)
     assert [method for method, _, _ in server.requests] == ["HEAD"]
 
 
-def test_a_body_that_trickles_is_given_up(server, tmp_path):
+def test_very_slow_body_times_out(server, tmp_path):
     server.content, server.pause = content()[:1000], 0.05
-    with pytest.raises(InputError, match="no answer in time, in 5 attempts"):
-        downloaded(f"{server.address}/a", tmp_path, read_seconds=0.1)
+    with pytest.raises(InputError, match="timed out in each of 5 attempts"):
+        download_bytes(f"{server.address}/a", tmp_path, timeout_seconds=0.1)
 
 
-def test_a_server_without_head_is_asked_with_get(server, tmp_path):
+def test_get_is_used_if_the_server_refuses_head(server, tmp_path):
     server.refuses_head = True
-    assert downloaded(f"{server.address}/a", tmp_path) == content()
+    assert download_bytes(f"{server.address}/a", tmp_path) == content()
 
 
-def test_a_size_of_nothing_is_asked_for_again_with_get(server, tmp_path):
+def test_get_is_used_if_head_reports_size_zero(server, tmp_path):
     server.head_is_empty = True
-    assert downloaded(f"{server.address}/a", tmp_path) == content()
+    assert download_bytes(f"{server.address}/a", tmp_path) == content()
 
 
-def test_a_login_goes_to_the_named_server_alone(server, tmp_path):
-    with serving("127.0.0.2") as other:
+def test_login_is_not_sent_to_a_redirect_target(server, tmp_path):
+    with run_server("127.0.0.2") as other:
         server.redirects_to = f"{other.address}/b"
-        assert downloaded(server.address.replace("//", "//me:p%2Fw@") + "/a", tmp_path) == content()
+        assert download_bytes(server.address.replace("//", "//me:p%2Fw@") + "/a", tmp_path) == content()
         assert {login for _, _, login in server.requests} == {"Basic bWU6cC93"}
         assert {login for _, _, login in other.requests} == {None}
 
 
-def test_a_public_source_may_not_redirect_to_a_private_address(server, tmp_path, monkeypatch):
-    """The first server stands for a public one: here there is none."""
+def test_redirect_from_public_to_private_address_is_refused(server, tmp_path, monkeypatch):
+    """The first server is treated as public, because tests have no public server."""
     monkeypatch.setattr(web, "_is_private", lambda address: address != "127.0.0.1")
-    with serving("127.0.0.2") as inside:
+    with run_server("127.0.0.2") as inside:
         server.redirects_to = f"{inside.address}/secret"
         with pytest.raises(InputError, match=r"redirects to '127\.0\.0\.2', an address of this machine or its network"):
-            downloaded(f"{server.address}/a", tmp_path)
+            download_bytes(f"{server.address}/a", tmp_path)
         assert inside.requests == []
         server.redirects_to = None
         inside.redirects_to = f"{server.address}/b"
-        assert downloaded(f"{inside.address}/a", tmp_path) == content()  # from a private one it may lead anywhere
+        assert download_bytes(f"{inside.address}/a", tmp_path) == content()  # a private server may redirect anywhere
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
-def test_a_redirect_leads_to_the_web_alone(server, target):
+def test_redirect_to_another_scheme_is_refused(server, target):
     server.redirects_to = target
     with pytest.raises(InputError, match="cannot read"):
         list_files(f"{server.address}/a")
@@ -214,11 +214,11 @@ def test_a_redirect_leads_to_the_web_alone(server, target):
         ("100.64.0.1", True), ("0.0.0.0", True), ("8.8.8.8", False), ("2606:4700::1111", False), ("::ffff:8.8.8.8", False),
     ],
 )  # fmt: skip
-def test_private_addresses(address, is_private):
+def test_private_addresses_are_recognized(address, is_private):
     assert web._is_private(address) is is_private
 
 
-def test_a_table_behind_an_address_with_blanks_in_it(server, tmp_path):
+def test_table_at_an_address_with_spaces_is_read(server, tmp_path):
     server.content = json.dumps({"text": "a = 1"}).encode() + b"\n"
     config = Config(sources=[f"{server.address}/my data/é.jsonl?x=1"], out="unused")
     found = fetch(config.sources, config, tmp_path / "cache", map)

@@ -1,1 +1,1 @@
-"""Bytes in: folders, git, ignore files, tables, clones, remote storage, decoding, languages."""
+"""Reading of sources: folders, git, ignore files, tables, clones, remote storage, decoding, languages."""

@@ -1,10 +1,10 @@
-"""A source word -> its kind: a path here, a git repository, or files behind an fsspec address. Nothing is opened.
+"""Parse the address of a source: a local path, a git repository, or a remote address for fsspec. Nothing is opened.
 
     src, data/train.parquet                                        LOCAL
-    https://github.com/org/name, git@host:org/name.git#v1.2        GIT: `#` and a branch, tag or commit at the end
+    https://github.com/org/name, git@host:org/name.git#v1.2        GIT, with an optional branch, tag or commit after `#`
     s3://bucket/data/*.parquet, hf://datasets/org/name/, https://host/rows.jsonl.zst        REMOTE
 
-What an address says of its user is never shown: `without_credentials` is the form for messages, rows and the manifest.
+Credentials in an address must not be printed or stored. Messages, rows and the manifest use `without_credentials`.
 """
 
 import base64
@@ -19,73 +19,82 @@ from gristmill.core.errors import InputError
 from gristmill.core.names import SCHEME, SCP_FORM, path_text
 
 USER_INFO = re.compile(r"(?<=://)[^/?#]*@")
-# A password with a bare `/`, `?` or `#` in it: what stands before the slash looks like a port, and is none.
-TORN_USER_INFO = re.compile(r"(?<=://)[^/?#@:]*:(?!\d*[/?#])[^@/?#]*[/?#].*@", re.DOTALL)
+# A password with a `/`, `?` or `#` that is not encoded: the part before it is in the position of a port, but is none.
+UNENCODED_USER_INFO = re.compile(r"(?<=://)[^/?#@:]*:(?!\d*[/?#])[^@/?#]*[/?#].*@", re.DOTALL)
 ALWAYS_GIT = frozenset({"ssh", "git"})
 GIT_TRANSPORTS = frozenset({"https", "http", "ssh", "git", "file"})
-"""All that git is ever allowed to speak: `ext::` would run a command."""
+"""The only transports that git may use. `ext::` would run a command."""
 FORGES = frozenset({"github.com", "gitlab.com", "bitbucket.org"})
 NAME_PARTS = 2
-"""org/name."""
+"""Number of parts in `org/name`."""
 REF = re.compile(r"\w[\w./+@-]*")
 GLOB = re.compile(r"[*?\[]")
 
 TABLE_SUFFIXES = (".parquet", ".jsonl", ".ndjson")
-PACKED_SUFFIXES = (".gz", ".zst")
+COMPRESSION_SUFFIXES = (".gz", ".zst")
 
 
 class Kind(StrEnum):
+    """Kind of a source address."""
+
     LOCAL = "local"
     GIT = "git"
     REMOTE = "remote"
 
 
 class GitAddress(NamedTuple):
+    """Parts of the address of a git repository."""
+
     url: str
-    """As git gets it: without credentials."""
+    """URL for git, without credentials."""
     transport: str
     ref: str | None
-    """A branch, tag or commit; None for the repository's own default."""
+    """A branch, tag or commit. None for the default branch."""
     authorization: str | None
-    """The value of an HTTP header. For git's environment only."""
+    """HTTP header with the credentials. Only for the environment of git."""
 
     @property
     def name(self) -> str:
+        """Name of the repository."""
         return last_part(self.url, "repository").removesuffix(".git") or "repository"
 
 
-def kind_of(word: str) -> Kind:
-    scheme = scheme_of(word)
+def kind_of(address: str) -> Kind:
+    """Return the kind of a source address."""
+    scheme = scheme_of(address)
     if scheme is None:
-        return Kind.GIT if SCP_FORM.fullmatch(word) else Kind.LOCAL
-    is_git = scheme in ALWAYS_GIT or scheme.startswith("git+") or _names_repository(scheme, word)
+        return Kind.GIT if SCP_FORM.fullmatch(address) else Kind.LOCAL
+    is_git = scheme in ALWAYS_GIT or scheme.startswith("git+") or _is_repository_url(scheme, address)
     return Kind.GIT if is_git else Kind.REMOTE
 
 
-def scheme_of(word: str) -> str | None:
-    """`s3://bucket/x` -> `s3`; None for what is no address."""
-    match = SCHEME.match(word)
+def scheme_of(address: str) -> str | None:
+    """Return the scheme of an address: `s3://bucket/x` -> `s3`. Return None for a path."""
+    match = SCHEME.match(address)
     return match[1].lower() if match else None
 
 
-def git_address(word: str) -> GitAddress:
-    """`git+https://me:token@host/name.git#v1` -> its parts."""
-    shown = without_credentials(word)
-    if TORN_USER_INFO.search(word):
-        raise InputError(f"the password in the address of {shown!r} must be percent-encoded: %2F for '/', %23 for '#'.")
-    url, _, ref = word.partition("#")
+def git_address(address: str) -> GitAddress:
+    """Parse the address of a git repository, such as `git+https://me:token@host/name.git#v1`.
+
+    Raise InputError if git must not or cannot fetch it.
+    """
+    printed = without_credentials(address)
+    if UNENCODED_USER_INFO.search(address):
+        raise InputError(f"the password in the address {printed!r} must be percent-encoded: %2F for '/', %23 for '#'.")
+    url, _, ref = address.partition("#")
     if ref and (not REF.fullmatch(ref) or ".." in ref):
-        raise InputError(f"{shown!r} names no branch, tag or commit after its '#'.")
+        raise InputError(f"{printed!r} has no valid branch, tag or commit after the '#'.")
     scheme = scheme_of(url)
     if scheme is None:
         return GitAddress(url, "ssh", ref or None, None)
     url = url[len("git+") :] if scheme.startswith("git+") else url
     transport = scheme.removeprefix("git+")
     if transport not in GIT_TRANSPORTS:
-        raise InputError(f"git is not asked for {shown!r}: of {transport!r} and such, only https, ssh, git and file.")
+        raise InputError(f"git may not use the transport {transport!r} of {printed!r}. Use https, ssh, git or file.")
     parts = _split(url)
     if parts is None or (parts.hostname or "").startswith("-") or not parts.path.strip("/"):
-        raise InputError(f"{shown!r} names no repository. Try https://HOST/ORG/NAME.")
+        raise InputError(f"{printed!r} is not the address of a repository. Use https://HOST/ORG/NAME.")
     if transport not in {"https", "http"}:
         return GitAddress(without_credentials(url), transport, ref or None, None)
     authorization = None
@@ -95,55 +104,63 @@ def git_address(word: str) -> GitAddress:
     return GitAddress(USER_INFO.sub("", url).partition("?")[0], transport, ref or None, authorization)
 
 
-def without_credentials(word: str) -> str:
-    """`https://me:token@host/x?signature=1` -> `https://host/x`; an ssh user is no secret, and stays."""
-    scheme = scheme_of(word)
+def without_credentials(address: str) -> str:
+    """Remove credentials from an address: `https://me:token@host/x?signature=1` -> `https://host/x`.
+
+    The user name of an ssh address is not secret and is kept.
+    """
+    scheme = scheme_of(address)
     if scheme is None:
-        return word
+        return address
     if scheme.removeprefix("git+") == "ssh":
-        return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", word)
-    word = USER_INFO.sub("", TORN_USER_INFO.sub("", word))
+        return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1@", address)
+    address = USER_INFO.sub("", UNENCODED_USER_INFO.sub("", address))
     if scheme.removeprefix("git+") in {"http", "https"}:
-        word = re.sub(r"\?[^#]*", "", word)
-    return word
+        address = re.sub(r"\?[^#]*", "", address)
+    return address
 
 
 def is_glob(address: str) -> bool:
+    """Return True if the address contains a wildcard."""
     return GLOB.search(address) is not None
 
 
 def fixed_part(path: str) -> str:
-    """The folder above any wildcard; a path without one is itself."""
-    wild = GLOB.search(path)
-    return path[: wild.start()].rpartition("/")[0] if wild else path
+    """Return the folder before the first wildcard, or the path itself if it has no wildcard."""
+    wildcard = GLOB.search(path)
+    return path[: wildcard.start()].rpartition("/")[0] if wildcard else path
 
 
 def is_table_name(name: str) -> bool:
+    """Return True for the name of a Parquet or JSONL file, which may be compressed."""
     return table_stem(name) != name
 
 
 def table_stem(name: str) -> str:
-    """`train-00.jsonl.zst` -> `train-00`; a name that is no table's is itself."""
+    """Remove the suffixes of a table: `train-00.jsonl.zst` -> `train-00`. Other names are returned unchanged."""
     lowered = name.lower()
-    packed = next((suffix for suffix in PACKED_SUFFIXES if lowered.endswith(suffix)), "")
-    plain = lowered.removesuffix(packed)
+    compression = next((suffix for suffix in COMPRESSION_SUFFIXES if lowered.endswith(suffix)), "")
+    plain = lowered.removesuffix(compression)
     suffix = next((suffix for suffix in TABLE_SUFFIXES if plain.endswith(suffix)), "")
-    if not suffix or (packed and suffix == ".parquet"):
+    if not suffix or (compression and suffix == ".parquet"):
         return name
-    return name[: -len(packed + suffix)]
+    return name[: -len(compression + suffix)]
 
 
 def last_part(address: str, otherwise: str) -> str:
-    """What a source goes by: the last part before any wildcard. `s3://bucket/code/*.py` -> `code`"""
+    """Return the name of a source, which is the last part before any wildcard: `s3://bucket/code/*.py` -> `code`.
+
+    Return `otherwise` if there is no such part.
+    """
     path = fixed_part(SCHEME.sub("", address, count=1))
     name = re.split(r"[/:]", path.rstrip("/"))[-1]
     return path_text(name) if name not in {"", ".", ".."} else otherwise
 
 
-def _names_repository(scheme: str, word: str) -> bool:
+def _is_repository_url(scheme: str, address: str) -> bool:
     if scheme not in {"https", "http", "file"}:
         return False
-    parts = _split(word)
+    parts = _split(address)
     if parts is None:
         return False
     path = parts.path.rstrip("/")
@@ -153,7 +170,7 @@ def _names_repository(scheme: str, word: str) -> bool:
     folders = path.strip("/").split("/")
     if host not in FORGES or is_table_name(path):
         return False
-    if host == "gitlab.com":  # groups may hold groups; `-` begins what is a page about a repository
+    if host == "gitlab.com":  # groups can be nested, and `-` begins the path of a page about a repository
         return len(folders) >= NAME_PARTS and "-" not in folders
     return len(folders) == NAME_PARTS
 
@@ -165,61 +182,68 @@ def _split(url: str) -> SplitResult | None:
         return None
 
 
-# Words on the command line -> the folders and files they mean, and the name each goes by in the rows.
+# Resolving local paths to folders and files, each with a repo name for the rows.
 
 
 class Source(NamedTuple):
+    """A local folder, or single files in it."""
+
     repo: str
+    """Name in the rows."""
     root: str
-    """Absolute, without links."""
+    """Absolute path without links."""
     only: tuple[str, ...] | None
-    """The files named one by one, or None for the whole folder."""
+    """Names of the single files, or None for the complete folder."""
     origin: str
-    """The word that named it, without credentials; of several files, the first one's."""
+    """Address that the user gave, without credentials. For several files, that of the first one."""
     is_download: bool = False
-    """Files brought here one by one: a repository around the folder they lie in is not theirs."""
+    """True for downloaded files, which do not belong to a repository around their folder."""
 
 
-def resolved(sources: Sequence[str] | Sequence[Source]) -> list[Source]:
-    """Words of the local kind are resolved; what is a Source already stays as it is."""
+def as_sources(sources: Sequence[str] | Sequence[Source]) -> list[Source]:
+    """Resolve local paths to sources. A Source is returned unchanged."""
     names = [source for source in sources if isinstance(source, str)]
     return [*(source for source in sources if isinstance(source, Source)), *resolve_sources(names)]
 
 
 def resolve_sources(names: Sequence[str]) -> list[Source]:
-    """Folders as they are, single files grouped by their folder; two folders of one name become `name` and `name~2`."""
-    whole: list[str] = []
+    """Resolve local paths to sources with unique names. Single files in the same folder are one source.
+
+    Raise InputError if a path does not exist or is given twice.
+    """
+    complete_folders: list[str] = []
     origins: dict[str, str] = {}
-    single: dict[str, list[str]] = {}
+    single_files: dict[str, list[str]] = {}
     for name in names:
         path = os.path.realpath(os.path.expanduser(name))
         folder, file = os.path.split(path)
         if not name or not os.path.lexists(path):
             raise InputError(f"there is no source {name!r}. Check the path.")
-        if path in whole or file in single.get(folder, ()):
+        if path in complete_folders or file in single_files.get(folder, ()):
             raise InputError(f"the source {name!r} is named twice.")
         if os.path.isdir(path):
-            whole.append(path)
+            complete_folders.append(path)
             origins[path] = name
         else:
             origins.setdefault(folder, name)
-            single.setdefault(folder, []).append(file)
-    found = [(root, None) for root in whole] + [(root, tuple(only)) for root, only in single.items()]
-    return with_own_names(
+            single_files.setdefault(folder, []).append(file)
+    found = [(root, None) for root in complete_folders] + [(root, tuple(only)) for root, only in single_files.items()]
+    return with_unique_names(
         [Source(path_text(os.path.basename(root)) or "root", root, only, origins[root]) for root, only in found]
     )
 
 
-def with_own_names(sources: Sequence[Source]) -> list[Source]:
-    """The second of a name becomes `name~2`."""
-    named: list[Source] = []
+def with_unique_names(sources: Sequence[Source]) -> list[Source]:
+    """Give each source a unique name: the second source of the same name becomes `name~2`."""
+    renamed: list[Source] = []
     taken: set[str] = set()
     for source in sources:
-        named.append(source._replace(repo=free_name(source.repo, taken)))
-        taken.add(named[-1].repo)
-    return named
+        renamed.append(source._replace(repo=unique_name(source.repo, taken)))
+        taken.add(renamed[-1].repo)
+    return renamed
 
 
-def free_name(name: str, taken: set[str]) -> str:
+def unique_name(name: str, taken: set[str]) -> str:
+    """Return the name, or the first of `name~2`, `name~3` and so on that is not taken."""
     candidates = (name if number == 1 else f"{name}~{number}" for number in range(1, len(taken) + 2))
     return next(candidate for candidate in candidates if candidate not in taken)

@@ -1,7 +1,7 @@
-"""Benchmark files that a user has (HumanEval, MBPP and the like) -> the texts in them, to be kept out of train.
+"""Read the texts of the user's benchmark files (HumanEval, MBPP and others), which are kept out of train.
 
-A row of a table is one text: all its strings, one after the other, as they follow each other in a file that holds
-prompt and solution. Since some of them end without a line feed, they are also joined with one.
+A row of a table is one text: all its strings joined in order, as in a file that contains prompt and solution. Because
+some strings end without a line feed, a second form of the text joins them with line feeds.
 """
 
 import gzip
@@ -17,37 +17,44 @@ import zstandard
 from gristmill.core.errors import InputError, MissingExtraError
 from gristmill.core.names import path_text
 from gristmill.core.plain_files import read_plain
-from gristmill.sources.addresses import free_name
+from gristmill.sources.addresses import unique_name
 
 
 class Benchmark(NamedTuple):
+    """Texts of one benchmark file."""
+
     name: str
-    """The file's name, without its folder; the second of a name is `name~2`."""
+    """File name without its folder. The second file of the same name is `name~2`."""
     sha256: str
     texts: dict[int, tuple[bytes, ...]]
-    """By its row, counted from 0, each with its ways of being written."""
+    """Forms of each distinct text, keyed by row number, counted from 0."""
 
 
 def read_benchmarks(paths: Sequence[str]) -> list[Benchmark]:
+    """Read benchmark files and give them unique names."""
     benchmarks: list[Benchmark] = []
     for path in paths:
         benchmark = read_benchmark(path)
-        benchmarks.append(benchmark._replace(name=free_name(benchmark.name, {one.name for one in benchmarks})))
+        benchmarks.append(benchmark._replace(name=unique_name(benchmark.name, {other.name for other in benchmarks})))
     return benchmarks
 
 
 def read_benchmark(path: str) -> Benchmark:
+    """Read a benchmark file: Parquet, JSON or JSONL, or any other file as one text.
+
+    Raise InputError if it cannot be read, cannot be parsed or contains no text.
+    """
     file = Path(os.path.expanduser(path))
     try:
         raw = read_plain(file)
-        rows = {ways: row for row, ways in reversed(list(enumerate(_texts(file, raw)))) if ways}
-        texts = {row: ways for ways, row in sorted(rows.items(), key=lambda item: item[1])}
+        rows = {forms: row for row, forms in reversed(list(enumerate(_texts(file, raw)))) if forms}
+        texts = {row: forms for forms, row in sorted(rows.items(), key=lambda item: item[1])}
     except OSError as error:
         raise InputError(f"cannot read the benchmark {path!r}: {error.strerror or error}.") from None
     except (ValueError, zstandard.ZstdError, EOFError, RecursionError) as error:
-        raise InputError(f"the benchmark {path!r} cannot be understood: {error}.") from None
+        raise InputError(f"cannot parse the benchmark {path!r}: {error}.") from None
     if not texts:
-        raise InputError(f"there is no text in the benchmark {path!r}.")
+        raise InputError(f"the benchmark {path!r} contains no text.")
     return Benchmark(path_text(file.name), hashlib.sha256(raw).hexdigest(), texts)
 
 
@@ -67,11 +74,11 @@ def _texts(file: Path, raw: bytes) -> Iterator[tuple[bytes, ...]]:
             tree = json.loads(raw)
             rows = tree if isinstance(tree, list) else [tree]
         else:
-            yield _ways(raw.decode("utf-8", "replace"))
+            yield _forms(raw.decode("utf-8", "replace"))
             return
     for row in rows:
         strings = list(_strings(row))
-        yield _ways("".join(strings), "\n".join(strings))
+        yield _forms("".join(strings), "\n".join(strings))
 
 
 def _row(line: bytes, number: int) -> Any:
@@ -81,7 +88,7 @@ def _row(line: bytes, number: int) -> Any:
         raise ValueError(f"line {number}: {str(error).partition(':')[0]}") from None
 
 
-def _ways(*texts: str) -> tuple[bytes, ...]:
+def _forms(*texts: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(text.encode("utf-8", "replace") for text in texts if text))
 
 
@@ -90,7 +97,7 @@ def _zstd_frames(raw: bytes) -> Iterator[bytes]:
         frame = zstandard.ZstdDecompressor().decompressobj()
         yield frame.decompress(raw)
         if not frame.eof:
-            raise ValueError("it is cut short")
+            raise ValueError("it is truncated")
         raw = frame.unused_data
 
 

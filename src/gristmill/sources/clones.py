@@ -1,10 +1,10 @@
-"""A git URL -> a work tree in the cache, at its newest commit and without history.
+"""Clone a git URL into a work tree in the cache, at its newest commit and without history.
 
-    cache/clones/<key of URL and ref>/          complete, since it takes this name by rename
-    cache/clones/<key of URL and ref>.part/     under way, or left behind: begun again
+    cache/clones/<key of URL and ref>/          a complete clone, because it gets this name by a rename
+    cache/clones/<key of URL and ref>.part/     a clone in progress, or an interrupted one, which is started again
 
-Nothing that a repository brings along may run, and nothing but the one transport of its URL is spoken. Credentials
-reach git by its environment alone: no command line, configuration or message holds them.
+Nothing from a repository may run, and git may use only the transport of the URL. Credentials are passed to git only in
+its environment, so that no command line, configuration or message contains them.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from gristmill.sources.addresses import GitAddress, git_address
 from gristmill.sources.git import HARDENED
 
 ATTEMPTS = 3
-SECONDS_BETWEEN = (1.0, 3.0)
-SECONDS_TO_FETCH = 3600.0
-SECONDS_WITHOUT_DATA = 60
-# What a user may have set up for git and is no repository's: certificates, an ssh of their own, their configuration.
+RETRY_DELAY_SECONDS = (1.0, 3.0)
+FETCH_TIMEOUT_SECONDS = 3600.0
+MAX_STALL_SECONDS = 60
+# Setup of the user, which a repository cannot change: certificates, the ssh command, configuration files.
 KEPT_VARIABLES = re.compile(r"GIT_(SSH|SSH_COMMAND|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM))")
 OPTIONS = (
     *("-c", "submodule.recurse=false"),
@@ -37,27 +37,27 @@ OPTIONS = (
     *("-c", "maintenance.auto=false"),
     *("-c", "advice.detachedHead=false"),
     *("-c", "http.lowSpeedLimit=1000"),
-    *("-c", f"http.lowSpeedTime={SECONDS_WITHOUT_DATA}"),
+    *("-c", f"http.lowSpeedTime={MAX_STALL_SECONDS}"),
 )
 ENVIRONMENT = {
-    "GIT_ASKPASS": "",  # nobody is asked: neither here
+    "GIT_ASKPASS": "",  # never prompt for credentials
     "GIT_TERMINAL_PROMPT": "0",
     "SSH_ASKPASS_REQUIRE": "never",
     "GIT_LFS_SKIP_SMUDGE": "1",
     "GIT_NO_LAZY_FETCH": "1",
     "LC_ALL": "C",
 }
-NOT_ALLOWED = re.compile(
+AUTHENTICATION_FAILED = re.compile(
     r"Authentication failed|could not read (Username|Password)|Permission denied|error: 40[13]|Access denied"
 )
-NOT_KNOWN = re.compile(r"Host key verification failed|host key is (not )?known", re.IGNORECASE)
-NOT_THERE = re.compile(
+UNKNOWN_HOST_KEY = re.compile(r"Host key verification failed|host key is (not )?known", re.IGNORECASE)
+REPOSITORY_NOT_FOUND = re.compile(
     r"not found|does not exist|not appear to be a git repository|no such (repository|project)|not exported"
     r"|error: 404|[Pp]roject you were looking for",
     re.IGNORECASE,
 )
-NO_SUCH_REF = re.compile(r"couldn't find remote ref|not our ref|Server does not allow request|no such remote ref")
-NO_NETWORK = re.compile(
+REF_NOT_FOUND = re.compile(r"couldn't find remote ref|not our ref|Server does not allow request|no such remote ref")
+NETWORK_ERROR = re.compile(
     r"Could not resolve|Name or service not known|Temporary failure|Connection (refused|reset|timed out|closed)"
     r"|unable to connect|[Nn]o route to host|Network is unreachable|timed out|Timeout|early EOF|RPC failed|hung up"
     r"|error: 5\d\d|SSL|Empty reply|transfer closed|Operation too slow|unable to access",
@@ -65,35 +65,38 @@ NO_NETWORK = re.compile(
 
 
 class _GitError(Exception):
-    """What git wrote to its error stream."""
+    """A git command failed. The message is the content of its error stream."""
 
 
 def clone(url: str, cache: Path) -> Path:
-    """`https://host/org/name.git#ref` -> the folder of its work tree, brought up to date."""
+    """Clone or update a repository, and return the folder of its work tree.
+
+    `url` may end in a ref, as in `https://host/org/name.git#ref`. Raise InputError if the repository cannot be cloned.
+    """
     address = git_address(url)
     if shutil.which("git") is None:
-        raise InputError(f"git is not installed, and {_shown(address)} needs it. Install it, or name a local folder.")
+        raise InputError(f"git is not installed, but {_quoted(address)} needs it. Install it, or use a local folder.")
     folder = cache / "clones" / _key(address)
     if _is_complete(folder):
         try:
-            _fetch_retrying(address, folder)
+            _fetch_with_retries(address, folder)
             _check_out(address, folder)
-        except _GitError:  # a lock that a killed git left, a file that was altered: of no use any more
+        except _GitError:  # unusable: a killed git left a lock, or a file was changed
             shutil.rmtree(folder)
         else:
             return folder
-    beside = folder.with_name(folder.name + ".part")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
+    part_folder = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part_folder, ignore_errors=True)
+    part_folder.mkdir(parents=True)
     try:
-        _git(address, beside, "init", "--quiet", "--template=", "--initial-branch=none")
-        _fetch_retrying(address, beside)
-        _check_out(address, beside)
+        _git(address, part_folder, "init", "--quiet", "--template=", "--initial-branch=none")
+        _fetch_with_retries(address, part_folder)
+        _check_out(address, part_folder)
     except _GitError as failure:
-        raise InputError(f"cannot clone {_shown(address)}: {_last_line(failure)}.") from None
+        raise InputError(f"cannot clone {_quoted(address)}: {_last_error_line(failure)}.") from None
     if os.path.lexists(folder):
         shutil.rmtree(folder)
-    os.rename(beside, folder)
+    os.rename(part_folder, folder)
     return folder
 
 
@@ -105,43 +108,48 @@ def _is_complete(folder: Path) -> bool:
     return (folder / ".git/HEAD").is_file() and not folder.is_symlink()
 
 
-def _fetch_retrying(address: GitAddress, folder: Path) -> None:
-    """Faults of the network are tried again, then told; others that have a name are told at once."""
+def _fetch_with_retries(address: GitAddress, folder: Path) -> None:
+    """Fetch the ref. Network errors are retried. Other known errors are raised as InputError at once."""
     for attempt in range(ATTEMPTS):
         try:
-            # The URL is named each time and the configuration has no remote, so there is none to alter.
-            wanted = ("--", address.url, address.ref or "HEAD")
-            _git(address, folder, "fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--update-shallow", *wanted)
+            # The URL is passed each time, so the configuration needs no remote, which could have been changed.
+            remote = ("--", address.url, address.ref or "HEAD")
+            _git(address, folder, "fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--update-shallow", *remote)
         except _GitError as failure:
             text = str(failure)
-            _refuse_for_good(address, text)
-            if not NO_NETWORK.search(text):
+            _raise_if_permanent(address, text)
+            if not NETWORK_ERROR.search(text):
                 raise
             if attempt == ATTEMPTS - 1:
                 raise InputError(
-                    f"cannot reach {_shown(address)} in {ATTEMPTS} attempts: {_last_line(failure)}. "
+                    f"cannot reach {_quoted(address)} in {ATTEMPTS} attempts: {_last_error_line(failure)}. "
                     "Check the address and the network, then try again."
                 ) from None
-            time.sleep(SECONDS_BETWEEN[min(attempt, len(SECONDS_BETWEEN) - 1)])
+            time.sleep(RETRY_DELAY_SECONDS[min(attempt, len(RETRY_DELAY_SECONDS) - 1)])
         else:
             return
 
 
-def _refuse_for_good(address: GitAddress, text: str) -> None:
-    """What another attempt would not change."""
-    shown = _shown(address)
-    if NO_SUCH_REF.search(text):
-        lack = f"no branch, tag or commit {address.ref!r}" if address.ref else "no commit yet"
-        raise InputError(f"{shown} has {lack}. Name another after a '#', or another repository.")
-    if NOT_KNOWN.search(text):
-        raise InputError(f"ssh does not know the host of {shown}. Connect to it once with ssh, then try again.")
-    if NOT_ALLOWED.search(text):
-        what = "refused the credentials for" if address.authorization else "asked for credentials, or there is no"
-        raise InputError(
-            f"the server {what} {shown}. Check the address; log in with git or an ssh key, or write https://USER:TOKEN@…"
+def _raise_if_permanent(address: GitAddress, text: str) -> None:
+    """Raise InputError for an error that another attempt would not change."""
+    quoted = _quoted(address)
+    if REF_NOT_FOUND.search(text):
+        missing = f"no branch, tag or commit {address.ref!r}" if address.ref else "no commit yet"
+        raise InputError(f"{quoted} has {missing}. Use another ref after the '#', or another repository.")
+    if UNKNOWN_HOST_KEY.search(text):
+        raise InputError(f"ssh cannot verify the host key of {quoted}. Connect once with ssh, then try again.")
+    if AUTHENTICATION_FAILED.search(text):
+        problem = (
+            "refused the credentials for" if address.authorization else "requires credentials for, or does not have,"
         )
-    if NOT_THERE.search(text):
-        raise InputError(f"there is no git repository at {shown}. Check the address; a private one needs credentials.")
+        raise InputError(
+            f"the server {problem} {quoted}. Check the address. Log in with git or an ssh key, "
+            "or use https://USER:TOKEN@…"
+        )
+    if REPOSITORY_NOT_FOUND.search(text):
+        raise InputError(
+            f"no git repository found at {quoted}. Check the address. A private repository needs credentials."
+        )
 
 
 def _check_out(address: GitAddress, folder: Path) -> None:
@@ -152,43 +160,43 @@ def _check_out(address: GitAddress, folder: Path) -> None:
 def _git(address: GitAddress, folder: Path, *arguments: str) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     kept = {name: value for name, value in os.environ.items() if KEPT_VARIABLES.fullmatch(name)}
-    secret = {}
+    credentials = {}
     if address.authorization is not None:
         host = "/".join(address.url.split("/", 3)[:3])
-        secret = {
+        credentials = {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"http.{host}/.extraHeader",
             "GIT_CONFIG_VALUE_0": address.authorization,
         }
-    # A repository around the cache is none of ours: git must not fall back on it where ours is broken.
-    ours = {"GIT_CEILING_DIRECTORIES": str(folder.parent), "GIT_ALLOW_PROTOCOL": address.transport}
+    # If the clone is broken, git must not fall back on a repository around the cache.
+    restrictions = {"GIT_CEILING_DIRECTORIES": str(folder.parent), "GIT_ALLOW_PROTOCOL": address.transport}
     process = subprocess.Popen(
-        ["git", *HARDENED, *OPTIONS, *arguments],  # noqa: S607 - the git that is on the path
+        ["git", *HARDENED, *OPTIONS, *arguments],  # noqa: S607 - git from PATH
         cwd=folder,
-        env=inherited | kept | ENVIRONMENT | ours | secret,
+        env=inherited | kept | ENVIRONMENT | restrictions | credentials,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # no terminal on which ssh could ask, and one group to end
+        start_new_session=True,  # ssh gets no terminal for prompts, and all processes can be killed as one group
     )
     try:
-        _, complaints = process.communicate(timeout=SECONDS_TO_FETCH)
+        _, errors = process.communicate(timeout=FETCH_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
-        raise _GitError(f"git timed out after {SECONDS_TO_FETCH:.0f} s") from None
+        raise _GitError(f"git timed out after {FETCH_TIMEOUT_SECONDS:.0f} s") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     if process.returncode != 0:
-        raise _GitError(os.fsdecode(complaints))
+        raise _GitError(os.fsdecode(errors))
 
 
-def _shown(address: GitAddress) -> str:
+def _quoted(address: GitAddress) -> str:
     return repr(printable(address.url + (f"#{address.ref}" if address.ref else "")))
 
 
-def _last_line(failure: _GitError) -> str:
-    """The last that says something, without what every failure ends with."""
+def _last_error_line(failure: _GitError) -> str:
+    """Return the last informative line, without its prefix."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines
-    return printable(telling[-1].partition(": ")[2].rstrip(".") or telling[-1]) if telling else "git gave no reason"
+    reasons = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines
+    return printable(reasons[-1].partition(": ")[2].rstrip(".") or reasons[-1]) if reasons else "git gave no reason"

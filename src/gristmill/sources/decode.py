@@ -1,4 +1,7 @@
-"""Bytes -> text, without guessing: UTF-8, UTF-16 with a mark, Latin-1 or Windows-1252 when it is clearly text."""
+"""Decode bytes to text without guessing.
+
+Accepted are UTF-8, UTF-16 with a byte order mark, and Latin-1 or Windows-1252 if the bytes are clearly text.
+"""
 
 from typing import NamedTuple
 
@@ -6,39 +9,39 @@ import numpy as np
 
 from gristmill.core.names import counted
 
-UTF8_MARK = b"\xef\xbb\xbf"
-UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-# Control characters that text files have: tab, line feed, vertical tab, form feed, carriage return, escape.
+UTF8_BOM = b"\xef\xbb\xbf"
+UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+# Control characters that occur in text files: tab, line feed, vertical tab, form feed, carriage return, escape.
 TEXT_CONTROLS = b"\t\n\x0b\x0c\r\x1b"
 OTHER_CONTROLS = bytes(sorted({*range(0x20), 0x7F} - set(TEXT_CONTROLS)))
-# In Western text, letters beyond ASCII are few and stand alone or in pairs; in a multi-byte encoding read as Latin-1
-# they are many and come in runs.
-MAX_HIGH_SHARE = 0.3
+# In Western text, non-ASCII letters are few and occur alone or in pairs. In a multi-byte encoding read as Latin-1, they
+# are many and occur in runs.
+MAX_HIGH_FRACTION = 0.3
 MAX_MEAN_HIGH_RUN = 2.0
 
 
 class Decoded(NamedTuple):
     text: bytes
-    """UTF-8, without a mark."""
+    """UTF-8, without a byte order mark."""
     encoding: str
-    """`text.decode().encode(encoding)` is the file's bytes (a UTF-16 file's without its mark)."""
+    """`text.decode().encode(encoding)` gives the bytes of the file, except the byte order mark of a UTF-16 file."""
 
 
 def decode(raw: bytes) -> Decoded | str:
-    """The text, or what is wrong with it."""
-    if raw[:2] in UTF16_MARKS:
-        return _decode_utf16(raw[2:], UTF16_MARKS[raw[:2]])
+    """Decode the bytes of a file. Return a description of the defect if they are not text."""
+    if raw[:2] in UTF16_BOMS:
+        return _decode_utf16(raw[2:], UTF16_BOMS[raw[:2]])
     if b"\0" in raw:
         return "holds NUL bytes"
-    marked = raw.startswith(UTF8_MARK)
-    body = raw.removeprefix(UTF8_MARK)
+    has_bom = raw.startswith(UTF8_BOM)
+    body = raw.removeprefix(UTF8_BOM)
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
-        if marked:
-            return f"says it is UTF-8, but byte {error.start + len(UTF8_MARK)} is not"
+        if has_bom:
+            return f"says it is UTF-8, but byte {error.start + len(UTF8_BOM)} is not"
         return _decode_western(raw, error.start)
-    return Decoded(body, "utf-8-sig" if marked else "utf-8")
+    return Decoded(body, "utf-8-sig" if has_bom else "utf-8")
 
 
 def _decode_utf16(body: bytes, encoding: str) -> Decoded | str:
@@ -57,7 +60,7 @@ def _decode_western(raw: bytes, bad_utf8_at: int) -> Decoded | str:
     high = np.frombuffer(raw, np.uint8) >= 0x80  # noqa: PLR2004
     num_high = int(np.count_nonzero(high))
     num_runs = int(np.count_nonzero(high[1:] & ~high[:-1])) + int(high[0])
-    if num_high > MAX_HIGH_SHARE * len(raw) or num_high > MAX_MEAN_HIGH_RUN * num_runs:
+    if num_high > MAX_HIGH_FRACTION * len(raw) or num_high > MAX_MEAN_HIGH_RUN * num_runs:
         return f"{defect}: {num_high} of {len(raw)} bytes are beyond ASCII, in {counted(num_runs, 'run')}"
     encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in set(raw)) else "latin-1"  # noqa: PLR2004
     try:

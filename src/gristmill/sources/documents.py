@@ -1,4 +1,4 @@
-"""A found file -> its bytes -> its Document, or a Drop with the reason. Never blocks on a FIFO or follows a link."""
+"""Read a source file into a Document, or a Drop with the reason. Never blocks on a FIFO and never follows a link."""
 
 import errno
 import hashlib
@@ -15,22 +15,24 @@ from gristmill.sources.languages import is_qt_translation, language_of
 
 ATTEMPTS = 3
 SECONDS_BETWEEN_ATTEMPTS = 0.2
-NOT_THE_FILES_FAULT = frozenset(
+SYSTEM_ERRNOS = frozenset(
     {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENXIO, errno.ENODEV, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
-"""A disk or a connection at fault: tomorrow the same file can be read. To leave it out today is not ours to decide."""
+"""Errors of a disk, a connection or a process limit. The file may be readable later, so it must not be dropped."""
 
 
 class ReadError(InputError):
-    """A file that should be readable could not be read, several times over."""
+    """The system failed to read an existing file in each of several attempts."""
 
 
 def read_document(file: SourceFile, config: ScanConfig) -> Document | Drop:
+    """Read and decode a source file. Return a Drop with the reason if it cannot be used."""
     raw = read_bytes(file, config.max_file_bytes)
     return raw if isinstance(raw, Drop) else document_of(file, raw, hashlib.sha256(raw).hexdigest(), config)
 
 
 def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -> Document | Drop:
+    """Decode the bytes of a source file. Return a Drop with the reason if they cannot be used."""
     if not raw:
         return Drop.of(file, DropReason.EMPTY, "0 bytes")
     decoded = decode(raw)
@@ -55,57 +57,57 @@ def document_of(file: SourceFile, raw: bytes, sha256: str, config: ScanConfig) -
 
 
 def read_bytes(file: SourceFile, max_bytes: int, folder: PlainFolder | None = None) -> bytes | Drop:
-    """All of it, as it was at one moment: a file that changes under the reader is read again.
+    """Read all bytes of a file in one consistent state. A file that changes while it is read is read again.
 
-    ReadError where the system fails to give what is there; to try again has been tried.
+    Return a Drop if the file cannot be used. Raise ReadError if the system fails in each of several attempts.
     """
     raw = folder.read(file.location, max_bytes) if folder is not None and file.offset is None else None
     if raw is not None:
         return raw
     for attempt in range(ATTEMPTS):
         try:
-            return _read_bytes(file, max_bytes)
+            return _read_unchanged(file, max_bytes)
         except FileNotFoundError:
             return Drop.of(file, DropReason.VANISHED, "not there when it was read")
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return Drop.of(file, DropReason.SYMLINK, "a link by the time it was read")
-            if error.errno not in NOT_THE_FILES_FAULT:
+            if error.errno not in SYSTEM_ERRNOS:
                 return Drop.of(file, DropReason.UNREADABLE, error.strerror or str(error))
             if attempt == ATTEMPTS - 1:
-                why = f"{error.strerror or error}, in each of {ATTEMPTS} attempts"
-                raise ReadError(f"cannot read {file.repo}/{file.path}: {why}") from None
+                reason = f"{error.strerror or error}, in each of {ATTEMPTS} attempts"
+                raise ReadError(f"cannot read {file.repo}/{file.path}: {reason}") from None
             time.sleep(SECONDS_BETWEEN_ATTEMPTS * (attempt + 1))
     raise AssertionError
 
 
-def _read_bytes(file: SourceFile, max_bytes: int) -> bytes | Drop:
+def _read_unchanged(file: SourceFile, max_bytes: int) -> bytes | Drop:
     for _ in range(ATTEMPTS):
         try:
             descriptor = open_descriptor(file.location, follow_links=False)
         except NotPlainError:
             return Drop.of(file, DropReason.NOT_A_FILE, "no longer a regular file")
         try:
-            if not _is_at(descriptor, file.location):
+            if not _was_opened_at(descriptor, file.location):
                 return Drop.of(file, DropReason.SYMLINK, "a link stood on its way when it was read")
             before = os.fstat(descriptor)
             size = before.st_size if file.offset is None else file.size
             if size > max_bytes:
                 return Drop.of(file, DropReason.TOO_LARGE, f"{counted(size, 'byte')}, limit {max_bytes}")
             if file.offset is not None:
-                return _read_part(descriptor, file)
+                return _read_row(descriptor, file)
             raw = _read_all(descriptor, size)
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-        if same and len(raw) == before.st_size:
+        is_unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        if is_unchanged and len(raw) == before.st_size:
             return raw
     return Drop.of(file, DropReason.CHANGED_WHILE_READ, f"in each of {ATTEMPTS} attempts")
 
 
-def _read_part(descriptor: int, file: SourceFile) -> bytes | Drop:
-    """A table's row, where it was unpacked to."""
+def _read_row(descriptor: int, file: SourceFile) -> bytes | Drop:
+    """Read a table row from the file of unpacked rows."""
     assert file.offset is not None
     raw = b""
     while len(raw) < file.size:
@@ -116,14 +118,17 @@ def _read_part(descriptor: int, file: SourceFile) -> bytes | Drop:
     return raw
 
 
-def _is_at(descriptor: int, location: str) -> bool:
-    """O_NOFOLLOW guards the last name only; a folder may have become a link since the scan."""
+def _was_opened_at(descriptor: int, location: str) -> bool:
+    """Return True if the descriptor was opened at this path without following a link.
+
+    O_NOFOLLOW checks only the last name of the path, and a folder may have become a link since the scan.
+    """
     opened = name_of(descriptor)
     return os.path.realpath(location) == location if opened is None else opened in {location, f"{location} (deleted)"}
 
 
 def _read_all(descriptor: int, size: int) -> bytes:
-    """One byte more is asked for than there should be, so that growth is noticed."""
+    """Read a file of the given size. One more byte is requested, so that the caller notices if the file has grown."""
     raw = os.read(descriptor, size + 1)
     while 0 < len(raw) < size:
         more = os.read(descriptor, size + 1 - len(raw))

@@ -1,12 +1,15 @@
-"""Patterns of a .gitignore, matched byte for byte as git's wildmatch does, in time bounded by path and pattern.
+"""Match .gitignore patterns byte by byte as git's wildmatch does, in time bounded by the lengths of path and pattern.
 
-A pattern becomes a regular expression that never goes back on a choice. `*` takes as few bytes as lead to the next
-literal stretch, `**/` as few folders as lead to the next stretch of folders. Neither ever needs to take more, as what
-follows could skip those bytes itself. So both stand in atomic groups, `(?>...)`: the longest scan is that of one
-stretch over one path, not the product of all stars.
+A pattern becomes a regular expression that does not backtrack. `*` matches as few bytes as possible before the next
+literal piece, and `**/` as few folders as possible before the next segment. Neither ever needs to match more, because
+the next wildcard can skip the same bytes. So both are in atomic groups, `(?>...)`. The longest search is that of one
+segment over one path, not the product of all stars.
 
-Oddities that are git's own, and tested against git: `?` is one byte, classes are ASCII, no class matches a slash,
-`foo**/bar` is `foo` with `**/bar` behind it, and a malformed class or a backslash at the end matches nothing.
+These peculiarities of git are tested against git:
+
+- `?` matches one byte, classes are ASCII, and no class matches a slash.
+- `foo**/bar` is `foo` followed by `**/bar`.
+- A malformed class or a backslash at the end matches nothing.
 """
 
 import os
@@ -20,10 +23,10 @@ from typing import NamedTuple
 from gristmill.core.plain_files import open_plain
 
 MAX_PATTERN_BYTES = 1 << 14
-"""A pattern needs no more: a path of a system has at most 4,096 bytes, each of which may be escaped by four."""
+"""Enough for any path: a path has at most 4,096 bytes, and an escape for one byte takes at most four."""
 
-BUNDLE = 64
-"""Patterns in one regular expression: the time that `re` takes grows by the square of the number of its groups."""
+PATTERNS_PER_BUNDLE = 64
+"""Number of patterns in one regular expression. The time of `re` grows with the square of the number of groups."""
 
 SPECIAL = re.compile(rb"[*?\[\\]")
 CLASSES = {
@@ -42,30 +45,32 @@ CLASSES = {
 }
 SLASH, DASH, COLON, BACKSLASH = b"/-:\\"
 NO_SLASH = rb"[^/]"
-STAR, DEEP, DEEPER, ALL = b"*", b"**/", rb"**\/", b"**"
-"""What stands for more than one byte, among tokens that are regular expressions for one each."""
+STAR, ANY_FOLDERS, SOME_FOLDERS, ANYTHING = b"*", b"**/", rb"**\/", b"**"
+"""Tokens that match any number of bytes. All other tokens are regular expressions for one byte."""
 
 
 class Pattern(NamedTuple):
+    """A line of a .gitignore."""
+
     text: str
     is_negated: bool
     folders_only: bool
     by_name: bool
-    """Without a slash: compared with the last name of a path alone."""
+    """True for a pattern without a slash, which is compared only with the last name of a path."""
     literal: bytes
-    """What it begins with, up to the first special character."""
+    """Literal beginning, up to the first special character."""
     rest: bytes
-    """The regular expression for what follows; empty if the literal is all."""
+    """Regular expression for the rest. Empty if the pattern is only the literal."""
     is_suffix: bool = False
-    """`*.log`: the literal is the end of a name, and its beginning may be anything."""
+    """True for a pattern such as `*.log`. The literal is the end of a name, and the beginning can be anything."""
 
     @classmethod
     def of(cls, line: bytes) -> "Pattern | None":
-        """None for a line that matches nothing: blank, a comment, or malformed."""
+        """Parse a line. Return None if it matches nothing because it is blank, a comment or malformed."""
         text = line.decode("utf-8", "surrogateescape")
         if line.startswith(b"#"):
             return None
-        is_negated, line = line.startswith(b"!"), without_spaces(line).removeprefix(b"!")
+        is_negated, line = line.startswith(b"!"), without_trailing_spaces(line).removeprefix(b"!")
         folders_only, line = line.endswith(b"/"), line.removesuffix(b"/")
         by_name, line = b"/" not in line, line.removeprefix(b"/")
         if not line or len(line) > MAX_PATTERN_BYTES:
@@ -79,45 +84,45 @@ class Pattern(NamedTuple):
 
 
 def is_usable(pattern: str) -> bool:
-    """Say if there is a path that the pattern could match."""
+    """Return True if the pattern can match any path."""
     try:
         return "\0" not in pattern and Pattern.of(pattern.encode()) is not None
     except UnicodeEncodeError:
         return False
 
 
-def without_spaces(line: bytes) -> bytes:
-    """The line without spaces at its end; one behind a backslash stays."""
+def without_trailing_spaces(line: bytes) -> bytes:
+    """Remove the spaces at the end of a line, except one after a backslash."""
     end = len(line.rstrip(b" "))
     backslashes = end - len(line[:end].rstrip(b"\\"))
     return line[: end + 1] if backslashes % 2 else line[:end]
 
 
 class Patterns:
-    """A list of patterns; the last that matches decides."""
+    """A list of patterns. The last one that matches decides."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self.patterns = [pattern for pattern in map(Pattern.of, lines) if pattern is not None]
 
     def last_match(self, path: bytes) -> Pattern | None:
-        """The pattern that decides about this very entry, not about what is in it. A folder's path ends in `/`."""
-        number = self._number(path)
-        return self.patterns[number] if number >= 0 else None
+        """Return the pattern that decides about this entry itself, or None. The path of a folder ends in `/`."""
+        last_number = self._last_number(path)
+        return self.patterns[last_number] if last_number >= 0 else None
 
     def take(self, path: bytes) -> bool:
-        """Say if the last pattern that matches the file, or a folder above it, is one without `!`."""
+        """Return True if the last pattern that matches the file or a folder above it is not negated."""
         ends = (end + 1 for end, byte in enumerate(path) if byte == SLASH)
-        number = max((self._number(path[:end]) for end in ends), default=-1)
-        number = max(number, self._number(path))
-        return number >= 0 and not self.patterns[number].is_negated
+        last_number = max((self._last_number(path[:end]) for end in ends), default=-1)
+        last_number = max(last_number, self._last_number(path))
+        return last_number >= 0 and not self.patterns[last_number].is_negated
 
-    def _number(self, path: bytes) -> int:
+    def _last_number(self, path: bytes) -> int:
         if path.endswith(b"/"):
             path, (names, paths) = path[:-1], self._for_folders
         else:
             names, paths = self._for_files
-        number = names.number(path.rpartition(b"/")[2]) if names is not None else -1
-        return max(number, paths.number(path)) if paths is not None else number
+        last_number = names.last_number(path.rpartition(b"/")[2]) if names is not None else -1
+        return max(last_number, paths.last_number(path)) if paths is not None else last_number
 
     @cached_property
     def _for_folders(self) -> "tuple[_Lookup | None, _Lookup | None]":
@@ -129,75 +134,82 @@ class Patterns:
 
     @staticmethod
     def _lookups(patterns: dict[int, Pattern]) -> "tuple[_Lookup | None, _Lookup | None]":
-        """For names, and for whole paths."""
-        sides = ({n: one for n, one in patterns.items() if one.by_name is by_name} for by_name in (True, False))
+        """Return the lookup for names and the one for complete paths."""
+        sides = (
+            {n: pattern for n, pattern in patterns.items() if pattern.by_name is by_name} for by_name in (True, False)
+        )
         names, paths = (_Lookup(side) if side else None for side in sides)
         return names, paths
 
 
 class _Lookup:
-    """Numbered patterns that are all compared with the same text: most are found in a dict, the others in one look."""
+    """Lookup of numbered patterns. Most are found in a dict, the others with few regular expressions."""
 
     def __init__(self, patterns: dict[int, Pattern]) -> None:
-        self._literals = {one.literal: n for n, one in patterns.items() if not one.rest and not one.is_suffix}
-        self._suffixes = {one.literal: n for n, one in patterns.items() if one.is_suffix}
+        self._literals = {
+            pattern.literal: n for n, pattern in patterns.items() if not pattern.rest and not pattern.is_suffix
+        }
+        self._suffixes = {pattern.literal: n for n, pattern in patterns.items() if pattern.is_suffix}
         self._lengths = sorted({len(suffix) for suffix in self._suffixes})
-        others = {re.escape(one.literal) + one.rest: n for n, one in patterns.items() if one.rest}
-        # The last first: of several alternatives, the first that matches is the one found.
+        others = {re.escape(pattern.literal) + pattern.rest: n for n, pattern in patterns.items() if pattern.rest}
+        # Last pattern first, because a regular expression finds the first alternative that matches.
         last_first = sorted(others.items(), key=lambda item: -item[1])
         self._bundles = [
-            _Bundle([expression for expression, _ in some], [number for _, number in some])
-            for some in (last_first[at : at + BUNDLE] for at in range(0, len(last_first), BUNDLE))
+            _Bundle([expression for expression, _ in batch], [number for _, number in batch])
+            for batch in (
+                last_first[start : start + PATTERNS_PER_BUNDLE]
+                for start in range(0, len(last_first), PATTERNS_PER_BUNDLE)
+            )
         ]
 
-    def number(self, text: bytes) -> int:
-        """The largest number of a pattern that matches, or -1."""
-        number = self._literals.get(text, -1)
+    def last_number(self, text: bytes) -> int:
+        """Return the largest number of a pattern that matches, or -1."""
+        last_number = self._literals.get(text, -1)
         for length in self._lengths:
             if length > len(text):
                 break
-            number = max(number, self._suffixes.get(text[len(text) - length :], -1))
+            last_number = max(last_number, self._suffixes.get(text[len(text) - length :], -1))
         for bundle in self._bundles:
-            if bundle.numbers[0] < number:
+            if bundle.numbers[0] < last_number:
                 break
             match = bundle.match(text)
             if match is not None and match.lastindex is not None:
-                return max(number, bundle.numbers[match.lastindex - 1])
-        return number
+                return max(last_number, bundle.numbers[match.lastindex - 1])
+        return last_number
 
 
 class _Bundle:
-    """Alternatives in one regular expression, each a group whose number says which of them has matched."""
+    """Several patterns in one regular expression. Each is a group, whose number identifies the pattern that matched."""
 
     def __init__(self, expressions: list[bytes], numbers: list[int]) -> None:
         self.numbers = numbers
-        self.match = re.compile(b"|".join(b"(%b)" % one for one in expressions), re.DOTALL).match
+        self.match = re.compile(b"|".join(b"(%b)" % expression for expression in expressions), re.DOTALL).match
 
 
 def _expression(pattern: bytes) -> bytes | None:
-    """The regular expression that matches all of a text; None for a malformed pattern."""
-    tokens = _tokens(pattern)
+    """Return a regular expression that matches a complete text, or None for a malformed pattern."""
+    tokens = _tokenize(pattern)
     if tokens is None:
         return None
-    stretches: list[list[bytes]] = [[]]
-    leads = [b""]
+    segments: list[list[bytes]] = [[]]
+    prefixes = [b""]
     for token in tokens:
-        if token in {DEEP, DEEPER}:
-            leads.append(rb"(?:[^/]*/)*?" if token == DEEP else rb"(?:[^/]*/)+?")
-            stretches.append([])
+        if token in {ANY_FOLDERS, SOME_FOLDERS}:
+            prefixes.append(rb"(?:[^/]*/)*?" if token == ANY_FOLDERS else rb"(?:[^/]*/)+?")
+            segments.append([])
         else:
-            stretches[-1].append(token)
-    *inner, last = (
-        lead + _stretch(stretch, is_last=n == len(leads) - 1)
-        for n, (lead, stretch) in enumerate(zip(leads, stretches, strict=True))
+            segments[-1].append(token)
+    *earlier, last = (
+        prefix + _segment_expression(segment, is_last=n == len(prefixes) - 1)
+        for n, (prefix, segment) in enumerate(zip(prefixes, segments, strict=True))
     )
-    return b"".join(b"(?>%b)" % one for one in inner) + last
+    return b"".join(b"(?>%b)" % segment for segment in earlier) + last
 
 
-def _stretch(tokens: list[bytes], *, is_last: bool) -> bytes:
-    """What is between two `**/`: literal pieces with a `*` between each two."""
-    if tokens[-1:] == [ALL]:
-        return _stretch(tokens[:-1], is_last=False) + b".*"
+def _segment_expression(tokens: list[bytes], *, is_last: bool) -> bytes:
+    """Return the expression for the tokens between two `**/`, which are literal pieces separated by `*`."""
+    if tokens[-1:] == [ANYTHING]:
+        return _segment_expression(tokens[:-1], is_last=False) + b".*"
     pieces: list[list[bytes]] = [[]]
     for token in tokens:
         if token == STAR:
@@ -206,137 +218,146 @@ def _stretch(tokens: list[bytes], *, is_last: bool) -> bytes:
             pieces[-1].append(token)
     first, *others = (b"".join(piece) for piece in pieces)
     if not is_last:
-        return first + b"".join(b"(?>[^/]*?%b)" % one for one in others)
+        return first + b"".join(b"(?>[^/]*?%b)" % piece for piece in others)
     if not others:
         return first + rb"\Z"
-    *inner, last = others
-    return first + b"".join(b"(?>[^/]*?%b)" % one for one in inner) + rb"[^/]*%b\Z" % last
+    *middle, last = others
+    return first + b"".join(b"(?>[^/]*?%b)" % piece for piece in middle) + rb"[^/]*%b\Z" % last
 
 
-def _tokens(pattern: bytes) -> list[bytes] | None:
+def _tokenize(pattern: bytes) -> list[bytes] | None:
     tokens = []
-    at = 0
-    while at < len(pattern):
-        char = pattern[at : at + 1]
+    position = 0
+    while position < len(pattern):
+        char = pattern[position : position + 1]
         if char == b"*":
-            token, at = _stars(pattern, at)
+            token, position = _star_token(pattern, position)
             tokens.append(token)
         elif char == b"[":
-            found = _set(pattern, at + 1)
+            found = _byte_class(pattern, position + 1)
             if found is None:
                 return None
-            members, at = found
+            members, position = found
             tokens.append(b"[%b]" % b"".join(b"\\x%02x" % byte for byte in sorted(members)) if members else b"(?!)")
         elif char == b"?":
             tokens.append(NO_SLASH)
-            at += 1
+            position += 1
         else:
-            at += char == b"\\"
-            if at == len(pattern):
+            position += char == b"\\"
+            if position == len(pattern):
                 return None
-            tokens.append(re.escape(pattern[at : at + 1]))
-            at += 1
+            tokens.append(re.escape(pattern[position : position + 1]))
+            position += 1
     return tokens
 
 
-def _stars(pattern: bytes, start: int) -> tuple[bytes, int]:
-    """The token, and where what follows it begins."""
+def _star_token(pattern: bytes, start: int) -> tuple[bytes, int]:
+    """Return the token and the position after it."""
     end = start
     while pattern[end : end + 1] == b"*":
         end += 1
-    is_whole = end - start > 1 and (start == 0 or pattern[start - 1 : start] == b"/")
-    if is_whole and end == len(pattern):
-        return ALL, end
-    if is_whole and pattern.startswith(b"/", end):
-        return DEEP, end + 1
-    if is_whole and pattern.startswith(rb"\/", end):
-        return DEEPER, end + 2
+    is_double = end - start > 1 and (start == 0 or pattern[start - 1 : start] == b"/")
+    if is_double and end == len(pattern):
+        return ANYTHING, end
+    if is_double and pattern.startswith(b"/", end):
+        return ANY_FOLDERS, end + 1
+    if is_double and pattern.startswith(rb"\/", end):
+        return SOME_FOLDERS, end + 2
     return STAR, end
 
 
-def _set(pattern: bytes, at: int) -> tuple[set[int], int] | None:
-    """The bytes that a `[...]` stands for, never a slash, and where what follows it begins."""
-    is_negated = pattern[at : at + 1] in {b"!", b"^"}
-    at += is_negated
+def _byte_class(pattern: bytes, position: int) -> tuple[set[int], int] | None:
+    """Return the bytes that a `[...]` matches, without the slash, and the position after it.
+
+    Return None if it is malformed.
+    """
+    is_negated = pattern[position : position + 1] in {b"!", b"^"}
+    position += is_negated
     members: set[int] = set()
-    before = 0
+    previous = 0
     is_first = True
-    while is_first or pattern[at : at + 1] != b"]":
+    while is_first or pattern[position : position + 1] != b"]":
         is_first = False
-        if at >= len(pattern):
+        if position >= len(pattern):
             return None
-        name_end = pattern.find(b"]", at + 2) if pattern.startswith(b"[:", at) else -1
-        if pattern.startswith(b"[:", at) and name_end < 0:
+        name_end = pattern.find(b"]", position + 2) if pattern.startswith(b"[:", position) else -1
+        if pattern.startswith(b"[:", position) and name_end < 0:
             return None
-        if pattern[at] == DASH and before and pattern[at + 1 : at + 2] not in {b"", b"]"}:
-            at += 1 + (pattern[at + 1 : at + 2] == b"\\")
-            if at >= len(pattern):
+        if pattern[position] == DASH and previous and pattern[position + 1 : position + 2] not in {b"", b"]"}:
+            position += 1 + (pattern[position + 1 : position + 2] == b"\\")
+            if position >= len(pattern):
                 return None
-            members.update(range(before, pattern[at] + 1))
-            before = 0
-        elif name_end > at + 2 and pattern[name_end - 1] == COLON:
-            named = CLASSES.get(pattern[at + 2 : name_end - 1])
+            members.update(range(previous, pattern[position] + 1))
+            previous = 0
+        elif name_end > position + 2 and pattern[name_end - 1] == COLON:
+            named = CLASSES.get(pattern[position + 2 : name_end - 1])
             if named is None:
                 return None
             members.update(named.encode())
-            at, before = name_end, 0
+            position, previous = name_end, 0
         else:
-            at += pattern[at] == BACKSLASH
-            if at >= len(pattern):
+            position += pattern[position] == BACKSLASH
+            if position >= len(pattern):
                 return None
-            before = pattern[at]
-            members.add(before)
-        at += 1
-    return (set(range(256)) - members if is_negated else members) - {SLASH}, at + 1
+            previous = pattern[position]
+            members.add(previous)
+        position += 1
+    return (set(range(256)) - members if is_negated else members) - {SLASH}, position + 1
 
 
-# The .gitignore and .ignore files of plain folders, read as git and ripgrep read them.
+# Reading the .gitignore and .ignore files of plain folders, as git and ripgrep do.
 
-NAMES = (".ignore", ".gitignore")
-"""The first outranks the second, wherever they lie."""
+IGNORE_FILE_NAMES = (".ignore", ".gitignore")
+"""The first takes precedence over the second, whichever folders they are in."""
 MAX_FILE_BYTES = 1 << 20
-"""Patterns take time by their number, and far more than this only a file made for that has."""
+"""Matching time grows with the number of patterns, and only a file made to be slow is larger than this."""
 
 
 class IgnoreFile(NamedTuple):
+    """A .gitignore or .ignore file."""
+
     name: str
     prefix: bytes
-    """Its patterns are relative to the folder it lies in."""
+    """Path of its folder, to which the patterns are relative."""
     patterns: Patterns
 
 
 def ignore_files(
     folder: str, prefix: str, entries: Sequence[os.DirEntry[str]], warn: Callable[[str, str], None]
 ) -> Iterator[IgnoreFile]:
-    """`warn` is called with the path of a file that is not used, and the reason."""
+    """Read the ignore files among the entries of a folder.
+
+    `warn` is called with the path of a file that is not used, and the reason.
+    """
     for entry in entries:
-        if entry.name in NAMES and entry.is_file(follow_symlinks=False):
+        if entry.name in IGNORE_FILE_NAMES and entry.is_file(follow_symlinks=False):
             try:
                 with open_plain(Path(folder, entry.name)) as stream:
                     content = stream.read(MAX_FILE_BYTES + 1)
             except OSError:
-                continue  # one that cannot be read ignores nothing, as with git
+                continue  # as in git, a file that cannot be read ignores nothing
             if len(content) > MAX_FILE_BYTES:
                 warn(prefix + entry.name, f"larger than {MAX_FILE_BYTES:,} bytes; its patterns are not used.")
                 continue
-            yield IgnoreFile(entry.name, os.fsencode(prefix), patterns_of(content))
+            yield IgnoreFile(entry.name, os.fsencode(prefix), parse_patterns(content))
 
 
-def patterns_of(content: bytes) -> Patterns:
-    """Lines end as git has it: at a line feed, a carriage return before it, or a NUL."""
+def parse_patterns(content: bytes) -> Patterns:
+    """Parse an ignore file. As in git, a line ends at a line feed, a carriage return before it, or a NUL."""
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     return Patterns(line.removesuffix(b"\r").partition(b"\0")[0] for line in lines)
 
 
 def is_ignored(path: str, ignores: Sequence[IgnoreFile]) -> bool:
-    """`ignores` from the innermost folder outwards: the nearest file with a pattern that matches decides.
+    """Return True if the path is ignored. The nearest ignore file with a matching pattern decides.
 
-    As git does, one asks about each folder on the way, whose path ends in `/`, and does not enter one that is ignored.
+    `ignores` are ordered from the innermost folder outwards. As in git, the caller must check each folder on the way,
+    with a path that ends in `/`, and must not enter an ignored folder.
     """
     if not ignores:
         return False
     raw = os.fsencode(path)
-    for name in NAMES:
+    for name in IGNORE_FILE_NAMES:
         for ignore in ignores:
             if ignore.name == name:
                 found = ignore.patterns.last_match(raw[len(ignore.prefix) :])

@@ -1,14 +1,14 @@
-"""Imports that a source file spells, and the files of its repository that they name.
+"""Find the imports of a source file, and the files of its repository that they refer to.
 
-No parser reads the text: whatever looks like an import at the start of a line counts, in a comment block or a string
-too. RE2 finds them in linear time on any text. An import that names no file of the repository names nothing.
+The text is not parsed: anything that looks like an import at the start of a line counts, even in a comment or a string.
+RE2 finds imports in linear time on any text. An import that refers to no file of the repository is ignored.
 
 python      `import a.b`, `from .a import b`: from a package root of the repository, or relative
-go          `import "module/path"`: all files of that folder but tests; the module's path is in go.mod
+go          `import "module/path"`: all files of that folder except tests; go.mod has the path of the module
 rust        `mod a;`, `use crate::a`, `use super::a`, `use self::a`
-typescript  `import … from "./a"`, `export … from "./a"`, `require("./a")`; javascript, jsx and tsx alike
+typescript  `import … from "./a"`, `export … from "./a"`, `require("./a")`; also in javascript, jsx and tsx
 java        `import a.b.C;`: the file a/b/C.java
-c, c++      `#include "a/b.h"`: relative to the file, else the only file whose path ends so
+c, c++      `#include "a/b.h"`: relative to the file, or else the only file whose path ends in `a/b.h`
 """
 
 import re
@@ -20,31 +20,36 @@ from typing import Any, NamedTuple
 import re2
 
 MOST_IMPORTS = 256
-"""Imports that are read of one file, and files that count as imported by it."""
+"""Maximum number of imports that are read from a file, and of files that it counts as importing."""
 MOST_FOLDERS = 32
-"""Parent folders that are searched for a root, and parts of a name."""
+"""Maximum number of parent folders that are searched for a root, and of parts in a name."""
 MOST_NAMESAKES = 64
-"""Files of one name, or roots of one package: if there are more, the name is ambiguous and resolves to no file."""
+"""Maximum number of files with the same name, and of roots of the same package.
+
+If there are more files with a name, it is ambiguous and resolves to none of them.
+"""
 
 GO_MOD = "go-mod"
 PYTHON_ENDINGS = ("/__init__.py", ".py", "/__init__.pyi", ".pyi")
 SCRIPT_ENDINGS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 COMPILED_ENDINGS = {".js": (".ts", ".tsx"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
-"""TypeScript may name the file that its compiler will write."""
+"""TypeScript code may import the file that the compiler will write."""
 
 
 class Import(NamedTuple):
+    """An import in a source file."""
+
     module: str
     name: str = ""
-    """Python: what is imported from the module."""
+    """Name that is imported from the module. Only in Python."""
 
 
 def imports_in(text: bytes, language: str) -> list[Import]:
-    """Return the distinct imports of a text, in order; none if its language is not one of IMPORT_LANGUAGES."""
-    reader = _READERS.get(language)
-    if reader is None:
+    """Return the distinct imports of a text, in order. The list is empty for languages not in IMPORT_LANGUAGES."""
+    finder = _FINDERS.get(language)
+    if finder is None:
         return []
-    found = reader(text.replace(b"\r\n", b"\n"))
+    found = finder(text.replace(b"\r\n", b"\n"))
     return list(dict.fromkeys(islice(found, MOST_IMPORTS)))
 
 
@@ -77,7 +82,7 @@ def _python(text: bytes) -> Iterator[Import]:
     for match in _pattern(PYTHON).finditer(joined):
         modules, module, block, line = match.groups()
         if modules is not None:
-            yield from (Import(one.decode()) for one in _first_words(modules) if DOTTED.match(one))
+            yield from (Import(word.decode()) for word in _first_words(modules) if DOTTED.match(word))
             continue
         names = re.sub(rb"#[^\n]*", b"", block) if block is not None else line
         for name in _first_words(names):
@@ -86,9 +91,9 @@ def _python(text: bytes) -> Iterator[Import]:
 
 
 def _first_words(names: bytes) -> Iterator[bytes]:
-    """`a.b as c, d` -> `a.b`, `d`"""
-    for one in names.split(b","):
-        words = one.split(None, 1)
+    """Yield the first word of each item: `a.b as c, d` -> `a.b`, `d`."""
+    for item in names.split(b","):
+        words = item.split(None, 1)
         if words:
             yield words[0]
 
@@ -96,12 +101,12 @@ def _first_words(names: bytes) -> Iterator[bytes]:
 def _go(text: bytes) -> Iterator[Import]:
     for match in _pattern(GO).finditer(text):
         block, line = match.groups()
-        named = re.sub(rb"//[^\n]*", b"", block) if block is not None else line
-        yield from (Import(_text(one[1])) for one in _pattern(GO_LINE).finditer(named))
+        paths = re.sub(rb"//[^\n]*", b"", block) if block is not None else line
+        yield from (Import(_text(path[1])) for path in _pattern(GO_LINE).finditer(paths))
 
 
 def _go_mod(text: bytes) -> Iterator[Import]:
-    """The path of the module itself."""
+    """Yield the path of the module that a go.mod declares."""
     yield from (Import(_text(match[1])) for match in islice(_pattern(GO_MODULE).finditer(text), 1))
 
 
@@ -115,10 +120,13 @@ def _rust(text: bytes) -> Iterator[Import]:
 
 
 def _used_paths(uses: bytes) -> Iterator[str]:
-    """`crate::a::{b, c::D as E}` -> `crate::a::b`, `crate::a::c::D`; only those inside the crate."""
-    before: list[bytes] = []
-    """Names before the braces that are open."""
-    outside: list[list[bytes]] = []
+    """Yield the paths of a Rust `use` that are inside the crate.
+
+    For example `crate::a::{b, c::D as E}` -> `crate::a::b`, `crate::a::c::D`.
+    """
+    prefix: list[bytes] = []
+    """Names before the open braces."""
+    outer_prefixes: list[list[bytes]] = []
     path: list[bytes] = []
     is_renamed = False
     for match in USE_WORD.finditer(b"%b," % uses):
@@ -129,15 +137,15 @@ def _used_paths(uses: bytes) -> Iterator[str]:
                 path.append(word)
             continue
         if word == b"{":
-            outside.append(before)
-            before = (before + path)[:MOST_FOLDERS]
+            outer_prefixes.append(prefix)
+            prefix = (prefix + path)[:MOST_FOLDERS]
         elif path:
-            names = (before + path)[:MOST_FOLDERS]
+            names = (prefix + path)[:MOST_FOLDERS]
             if names[0] in (b"crate", b"super", b"self"):
                 kept = names[:-1] if len(names) > 1 and names[-1] == b"self" else names
                 yield b"::".join(kept).decode()
-        if word == b"}" and outside:
-            before = outside.pop()
+        if word == b"}" and outer_prefixes:
+            prefix = outer_prefixes.pop()
         path, is_renamed = [], False
 
 
@@ -153,11 +161,11 @@ def _c(text: bytes) -> Iterator[Import]:
     return (Import(_text(match[1])) for match in _pattern(INCLUDE).finditer(text))
 
 
-def _text(spelled: bytes) -> str:
-    return spelled.decode("utf-8", "replace")
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
-_READERS: dict[str, Callable[[bytes], Iterator[Import]]] = {
+_FINDERS: dict[str, Callable[[bytes], Iterator[Import]]] = {
     "python": _python,
     "go": _go,
     GO_MOD: _go_mod,
@@ -170,23 +178,23 @@ _READERS: dict[str, Callable[[bytes], Iterator[Import]]] = {
     "c": _c,
     "c++": _c,
 }
-IMPORT_LANGUAGES = frozenset(_READERS)
+IMPORT_LANGUAGES = frozenset(_FINDERS)
 
 
-# Imports -> files of the same repository, by their paths alone.
+# Resolving imports to files of the same repository, by their paths only.
 
 
 class RepoFiles:
-    """Files that a repository has in one split, by number."""
+    """Files of a repository in one split, identified by their index in `paths`."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
         self._numbers = {path: number for number, path in enumerate(paths)}
         self._by_name: dict[str, list[int]] = {}
         self._by_folder: dict[tuple[str, str], list[int]] = {}
-        """Files of Go and Java, whose imports may name a whole folder."""
+        """Go and Java files, because their imports may name a complete folder. Keyed by folder and ending."""
         self._package_roots: dict[str, list[str]] = {}
-        """Python: by name of a package, the folders that hold it and are no packages themselves."""
+        """Folders that contain a Python package and are not packages themselves, keyed by the name of the package."""
         self._go_modules: dict[str, str] = {}
         self._go_roots: set[str] = set()
         for number, path in enumerate(paths):
@@ -201,19 +209,19 @@ class RepoFiles:
                     self._package_roots.setdefault(package, []).append(root)
 
     def add_go_module(self, number: int, imports: Iterable[Import]) -> None:
-        """A go.mod names the module that its folder is; to be known before files of Go are asked about."""
+        """Register the module that a go.mod declares for its folder. Must be called before Go imports are resolved."""
         folder, name = _split(self._paths[number])
-        for one in imports:
+        for declared in imports:
             if name == "go.mod":
-                self._go_modules.setdefault(one.module, folder)
+                self._go_modules.setdefault(declared.module, folder)
                 self._go_roots.add(folder)
 
     def imported_by(self, number: int, language: str, imports: Iterable[Import]) -> list[int]:
-        """Return the numbers of the files that these imports name, ascending, without the file itself."""
+        """Return the numbers of the files that these imports refer to, in ascending order, without the file itself."""
         resolve = self._resolver(language)
         found: dict[int, None] = {}
-        for one in imports:
-            found |= dict.fromkeys(resolve(self._paths[number], one))
+        for imported in imports:
+            found |= dict.fromkeys(resolve(self._paths[number], imported))
             found.pop(number, None)
             if len(found) >= MOST_IMPORTS:
                 break
@@ -236,54 +244,60 @@ class RepoFiles:
             case _:
                 return lambda *_: ()
 
-    def _first(self, paths: Iterable[str]) -> list[int]:
-        """The first of these that is there."""
+    def _first_existing(self, paths: Iterable[str]) -> list[int]:
+        """Return a list with the number of the first path that exists, or an empty list."""
         return list(islice((self._numbers[path] for path in paths if path in self._numbers), 1))
 
     def _with_suffix(self, suffix: str) -> list[int]:
-        """The file whose path ends so, if only one does."""
-        namesakes = self._by_name.get(_split(suffix)[1], ())
-        if len(namesakes) > MOST_NAMESAKES:
+        """Return a list with the file whose path ends in `suffix`, or an empty list unless exactly one does."""
+        candidates = self._by_name.get(_split(suffix)[1], ())
+        if len(candidates) > MOST_NAMESAKES:
             return []
-        found = [one for one in namesakes if f"/{self._paths[one]}".endswith(f"/{suffix}")]
+        found = [number for number in candidates if f"/{self._paths[number]}".endswith(f"/{suffix}")]
         return found if len(found) == 1 else []
 
     def _is_package(self, folder: str) -> bool:
         return _joined(folder, "__init__.py") in self._numbers
 
-    def _python(self, path: str, one: Import) -> list[int]:
+    def _python(self, path: str, imported: Import) -> list[int]:
         folder = _split(path)[0]
-        names = one.module.lstrip(".").split(".") if one.module.lstrip(".") else []
+        names = imported.module.lstrip(".").split(".") if imported.module.lstrip(".") else []
         if not all(names) or len(names) > MOST_FOLDERS:
             return []
-        num_dots = len(one.module) - len(one.module.lstrip("."))
+        num_dots = len(imported.module) - len(imported.module.lstrip("."))
         if num_dots:
             above = list(islice(_folders_above(folder), min(num_dots, MOST_FOLDERS)))
             roots = above[-1:] if len(above) == num_dots else []
         else:
             roots = list(self._python_roots(folder, names[0])) if names else []
         for root in roots:
-            found = self._python_module([root, *names], one.name)
+            found = self._python_module([root, *names], imported.name)
             if found:
                 return found
         return []
 
-    def _python_module(self, places: Sequence[str], name: str) -> list[int]:
-        """A module of that name in the package, else the package or module itself."""
-        stem = "/".join(filter(None, places))
-        found = self._first(f"{_joined(stem, name)}{ending}" for ending in PYTHON_ENDINGS) if name else []
-        return found or self._first(f"{stem}{ending}".lstrip("/") for ending in PYTHON_ENDINGS if stem or "/" in ending)
+    def _python_module(self, parts: Sequence[str], name: str) -> list[int]:
+        """Find the module `name` in a package, or else the package or module itself."""
+        stem = "/".join(filter(None, parts))
+        found = self._first_existing(f"{_joined(stem, name)}{ending}" for ending in PYTHON_ENDINGS) if name else []
+        return found or self._first_existing(
+            f"{stem}{ending}".lstrip("/") for ending in PYTHON_ENDINGS if stem or "/" in ending
+        )
 
     def _python_roots(self, folder: str, package: str) -> Iterator[str]:
-        """Folders above the file that are no packages, each with its src; then other roots that hold the package."""
+        """Yield the folders in which an absolute import of a package is searched.
+
+        These are the folders above the file that are not packages, each followed by its `src`, and then the other roots
+        of the package.
+        """
         for root in islice(_folders_above(folder), MOST_FOLDERS):
             if not self._is_package(root):
                 yield root
                 yield _joined(root, "src")
         yield from self._package_roots.get(package, ())[:MOST_NAMESAKES]
 
-    def _go(self, path: str, one: Import) -> list[int]:
-        parts = one.module.split("/")
+    def _go(self, path: str, imported: Import) -> list[int]:
+        parts = imported.module.split("/")
         if len(parts) > MOST_FOLDERS:
             return []
         for size in range(len(parts), 0, -1):
@@ -292,12 +306,12 @@ class RepoFiles:
                 return self._by_folder.get(("/".join(filter(None, [root, *parts[size:]])), ".go"), [])
         folders = set(islice(_folders_above(_split(path)[0]), MOST_FOLDERS))
         if folders & self._go_roots or "." not in parts[0]:
-            return []  # of another module, or of the standard library
+            return []  # from another module or the standard library
         suffixes = ("/".join(parts[size:]) for size in range(len(parts)))
-        return next((self._by_folder[one, ".go"] for one in suffixes if (one, ".go") in self._by_folder), [])
+        return next((self._by_folder[folder, ".go"] for folder in suffixes if (folder, ".go") in self._by_folder), [])
 
-    def _rust(self, path: str, one: Import) -> list[int]:
-        names = one.module.split("::")
+    def _rust(self, path: str, imported: Import) -> list[int]:
+        names = imported.module.split("::")
         folder, name = _split(path)
         stem = name.removesuffix(".rs")
         base: str | None = folder if stem in {"lib", "main", "mod"} else _joined(folder, stem)
@@ -310,48 +324,51 @@ class RepoFiles:
         if base is None:
             return []
         stems = (_joined(base, "/".join(names[:size])) for size in range(len(names), 0, -1))
-        return self._first(f"{one}{ending}" for one in stems for ending in (".rs", "/mod.rs"))
+        return self._first_existing(f"{stem}{ending}" for stem in stems for ending in (".rs", "/mod.rs"))
 
     def _crate_root(self, folder: str) -> str | None:
         above = list(islice(_folders_above(folder), MOST_FOLDERS))
-        with_root = (one for one in above if {_joined(one, "lib.rs"), _joined(one, "main.rs")} & self._numbers.keys())
-        return next(with_root, next((one for one in above if _split(one)[1] == "src"), None))
+        with_root = (
+            parent for parent in above if {_joined(parent, "lib.rs"), _joined(parent, "main.rs")} & self._numbers.keys()
+        )
+        return next(with_root, next((parent for parent in above if _split(parent)[1] == "src"), None))
 
-    def _script(self, path: str, one: Import) -> list[int]:
-        stem = _normal(_joined(_split(path)[0], one.module))
+    def _script(self, path: str, imported: Import) -> list[int]:
+        stem = _normalized(_joined(_split(path)[0], imported.module))
         if stem is None:
             return []
-        ends = ((end, real) for end, own in COMPILED_ENDINGS.items() if stem.endswith(end) for real in own)
-        written = (f"{stem.removesuffix(end)}{real}" for end, real in ends)
-        beside = (f"{stem}{ending}" for ending in SCRIPT_ENDINGS)
+        endings = ((old, new) for old, sources in COMPILED_ENDINGS.items() if stem.endswith(old) for new in sources)
+        compiled_from = (f"{stem.removesuffix(old)}{new}" for old, new in endings)
+        with_ending = (f"{stem}{ending}" for ending in SCRIPT_ENDINGS)
         index = (_joined(stem, f"index{ending}") for ending in SCRIPT_ENDINGS)
-        return self._first([stem, *beside, *index, *written])
+        return self._first_existing([stem, *with_ending, *index, *compiled_from])
 
-    def _java(self, path: str, one: Import) -> list[int]:
-        *names, last = one.module.split(".")
+    def _java(self, path: str, imported: Import) -> list[int]:
+        *names, last = imported.module.split(".")
         if len(names) >= MOST_FOLDERS or not all(names):
             return []
         names = names if last == "*" else [*names, last]
         above = list(islice(_folders_above(_split(path)[0]), MOST_FOLDERS))
-        for size in range(
-            len(names), max(0, len(names) - 3), -1
-        ):  # a member of a class may be named, or one in a class
+        # The import may name a member of a class, or a member of a nested class.
+        for size in range(len(names), max(0, len(names) - 3), -1):
             suffix = f"{'/'.join(names[:size])}.java"
-            found = self._first(_joined(root, suffix) for root in above) or self._with_suffix(suffix)
+            found = self._first_existing(_joined(root, suffix) for root in above) or self._with_suffix(suffix)
             if found:
                 return found
         folders = (_joined(root, "/".join(names)) for root in above) if last == "*" else iter(())
-        return next((self._by_folder[one, ".java"] for one in folders if (one, ".java") in self._by_folder), [])
+        return next(
+            (self._by_folder[folder, ".java"] for folder in folders if (folder, ".java") in self._by_folder), []
+        )
 
-    def _c(self, path: str, one: Import) -> list[int]:
-        beside, alone = _normal(_joined(_split(path)[0], one.module)), _normal(one.module)
-        if one.module.startswith("/") or beside is None:
+    def _c(self, path: str, imported: Import) -> list[int]:
+        relative, absolute = _normalized(_joined(_split(path)[0], imported.module)), _normalized(imported.module)
+        if imported.module.startswith("/") or relative is None:
             return []
-        return self._first([beside]) or (self._with_suffix(alone) if alone else [])
+        return self._first_existing([relative]) or (self._with_suffix(absolute) if absolute else [])
 
 
 def _split(path: str) -> tuple[str, str]:
-    """`a/b/c.py` -> `a/b`, `c.py`"""
+    """Split `a/b/c.py` into `a/b` and `c.py`."""
     folder, _, name = path.rpartition("/")
     return folder, name
 
@@ -361,15 +378,15 @@ def _joined(folder: str, name: str) -> str:
 
 
 def _folders_above(folder: str) -> Iterator[str]:
-    """`a/b` -> `a/b`, `a`, ``"""
+    """Yield a folder and all folders above it: `a/b`, `a` and the empty string."""
     yield folder
     while folder:
         folder = _split(folder)[0]
         yield folder
 
 
-def _normal(path: str) -> str | None:
-    """`a/./b/../c` -> `a/c`; None for a path that leads out of the repository."""
+def _normalized(path: str) -> str | None:
+    """Normalize a path: `a/./b/../c` -> `a/c`. Return None for a path outside the repository."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and not parts:

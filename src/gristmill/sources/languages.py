@@ -1,4 +1,4 @@
-"""A file's language from its name, else from its first line. Names are those of the `identify` table."""
+"""Detect a file's language from its name, or else from its first line. The `identify` library names the languages."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from gristmill.core.names import did_you_mean
 
 UNKNOWN = "text"
 
-# Where the table gives several tags ({"c", "c++", "header"}), the first of these that is among them is the language.
+# If a file has several tags, such as {"c", "c++", "header"}, its language is the first of these that is among them.
 PREFERRED = (
     *("jupyter", "objective-c++", "c", "c++", "c#", "f#", "shell", "python", "ruby", "groovy", "scala", "clojure"),
     *("php", "javascript", "erlang", "pascal", "meson", "gitignore", "nushell", "html", "svg", "xml", "json", "toml"),
@@ -24,26 +24,27 @@ QT_SUFFIX = ".ts"
 QT_TRANSLATION = re.compile(
     rb"\s*(?:<\?xml\b[^>]*>\s*)?(?:<!--(?>.*?-->)\s*)*+(?:<!DOCTYPE\s+TS\b|<TS(?:\s+\w+\s*=|>\s*<))", re.DOTALL
 )
-"""The possessive `*+` keeps a run of comments linear."""
+"""The possessive `*+` makes matching linear in the number of comments."""
 
 
 def language_of(path: str, text: bytes) -> str:
+    """Return the language of a file, or UNKNOWN."""
     if is_qt_translation(path, text):
         return "xml"
     tags = identify.tags_from_filename(path)
     if not tags and text.startswith(b"#!"):
         command = identify.parse_shebang(io.BytesIO(text[:256]))
         tags = identify.tags_from_interpreter(command[0]) if command else tags
-    return _primary(frozenset(tags))
+    return _primary_language(frozenset(tags))
 
 
 def is_qt_translation(path: str, text: bytes) -> bool:
-    """True for XML of Qt Linguist, which has TypeScript's ending."""
+    """Return True for an XML file of Qt Linguist, which has the same suffix as TypeScript."""
     return path.lower().endswith(QT_SUFFIX) and QT_TRANSLATION.match(text) is not None
 
 
 @cache
-def _primary(tags: frozenset[str]) -> str:
+def _primary_language(tags: frozenset[str]) -> str:
     names = tags - NOT_LANGUAGES
     if not names:
         return UNKNOWN
@@ -53,7 +54,10 @@ def _primary(tags: frozenset[str]) -> str:
 
 @cache
 def known_languages() -> frozenset[str]:
-    """All that language_of may say. cleaning/language_kinds.toml has the kind of each, programming or not."""
+    """Return all languages that `language_of` can return.
+
+    cleaning/language_kinds.toml records for each whether it is a programming language.
+    """
     tables = (
         extensions.EXTENSIONS,
         extensions.EXTENSIONS_NEED_BINARY_CHECK,
@@ -61,12 +65,13 @@ def known_languages() -> frozenset[str]:
         interpreters.INTERPRETERS,
     )
     textual = (tags for table in tables for tags in table.values() if "binary" not in tags)
-    return frozenset({UNKNOWN, *(_primary(frozenset(tags)) for tags in textual)})
+    return frozenset({UNKNOWN, *(_primary_language(frozenset(tags)) for tags in textual)})
 
 
 def check_languages(names: Sequence[str]) -> None:
+    """Raise ConfigError for an unknown language."""
     for name in names:
         if name not in known_languages():
             known = sorted(known_languages())
             hint = did_you_mean(name, known, f"Known: {', '.join(known)}.")
-            raise ConfigError(f"there is no language {name!r}. {hint}")
+            raise ConfigError(f"unknown language {name!r}. {hint}")

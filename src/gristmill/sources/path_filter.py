@@ -1,7 +1,8 @@
-"""Which paths are taken: the table of what is never source, and the user's own patterns on top of it.
+"""Decide which paths are source, with a table of default excludes and the patterns of the user.
 
-The user's patterns are those of a .gitignore, and the last one that matches decides: `--exclude '!dist/'` brings back
-what the table leaves out, `--exclude 'tests/'` leaves out more. With `--include`, a file must also match one of those.
+The patterns have the syntax of a .gitignore, and the last one that matches decides. `--exclude '!dist/'` restores a
+folder that the table excludes, and `--exclude 'tests/'` excludes another one. With `--include`, a file must also match
+one of those patterns.
 """
 
 from collections.abc import Sequence
@@ -16,13 +17,15 @@ from gristmill.sources.languages import QT_SUFFIX
 
 
 class Exclude(NamedTuple):
+    """A row of the table of default excludes."""
+
     what: str
     folders: tuple[str, ...] = ()
-    """By name; `*.suffix` for any name with that suffix."""
+    """Names of folders. `*.suffix` matches any name with that suffix."""
     names: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     unless_tracked: bool = False
-    """Files that git tracks are source even under such a name: `tools/build/` exists."""
+    """True if a file that git tracks is source even in such a folder, for example in `tools/build/`."""
     reason: DropReason = DropReason.EXCLUDED
 
 
@@ -112,109 +115,114 @@ DEFAULT_EXCLUDES = (
         "databases and tables",
         suffixes=("sqlite", "sqlite3", "db", "mdb", "parquet", "arrow", "feather", "avro", "orc"),
     ),
-    # In one large Python project catalogues were 56 % of all tokens.
+    # In one large Python project, message catalogs were 56 % of all tokens.
     Exclude("translations", suffixes=("po", "pot", "xlf", "xliff", "arb"), reason=DropReason.TRANSLATION),
 )
 
 
-class Verdict(NamedTuple):
+class Exclusion(NamedTuple):
+    """Reason and detail of the drop of an excluded path."""
+
     reason: DropReason
     detail: str
 
 
 class PathFilter:
-    """Judges paths, in the escaped form that the dataset shows, relative to the source."""
+    """Filter for paths that are relative to the source and escaped as in the dataset."""
 
     def __init__(self, config: ScanConfig) -> None:
         self._excludes = _patterns("--exclude", config.exclude)
         self._includes = _patterns("--include", config.include)
-        self._use_table = config.default_excludes
-        self._ways: dict[tuple[str, bool], Verdict | None] = {}
-        """By a file's folder, and whether git tracks the file: the verdict on the folders on its way."""
+        self._use_defaults = config.default_excludes
+        self._folder_exclusions: dict[tuple[str, bool], Exclusion | None] = {}
+        """Cached results of `_check_folders`, keyed by its arguments."""
 
-    def judge_folder(self, path: str) -> Verdict | None:
-        """Why nothing below this folder is taken, or None. Called before going into it."""
-        return self._judge_parent(path, is_tracked=False)
+    def check_folder(self, path: str) -> Exclusion | None:
+        """Return why the folder is excluded with everything in it, or None. Called before the folder is entered."""
+        return self._check_one_folder(path, is_tracked=False)
 
-    def judge_file(self, path: str, *, is_tracked: bool, folders_judged: bool) -> Verdict | None:
-        """Why this file is not taken, or None. `folders_judged`: the walk has asked about its folders already."""
-        if not folders_judged and "/" in path:
-            way = path.rpartition("/")[0], is_tracked
-            if way not in self._ways:
-                self._ways[way] = self._judge_way(*way)
-            verdict = self._ways[way]
-            if verdict is not None:
-                return verdict
+    def check_file(self, path: str, *, is_tracked: bool, folders_checked: bool) -> Exclusion | None:
+        """Return why the file is excluded, or None. `folders_checked`: the walk has already checked its folders."""
+        if not folders_checked and "/" in path:
+            key = path.rpartition("/")[0], is_tracked
+            if key not in self._folder_exclusions:
+                self._folder_exclusions[key] = self._check_folders(*key)
+            exclusion = self._folder_exclusions[key]
+            if exclusion is not None:
+                return exclusion
         by_user = self._user_pattern(path)
         if by_user is not None and not by_user.is_negated:
-            return _by_user(by_user)
-        by_table = _table_file(path.rpartition("/")[2]) if by_user is None and self._use_table else None
-        if by_table is None and self._includes is not None and not self._includes.take(path.encode()):
-            return Verdict(DropReason.NOT_INCLUDED, "matches no --include pattern")
-        return by_table
+            return _user_exclusion(by_user)
+        by_default = (
+            _default_file_exclusion(path.rpartition("/")[2]) if by_user is None and self._use_defaults else None
+        )
+        if by_default is None and self._includes is not None and not self._includes.take(path.encode()):
+            return Exclusion(DropReason.NOT_INCLUDED, "matches no --include pattern")
+        return by_default
 
     def may_be_translation(self, path: str) -> bool:
-        """True for a name that Qt's translations share with TypeScript, unless a pattern takes the file anyway."""
-        return self._use_table and path.lower().endswith(QT_SUFFIX) and self._user_pattern(path) is None
+        """Return True for a suffix that Qt translations share with TypeScript, unless a pattern of the user matches."""
+        return self._use_defaults and path.lower().endswith(QT_SUFFIX) and self._user_pattern(path) is None
 
-    def _judge_way(self, folder: str, is_tracked: bool) -> Verdict | None:
-        """By the outermost folder that is not taken."""
+    def _check_folders(self, folder: str, is_tracked: bool) -> Exclusion | None:
+        """Return the exclusion of the outermost excluded folder of a path, or None."""
         ends = (end for end, char in enumerate(folder + "/") if char == "/")
-        verdicts = (self._judge_parent(folder[:end], is_tracked=is_tracked) for end in ends)
-        return next((verdict for verdict in verdicts if verdict is not None), None)
+        exclusions = (self._check_one_folder(folder[:end], is_tracked=is_tracked) for end in ends)
+        return next((exclusion for exclusion in exclusions if exclusion is not None), None)
 
-    def _judge_parent(self, folder: str, *, is_tracked: bool) -> Verdict | None:
+    def _check_one_folder(self, folder: str, *, is_tracked: bool) -> Exclusion | None:
         by_user = self._user_pattern(folder + "/")
         if by_user is not None:
-            return None if by_user.is_negated else _by_user(by_user)
-        return self._table_folder(folder, is_tracked=is_tracked) if self._use_table else None
+            return None if by_user.is_negated else _user_exclusion(by_user)
+        return self._default_folder_exclusion(folder, is_tracked=is_tracked) if self._use_defaults else None
 
     def _user_pattern(self, path: str) -> Pattern | None:
-        """The --exclude pattern that decides: a `!pattern` brings the path back, any other leaves it out."""
+        """Return the --exclude pattern that decides. A `!pattern` restores the path, any other excludes it."""
         return self._excludes.last_match(path.encode()) if self._excludes is not None else None
 
-    def _table_folder(self, path: str, *, is_tracked: bool) -> Verdict | None:
+    def _default_folder_exclusion(self, path: str, *, is_tracked: bool) -> Exclusion | None:
         name = path.rpartition("/")[2]
-        exclude = _by_folder().get(name) or _by_folder().get("*." + name.rpartition(".")[2])
+        exclude = _excludes_by_folder().get(name) or _excludes_by_folder().get("*." + name.rpartition(".")[2])
         if exclude is None or (is_tracked and exclude.unless_tracked):
             return None
-        return Verdict(exclude.reason, f"{exclude.what}: {name}/")
+        return Exclusion(exclude.reason, f"{exclude.what}: {name}/")
 
 
 @cache
-def _by_folder() -> dict[str, Exclude]:
+def _excludes_by_folder() -> dict[str, Exclude]:
     return {folder: exclude for exclude in DEFAULT_EXCLUDES for folder in exclude.folders}
 
 
 @cache
-def _by_name() -> dict[str, Exclude]:
+def _excludes_by_name() -> dict[str, Exclude]:
     return {name: exclude for exclude in DEFAULT_EXCLUDES for name in exclude.names}
 
 
 @cache
-def _by_suffix() -> dict[str, Exclude]:
+def _excludes_by_suffix() -> dict[str, Exclude]:
     return {suffix: exclude for exclude in DEFAULT_EXCLUDES for suffix in exclude.suffixes}
 
 
-def _table_file(name: str) -> Verdict | None:
-    exclude = _by_name().get(name)
+def _default_file_exclusion(name: str) -> Exclusion | None:
+    exclude = _excludes_by_name().get(name)
     if exclude is not None:
-        return Verdict(exclude.reason, f"{exclude.what}: {name}")
+        return Exclusion(exclude.reason, f"{exclude.what}: {name}")
     stem, _, suffix = name.rpartition(".")
-    exclude = _by_suffix().get(suffix.lower()) if stem else None
-    return Verdict(exclude.reason, f"{exclude.what}: .{suffix.lower()}") if exclude is not None else None
+    exclude = _excludes_by_suffix().get(suffix.lower()) if stem else None
+    return Exclusion(exclude.reason, f"{exclude.what}: .{suffix.lower()}") if exclude is not None else None
 
 
-def _by_user(pattern: Pattern) -> Verdict:
-    return Verdict(DropReason.EXCLUDED_BY_USER, f"--exclude {pattern.text}")
+def _user_exclusion(pattern: Pattern) -> Exclusion:
+    return Exclusion(DropReason.EXCLUDED_BY_USER, f"--exclude {pattern.text}")
 
 
 def check_patterns(option: str, patterns: Sequence[str]) -> None:
+    """Raise ConfigError for a pattern that cannot match any path. `option` is the name of the option in the message."""
     for pattern in patterns:
         if not is_usable(pattern):
             raise ConfigError(
-                f"{option} {pattern!r} is no pattern of a .gitignore, or one that matches nothing. "
-                "Try one like 'src/**/*.py'."
+                f"{option} {pattern!r} is not a valid .gitignore pattern, or cannot match any path. "
+                "Use a pattern such as 'src/**/*.py'."
             )
 
 

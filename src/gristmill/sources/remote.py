@@ -1,8 +1,8 @@
-"""Files behind an address (s3://, gs://, hf://, https:// and whatever fsspec knows) -> files here; and the way back.
+"""Download files from remote addresses (s3://, gs://, hf://, https:// and other fsspec schemes), and upload datasets.
 
-The only place where the network can fail while a dataset is read or written, and so the only one with retries: five
-attempts without a byte between them end it. A download goes on where it broke off, as long as the size and the ETag
-say that it is still the same file. Libraries' own retries are switched off, lest five become twenty-five.
+All retries of file transfers are here. Five attempts in a row without progress end a transfer. An interrupted download
+continues where it stopped, if size and ETag show that the file is unchanged. The libraries' own retries are switched
+off, because otherwise five attempts would become twenty-five.
 """
 
 import errno
@@ -28,120 +28,129 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 5
 SECONDS_BETWEEN = (0.2, 0.5, 1.0, 3.0)
-READ_SECONDS = 60.0
-"""Without an answer for so long, a read is given up and asked for anew."""
+READ_TIMEOUT_SECONDS = 60.0
+"""A read without a response for this long is cancelled and repeated."""
 BLOCK_BYTES = 8 << 20
-LEAST_BLOCK_BYTES = 64 << 10
-"""After a fault less is asked for at a time, so that on a slow line a block still comes within READ_SECONDS."""
-LIST_SECONDS = 600.0
-SLOWEST_BYTES_PER_SECOND = 64 << 10
-"""An upload that is slower than this is given up."""
-WORTH_ANOTHER_ATTEMPT = frozenset({408, 425, 429})
-"""Of the answers 400 to 499, which blame the one who asks."""
+MIN_BLOCK_BYTES = 64 << 10
+"""Blocks get smaller after an error, so that a slow connection delivers one within READ_TIMEOUT_SECONDS."""
+LIST_TIMEOUT_SECONDS = 600.0
+MIN_UPLOAD_BYTES_PER_SECOND = 64 << 10
+"""A slower upload fails."""
+RETRYABLE_STATUSES = frozenset({408, 425, 429})
+"""Client errors (400 to 499) for which another attempt is useful."""
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub", "abfs": "adlfs"}
 WEB = frozenset({"http", "https"})
 LOCAL = frozenset({"file", "local"})
 STAMPS = ("ETag", "etag", "blob_id", "oid", "md5Hash", "LastModified", "Last-Modified", "updated", "mtime", "created")
-"""What tells one state of a file from another, the surest first: each file system has another name for it."""
+"""Properties that change with the content of a file, most reliable first. The names depend on the file system."""
 
 
 class RemoteFile(NamedTuple):
+    """A file at a remote address."""
+
     address: str
-    """As fsspec opens it; may hold credentials."""
+    """Address for fsspec. May contain credentials."""
     name: str
-    """Relative to what was asked for, with `/`."""
+    """Path relative to the requested address, with `/`."""
     size: int
     stamp: str | None
+    """Identifies the state of the file. None if the server gives no such property."""
 
 
-class _System(NamedTuple):
-    """A file system, and what was asked for in it."""
+class _Location(NamedTuple):
+    """A path in a remote file system."""
 
     files: Any
     path: str
     address: str
     seconds: float
-    """Without an answer for so long, a call is given up."""
+    """Timeout of a call."""
 
     def call(self, method: str, *arguments: Any, seconds: float | None = None, **options: Any) -> Any:
         seconds = seconds or self.seconds
         if not self.files.async_impl:
-            return _within(seconds, partial(getattr(self.files, method), *arguments, **options))
+            return _call_with_timeout(seconds, partial(getattr(self.files, method), *arguments, **options))
         from fsspec.asyn import sync  # noqa: PLC0415 - an extra
 
         return sync(self.files.loop, getattr(self.files, f"_{method}"), *arguments, timeout=seconds, **options)
 
 
-def list_files(address: str, read_seconds: float = READ_SECONDS) -> list[RemoteFile]:
-    """What a file, a wildcard or a prefix stands for, in name order."""
-    system = _open(address, read_seconds)
-    with _told(address, InputError, "read"):
-        found = _retried(lambda: _find(system))
-    files = [_remote_file(system, key, facts) for key, facts in sorted(found.items())]
+def list_files(address: str, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> list[RemoteFile]:
+    """List the files at an address, in name order. The address is a file, a prefix or a pattern with wildcards.
+
+    Raise InputError if there are none.
+    """
+    location = _locate(address, timeout_seconds)
+    with _name_address_in_errors(address, InputError, "read"):
+        found = _retry(lambda: _find(location))
+    files = [_remote_file(location, key, properties) for key, properties in sorted(found.items())]
     if not files:
-        raise InputError(f"there is nothing at {_shown(address)}. Check the address.")
+        raise InputError(f"no files found at {_quoted(address)}. Check the address.")
     return files
 
 
-def download(file: RemoteFile, target: Path, read_seconds: float = READ_SECONDS) -> None:
-    """Puts the file at `target`, which is complete once it is there."""
-    system = _open(file.address, read_seconds)
+def download(file: RemoteFile, target: Path, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> None:
+    """Download a file to `target`. A file at `target` is always complete."""
+    location = _locate(file.address, timeout_seconds)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # What an interrupted download left is gone on with if it is of the same state of the file.
+    # An interrupted download is continued only if it is from the same state of the file.
     state = hashlib.sha256(repr((file.address, file.size, file.stamp)).encode()).hexdigest()[:16]
     part = target.with_name(f"{target.name}.{state}.part")
-    _require_room(file, part)
-    with _told(file.address, InputError, "download"):
-        (_fill_from_web if scheme_of(file.address) in WEB else _fill)(system, file, part)
-        _retried(lambda: _refuse_changed(system, file))
+    _require_disk_space(file, part)
+    with _name_address_in_errors(file.address, InputError, "download"):
+        (_download_stream if scheme_of(file.address) in WEB else _download_blocks)(location, file, part)
+        _retry(lambda: _refuse_changed(location, file))
         if part.stat().st_size != file.size:
-            raise OSError(f"{part.stat().st_size} of {file.size} bytes came")
+            raise OSError(f"received {part.stat().st_size} of {file.size} bytes")
         sync_file(part)
         os.replace(part, target)
 
 
-def _require_room(file: RemoteFile, part: Path) -> None:
+def _require_disk_space(file: RemoteFile, part: Path) -> None:
     missing = file.size - (part.stat().st_size if part.exists() else 0)
     free = shutil.disk_usage(part.parent).free
     if missing > free:
         raise OutputError(
-            f"{_shown(file.address)} has {missing / 1e6:,.0f} MB to download, but only {free / 1e6:,.0f} MB are free "
-            f"at {str(part.parent)!r}. Free some, or name another --out."
+            f"{_quoted(file.address)} has {missing / 1e6:,.0f} MB to download, but only {free / 1e6:,.0f} MB are free "
+            f"at {str(part.parent)!r}. Free some space, or use another --out."
         )
 
 
 def upload_dataset(folder: Path, address: str, stale: Iterable[str] = ()) -> None:
-    """All that the manifest names, and the manifest last: there, too, its presence means complete.
+    """Upload the files that the manifest lists, and the manifest last. Its presence means that the dataset is complete.
 
-    `stale`: names that an upload which broke off may have left.
+    `stale`: names of files from an interrupted upload, which are deleted first.
     """
-    system = _open(address)
+    location = _locate(address)
     for name in stale:
-        with _told(f"{address.rstrip('/')}/{name}", OutputError, "delete"):
-            _retried(partial(_delete, system, f"{system.path.rstrip('/')}/{name}"))
+        with _name_address_in_errors(f"{address.rstrip('/')}/{name}", OutputError, "delete"):
+            _retry(partial(_delete, location, f"{location.path.rstrip('/')}/{name}"))
     for name in (*sorted(read_manifest(folder).files), *CARDS, MANIFEST):
-        with _told(f"{address.rstrip('/')}/{name}", OutputError, "upload"):
-            _retried(partial(_upload, system, folder / name, f"{system.path.rstrip('/')}/{name}"))
+        with _name_address_in_errors(f"{address.rstrip('/')}/{name}", OutputError, "upload"):
+            _retry(partial(_upload, location, folder / name, f"{location.path.rstrip('/')}/{name}"))
 
 
 def refuse_taken(address: str) -> None:
-    """A dataset is only written where nothing is yet."""
+    """Raise OutputError if a dataset cannot be written to the address, or if it already contains files."""
     if scheme_of(address) in WEB or is_glob(address):
-        raise OutputError(f"a dataset cannot be written to {_shown(address)}. Name a prefix like s3://bucket/dataset.")
-    system = _open(address)
-    with _told(address, OutputError, "look into"):
-        held = _retried(lambda: _held(system))
-    if held:
-        name = printable(held[0].rpartition("/")[2])
-        raise OutputError(f"{_shown(address)} already holds {name!r}. Name another prefix, or empty this one.")
+        raise OutputError(
+            f"a dataset cannot be written to {_quoted(address)}. Use a prefix such as s3://bucket/dataset."
+        )
+    location = _locate(address)
+    with _name_address_in_errors(address, OutputError, "list"):
+        names = _retry(lambda: _list_names(location))
+    if names:
+        name = printable(names[0].rpartition("/")[2])
+        raise OutputError(f"{_quoted(address)} already contains {name!r}. Use another prefix, or empty this one.")
 
 
-def _open(address: str, read_seconds: float = READ_SECONDS) -> _System:
+def _locate(address: str, seconds: float = READ_TIMEOUT_SECONDS) -> _Location:
+    """Open the file system of an address."""
     scheme = scheme_of(address) or ""
     if scheme in WEB:
         from gristmill.sources.web import WebFiles  # noqa: PLC0415 - most builds fetch nothing
 
-        return _System(WebFiles(read_seconds), address, address, read_seconds)
+        return _Location(WebFiles(seconds), address, address, seconds)
     try:
         import fsspec  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
@@ -149,79 +158,88 @@ def _open(address: str, read_seconds: float = READ_SECONDS) -> _System:
     try:
         kind = fsspec.get_filesystem_class(scheme)
     except ImportError:
-        raise MissingExtraError(_missing(scheme)) from None
+        raise MissingExtraError(_missing_package(scheme)) from None
     except ValueError:
-        raise InputError(f"{scheme}:// is not known. Try s3://, gs://, hf:// or https://.") from None
-    with _told(address, InputError, "open"):
-        # The two underscored ones are what fsspec's own url_to_fs calls; that one has no say over the class.
-        files = kind(use_listings_cache=False, **kind._get_kwargs_from_urls(address), **_options(scheme, read_seconds))  # noqa: SLF001
+        raise InputError(f"unknown address scheme {scheme}://. Use s3://, gs://, hf:// or https://.") from None
+    with _name_address_in_errors(address, InputError, "open"):
+        # fsspec's url_to_fs calls the same private methods, but does not allow choosing the class.
+        files = kind(use_listings_cache=False, **kind._get_kwargs_from_urls(address), **_options(scheme, seconds))  # noqa: SLF001
         if hasattr(files, "retries"):
             files.retries = 1
-        return _System(files, kind._strip_protocol(address), address, read_seconds)  # noqa: SLF001
+        return _Location(files, kind._strip_protocol(address), address, seconds)  # noqa: SLF001
 
 
-def _missing(scheme: str) -> str:
+def _missing_package(scheme: str) -> str:
     package = PACKAGES.get(scheme, "another package")
     extra = "'gristmill[remote]'" if package == "s3fs" else package
     return f"{scheme}:// needs {package}. Install it: pip install {extra}"
 
 
-def _options(scheme: str, read_seconds: float) -> dict[str, Any]:
+def _options(scheme: str, timeout_seconds: float) -> dict[str, Any]:
     if scheme in {"s3", "s3a"}:
-        limits = {"connect_timeout": min(read_seconds, 20), "read_timeout": read_seconds}
+        limits = {"connect_timeout": min(timeout_seconds, 20), "read_timeout": timeout_seconds}
         return {"config_kwargs": limits | {"retries": {"max_attempts": 0}}}
     return {"auto_mkdir": True} if scheme in LOCAL else {}
 
 
-def _find(system: _System) -> dict[str, dict[str, Any]]:
-    address, path = system.address, system.path
+def _find(location: _Location) -> dict[str, dict[str, Any]]:
+    """Return the properties of all files at the location, keyed by path."""
+    address, path = location.address, location.path
     if scheme_of(address) in WEB:
         if address.partition("?")[0].endswith("/"):
-            raise InputError(f"{_shown(address)} names a folder, which a web server does not list. Name one file.")
-        return {path: system.call("info", path)}
+            raise InputError(
+                f"{_quoted(address)} is a folder, which a web server does not list. Use the address of one file."
+            )
+        return {path: location.call("info", path)}
     if is_glob(path):
-        found = system.call("glob", path, detail=True, seconds=LIST_SECONDS)
+        found = location.call("glob", path, detail=True, seconds=LIST_TIMEOUT_SECONDS)
     else:
-        facts = system.call("info", path)
-        is_file = facts["type"] == "file" and not address.endswith("/")
-        found = {path: facts} if is_file else system.call("find", path, detail=True, seconds=LIST_SECONDS)
-    # A key that ends in a slash stands for a folder, in S3's console.
-    return {key: facts for key, facts in found.items() if facts["type"] == "file" and not key.endswith("/")}
+        properties = location.call("info", path)
+        is_file = properties["type"] == "file" and not address.endswith("/")
+        found = (
+            {path: properties} if is_file else location.call("find", path, detail=True, seconds=LIST_TIMEOUT_SECONDS)
+        )
+    # The S3 console makes keys that end in a slash to represent folders.
+    return {
+        key: properties for key, properties in found.items() if properties["type"] == "file" and not key.endswith("/")
+    }
 
 
-def _remote_file(system: _System, key: str, facts: dict[str, Any]) -> RemoteFile:
-    size = facts.get("size")
+def _remote_file(location: _Location, key: str, properties: dict[str, Any]) -> RemoteFile:
+    size = properties.get("size")
     if size is None:
-        shown = _shown(system.address)
-        raise InputError(f"the server does not say how large {shown} is. Download it, and name that file.")
-    scheme = scheme_of(system.address)
+        quoted = _quoted(location.address)
+        raise InputError(
+            f"the server does not report the size of {quoted}. Download it, and use the local file as the source."
+        )
+    scheme = scheme_of(location.address)
     if scheme in WEB:
-        return RemoteFile(system.address, without_credentials(key).rpartition("/")[2], int(size), _stamp(facts))
-    base = fixed_part(system.path)
+        return RemoteFile(location.address, without_credentials(key).rpartition("/")[2], int(size), _stamp(properties))
+    base = fixed_part(location.path)
     name = key.removeprefix(base.rstrip("/") + "/") if key != base else key.rpartition("/")[2]
-    return RemoteFile(f"{scheme}://{key}", name, int(size), _stamp(facts))
+    return RemoteFile(f"{scheme}://{key}", name, int(size), _stamp(properties))
 
 
-def _stamp(facts: dict[str, Any]) -> str | None:
-    stamp = next((facts[name] for name in STAMPS if facts.get(name) is not None), None)
-    # A listing may give seconds where a single look gives a date.
+def _stamp(properties: dict[str, Any]) -> str | None:
+    stamp = next((properties[name] for name in STAMPS if properties.get(name) is not None), None)
+    # A listing may give seconds where the info of a single file gives a date.
     return str(stamp.timestamp() if isinstance(stamp, datetime) else stamp) if stamp is not None else None
 
 
-def _fill(system: _System, file: RemoteFile, part: Path) -> None:
-    """Block by block to the end of what is there already. A block that comes begins a new count of attempts."""
+def _download_blocks(location: _Location, file: RemoteFile, part: Path) -> None:
+    """Append the missing blocks to a partial download. Each block that arrives resets the number of failures."""
     failures, block_bytes = 0, BLOCK_BYTES
     with part.open("ab") as stream:
-        while (have := stream.tell()) < file.size:
+        while (num_bytes := stream.tell()) < file.size:
             try:
                 if failures:
-                    _refuse_changed(system, file)
-                block = _read_block(system, file.size, have, min(have + block_bytes, file.size))
+                    _refuse_changed(location, file)
+                block = _read_block(location, file.size, num_bytes, min(num_bytes + block_bytes, file.size))
             except Exception as error:
                 failures += 1
                 if failures == ATTEMPTS or _is_final(error):
                     raise
-                block_bytes = max(LEAST_BLOCK_BYTES, block_bytes // 4)
+                block_bytes = max(MIN_BLOCK_BYTES, block_bytes // 4)
                 time.sleep(SECONDS_BETWEEN[failures - 1])
             else:
                 failures, block_bytes = 0, min(BLOCK_BYTES, block_bytes * 2)
@@ -229,83 +247,83 @@ def _fill(system: _System, file: RemoteFile, part: Path) -> None:
                 stream.flush()
 
 
-def _fill_from_web(system: _System, file: RemoteFile, part: Path) -> None:
-    """In one stream, to the end of what is there already or, if the server ignores ranges, from the beginning.
+def _download_stream(location: _Location, file: RemoteFile, part: Path) -> None:
+    """Append the missing bytes to a partial download in one stream. Start over if the server ignores ranges.
 
-    An attempt that brings the file LEAST_BLOCK_BYTES further than any before it begins a new count of attempts.
+    An attempt that gets MIN_BLOCK_BYTES further than any before it resets the number of failures.
     """
-    failures = furthest = 0
+    failures = most_bytes = 0
     with part.open("ab") as stream:
         while stream.tell() < file.size:
             try:
                 if failures:
-                    _refuse_changed(system, file)
-                _stream(system, file, stream)
+                    _refuse_changed(location, file)
+                _append_stream(location, file, stream)
             except Exception as error:
-                is_further = stream.tell() >= furthest + LEAST_BLOCK_BYTES
-                failures, furthest = (1, stream.tell()) if is_further else (failures + 1, furthest)
+                is_further = stream.tell() >= most_bytes + MIN_BLOCK_BYTES
+                failures, most_bytes = (1, stream.tell()) if is_further else (failures + 1, most_bytes)
                 if failures == ATTEMPTS or _is_final(error):
                     raise
                 time.sleep(SECONDS_BETWEEN[failures - 1])
 
 
-def _stream(system: _System, file: RemoteFile, stream: BinaryIO) -> None:
-    have = stream.tell()
-    with system.files.body(system.path, have, file.size) as (start, blocks):
-        if start != have:
-            stream.truncate(have := start)
-            stream.seek(have)
+def _append_stream(location: _Location, file: RemoteFile, stream: BinaryIO) -> None:
+    num_bytes = stream.tell()
+    with location.files.open_body(location.path, num_bytes, file.size) as (start, blocks):
+        if start != num_bytes:
+            stream.truncate(num_bytes := start)
+            stream.seek(num_bytes)
         for block in blocks:
-            have += len(block)
-            if have > file.size:
-                raise InputError(f"{_shown(file.address)} sends more than the {file.size:,} bytes it has announced.")
+            num_bytes += len(block)
+            if num_bytes > file.size:
+                raise InputError(f"{_quoted(file.address)} sends more than the {file.size:,} bytes that it announced.")
             stream.write(block)
-    if have < file.size:
+    if num_bytes < file.size:
         stream.flush()
-        raise OSError(f"{have} of {file.size} bytes came")
+        raise OSError(f"received {num_bytes} of {file.size} bytes")
 
 
-def _read_block(system: _System, size: int, start: int, end: int) -> bytes:
-    block: bytes = system.call("cat_file", system.path, start=start, end=end)
+def _read_block(location: _Location, size: int, start: int, end: int) -> bytes:
+    block: bytes = location.call("cat_file", location.path, start=start, end=end)
     if not 0 < len(block) <= size - start:
-        raise OSError(f"{len(block)} bytes came where {end - start} were asked for")
+        raise OSError(f"received {len(block)} of {end - start} requested bytes")
     return block
 
 
-def _refuse_changed(system: _System, file: RemoteFile) -> None:
-    facts = system.call("info", system.path)
-    if (facts.get("size"), _stamp(facts)) != (file.size, file.stamp):
-        raise InputError(f"{_shown(file.address)} changed while it was downloaded. Start again.")
+def _refuse_changed(location: _Location, file: RemoteFile) -> None:
+    properties = location.call("info", location.path)
+    if (properties.get("size"), _stamp(properties)) != (file.size, file.stamp):
+        raise InputError(f"{_quoted(file.address)} changed while it was downloaded. Try again.")
 
 
-def _upload(system: _System, source: Path, path: str) -> None:
+def _upload(location: _Location, source: Path, path: str) -> None:
     size = source.stat().st_size
-    system.call("put_file", str(source), path, seconds=system.seconds + size / SLOWEST_BYTES_PER_SECOND)
-    arrived = system.call("info", path)["size"]
+    location.call("put_file", str(source), path, seconds=location.seconds + size / MIN_UPLOAD_BYTES_PER_SECOND)
+    arrived = location.call("info", path)["size"]
     if arrived != size:
         raise OSError(f"{arrived} of {size} bytes arrived")
-    if scheme_of(system.address) in LOCAL:  # elsewhere, what has arrived is kept by others
+    if scheme_of(location.address) in LOCAL:  # remote storage makes uploads durable itself
         sync_file(path)
         sync_folder(os.path.dirname(path))
 
 
-def _delete(system: _System, path: str) -> None:
+def _delete(location: _Location, path: str) -> None:
     with suppress(FileNotFoundError):
-        system.call("rm_file", path, seconds=LIST_SECONDS)
+        location.call("rm_file", path, seconds=LIST_TIMEOUT_SECONDS)
 
 
-def _held(system: _System) -> list[str]:
+def _list_names(location: _Location) -> list[str]:
     try:
-        return list(system.call("ls", system.path, detail=False, seconds=LIST_SECONDS))
+        return list(location.call("ls", location.path, detail=False, seconds=LIST_TIMEOUT_SECONDS))
     except FileNotFoundError:
         return []
 
 
-def _retried(attempt: Callable[[], Result]) -> Result:
+def _retry(attempt: Callable[[], Result]) -> Result:
     for seconds in SECONDS_BETWEEN:
         try:
             return attempt()
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:  # each file system has its own errors
             if _is_final(error):
                 raise
         time.sleep(seconds)
@@ -313,58 +331,67 @@ def _retried(attempt: Callable[[], Result]) -> Result:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether another attempt would end the same way."""
+    """Return True if another attempt would fail in the same way."""
     cause = error.__cause__
     if cause is not None and not isinstance(error, GristmillError) and type(cause).__module__.startswith("aiohttp"):
-        return _is_final(cause)  # fsspec calls every fault of a web server a missing file
+        return _is_final(cause)  # fsspec reports every error of a web server as a missing file
     status = getattr(error, "status", None)
     if isinstance(status, int):
-        return 400 <= status < 500 and status not in WORTH_ANOTHER_ATTEMPT  # noqa: PLR2004
-    is_ours = isinstance(error, GristmillError | FileNotFoundError | PermissionError | NotImplementedError | TypeError)
-    return is_ours or type(error).__name__ in {"NoCredentialsError", "PartialCredentialsError"} or _is_full(error)
+        return 400 <= status < 500 and status not in RETRYABLE_STATUSES  # noqa: PLR2004
+    is_permanent = isinstance(
+        error, GristmillError | FileNotFoundError | PermissionError | NotImplementedError | TypeError
+    )
+    return (
+        is_permanent
+        or type(error).__name__ in {"NoCredentialsError", "PartialCredentialsError"}
+        or _is_disk_full(error)
+    )
 
 
-def _is_full(error: BaseException) -> bool:
+def _is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 @contextmanager
-def _told(address: str, kind: type[GristmillError], verb: str) -> Iterator[None]:
-    """Whatever goes wrong inside, in one line that names the address."""
+def _name_address_in_errors(address: str, kind: type[GristmillError], verb: str) -> Iterator[None]:
+    """Turn any error into one line that names the address."""
     try:
         yield
     except GristmillError:
         raise
     except Exception as error:
-        if _is_full(error):  # of this machine's disk
+        if _is_disk_full(error):  # the local disk
             raise
-        raise kind(f"cannot {verb} {_shown(address)}: {_why(error, address)}.") from None
+        raise kind(f"cannot {verb} {_quoted(address)}: {_reason(error, address)}.") from None
 
 
-def _why(error: Exception, address: str) -> str:
+def _reason(error: Exception, address: str) -> str:
     if isinstance(error, TimeoutError):
-        return f"no answer in time, in {ATTEMPTS} attempts"
+        return f"timed out in each of {ATTEMPTS} attempts"
     if isinstance(error, FileNotFoundError) and error.__cause__ is None:
-        return "there is nothing of that name"
+        return "it does not exist"
     text = " ".join(str(error.__cause__ or error).split()).rstrip(".")
-    # An address with a login or a signature in it is not shown, nor is any part of one.
+    # The error may quote parts of the address, which must not be printed if it contains a login or a signature.
     is_secret = without_credentials(address) != address
     return type(error.__cause__ or error).__name__ if is_secret or not text else printable(text)
 
 
-def _shown(address: str) -> str:
+def _quoted(address: str) -> str:
     return repr(printable(without_credentials(address)))
 
 
-def _within(seconds: float, function: Callable[[], Result]) -> Result:
-    """A call that cannot be interrupted is left to itself."""
+def _call_with_timeout(seconds: float, function: Callable[[], Result]) -> Result:
+    """Call a function in another thread. Raise TimeoutError if it takes longer than `seconds`.
+
+    The call cannot be interrupted, so its thread continues after a timeout.
+    """
     results: list[Result] = []
     errors: list[Exception] = []
 
     def run() -> None:
         try:
             results.append(function())
-        except Exception as error:  # noqa: BLE001 - it is raised again by the one who waits
+        except Exception as error:  # noqa: BLE001 - raised again in the calling thread
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -1,11 +1,11 @@
-"""Tables -> blobs of text in the cache, which the rest reads as it reads files.
+"""Unpack tables into the cache, so that later steps can read their texts like files.
 
-    cache/tables/<key>/survey         what the table is made of
-    cache/tables/<key>/00003.rows     the texts of its fourth part, end to end
-    cache/tables/<key>/00003.index    where each begins, what it is called, what is wrong with it; written last
+    cache/tables/<key>/survey         columns and parts of the table
+    cache/tables/<key>/00003.rows     texts of its fourth part, concatenated
+    cache/tables/<key>/00003.index    offset, name and defect of each text; written last
 
-The key is of the table's address, its state and the columns that were asked for. What is there already is used again,
-but only where its digest is still that of the index: a cache is a place where anybody may have been.
+The key is a hash of the table's address, its state and the configured columns. Rows in the cache are used again only if
+their digest still matches the index, because other programs may have changed the files.
 """
 
 import hashlib
@@ -28,62 +28,67 @@ from gristmill.core.names import path_text, printable
 from gristmill.core.progress import MapFunction
 from gristmill.sources.addresses import table_stem, without_credentials
 from gristmill.sources.remote import RemoteFile, download
-from gristmill.sources.tables import Survey, TableRow, rows_of, survey
+from gristmill.sources.tables import Survey, TableRow, read_part, survey
 
 FORMAT = 1
-TABLES_AT_ONCE = 8
-"""Downloads that lie on the disk at the same time, unpacked and packed."""
+MAX_TABLES_AT_ONCE = 8
+"""Maximum number of downloads that are on the disk at the same time, both packed and unpacked."""
 WRITE_BYTES = 1 << 20
-PRIVATE = 0o600
-"""For texts that were unpacked: the table they are from may have been readable by its owner alone."""
+PRIVATE_MODE = 0o600
+"""Mode of unpacked files. The table itself may be readable only by its owner."""
 ALWAYS_ALLOWED_BYTES = 1 << 30
-"""A table may unpack to so much, however small it is."""
-LEAST_ROW_BYTES = 512
-"""A row of no text at all takes memory, too."""
+"""Unpacked size that is allowed for a table of any size."""
+MIN_ROW_BYTES = 512
+"""Minimum size that a row counts as. Even a row without text takes memory."""
 MAX_MEMORY_BYTES = 2 << 30
-BYTES_BETWEEN_LOOKS = 64 << 20
-SPARE_BYTES = 256 << 20
-"""Left free on the disk: several parts are unpacked at the same time."""
+BYTES_BETWEEN_CHECKS = 64 << 20
+MIN_FREE_BYTES = 256 << 20
+"""Disk space that must remain free, because several parts are unpacked at the same time."""
 
 
 class Table(NamedTuple):
-    """One to unpack."""
+    """A table to unpack."""
 
     repo: str
-    """What rows go by that do not say where they are from."""
+    """Repo of the rows that do not name one."""
     origin: str
-    """For messages."""
+    """Name in messages."""
     location: str
-    """Where it lies here, or will once it is downloaded."""
+    """Local path. A remote table is downloaded to it."""
     remote: RemoteFile | None
     folder: str
-    """Where its rows go."""
+    """Folder for the unpacked rows."""
     config: TablesConfig
     max_expansion: int
-    """It may unpack to this many times its own size."""
+    """Maximum ratio of unpacked to packed size."""
 
 
 class UnpackedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Position and names of a text in a rows file."""
+
     number: int
-    """In the table, counted from 0."""
+    """Row number in the table, counted from 0."""
     path: str | None
-    """In the one documented escape; None where the row has none."""
+    """Escaped as in core/names.py. None if the row has no path."""
     repo: str | None
     license: str | None
     offset: int
     size: int
     defect: str | None = None
+    """None if the row is good."""
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one part of a table."""
+
     sha256: str
-    """Of the rows' file."""
+    """Digest of the rows file."""
     rows: list[UnpackedRow]
 
     @property
     def num_bytes(self) -> int:
-        """Size of all texts; a row counts as at least LEAST_ROW_BYTES."""
-        return sum(max(row.size, LEAST_ROW_BYTES) for row in self.rows)
+        """Size of all texts. A row counts as at least MIN_ROW_BYTES."""
+        return sum(max(row.size, MIN_ROW_BYTES) for row in self.rows)
 
 
 class _Part(NamedTuple):
@@ -92,17 +97,19 @@ class _Part(NamedTuple):
     number: int
 
 
-def local_table(word: str, config: Config, cache: Path) -> Table:
-    location = os.path.realpath(os.path.expanduser(word))
+def local_table(path: str, config: Config, cache: Path) -> Table:
+    """Describe a local table and its folder in the cache."""
+    location = os.path.realpath(os.path.expanduser(path))
     status = os.stat(location)
     key = _key(location, status.st_size, str(status.st_mtime_ns), config.tables)
     folder = str(cache / "tables" / key)
-    return Table(_default_repo(location), word, location, None, folder, config.tables, config.run.max_expansion)
+    return Table(_default_repo(location), path, location, None, folder, config.tables, config.run.max_expansion)
 
 
 def remote_table(file: RemoteFile, config: Config, cache: Path) -> Table:
+    """Describe a remote table, its download and its folder in the cache."""
     origin = without_credentials(file.address)
-    # A signed address is another one each time; its path and the file's ETag are not.
+    # A signed address differs each time, but its path and the file's ETag do not.
     key = _key(origin if file.stamp is not None else file.address, file.size, file.stamp, config.tables)
     location = str(cache / "downloads" / key / ("table" + file.name.lower()[len(table_stem(file.name)) :]))
     folder = str(cache / "tables" / key)
@@ -110,16 +117,17 @@ def remote_table(file: RemoteFile, config: Config, cache: Path) -> Table:
 
 
 def survey_table(table: Table) -> Survey:
+    """Find the columns and parts of a local or downloaded table."""
     with bounded_memory(MAX_MEMORY_BYTES):
         return survey(table.location, printable(table.origin), table.config)
 
 
 def unpack_tables(tables: Sequence[Table], map_tasks: MapFunction) -> None:
-    """Afterwards the rows of each lie in its folder. A downloaded table is deleted once they do."""
-    missing = [table for table, is_there in zip(tables, map_tasks(is_unpacked, tables), strict=True) if not is_there]
-    for start in range(0, len(missing), TABLES_AT_ONCE):
-        batch = missing[start : start + TABLES_AT_ONCE]
-        for _ in map_tasks(_bring, batch):
+    """Unpack the rows of each table into its folder. A downloaded table is deleted afterwards."""
+    missing = [table for table, is_done in zip(tables, map_tasks(is_unpacked, tables), strict=True) if not is_done]
+    for start in range(0, len(missing), MAX_TABLES_AT_ONCE):
+        batch = missing[start : start + MAX_TABLES_AT_ONCE]
+        for _ in map_tasks(_download_if_missing, batch):
             pass
         surveys = list(map_tasks(survey_table, batch))
         parts = [
@@ -132,7 +140,7 @@ def unpack_tables(tables: Sequence[Table], map_tasks: MapFunction) -> None:
         num_bytes: Counter[str] = Counter()
         for part, size in zip(parts, map_tasks(unpack, parts), strict=True):
             num_bytes[part.table.folder] += size
-            require_expansion(part.table, num_bytes[part.table.folder])
+            require_allowed_expansion(part.table, num_bytes[part.table.folder])
         for table in batch:
             if table.remote is not None:
                 os.unlink(table.location)
@@ -140,6 +148,7 @@ def unpack_tables(tables: Sequence[Table], map_tasks: MapFunction) -> None:
 
 
 def is_unpacked(table: Table) -> bool:
+    """Return True if the cache has all rows of the table, unchanged."""
     try:
         found = msgspec.msgpack.decode(Path(table.folder, "survey").read_bytes(), type=Survey)
     except (OSError, msgspec.MsgspecError, ValueError):
@@ -148,20 +157,20 @@ def is_unpacked(table: Table) -> bool:
 
 
 def unpack(part: _Part) -> int:
-    """Write the part's rows, unless they are there already -> how many bytes they count as."""
+    """Write the rows of a part, unless the cache has them. Return the number of bytes that they count as."""
     table, _, number = part
     if _is_intact(table.folder, number):
         return _read_index(table.folder, number).num_bytes
     rows_path = _path(table.folder, number, "rows")
-    beside = f"{rows_path}.part"
+    part_path = f"{rows_path}.part"
     try:
-        index = _write_rows(part, beside)
-        os.replace(beside, rows_path)
-    except BaseException:  # it may have filled the disk
+        index = _write_rows(part, part_path)
+        os.replace(part_path, rows_path)
+    except BaseException:  # the incomplete file may have filled the disk
         with suppress(FileNotFoundError):
-            os.unlink(beside)
+            os.unlink(part_path)
         raise
-    write_atomically(Path(_path(table.folder, number, "index")), msgspec.msgpack.encode(index), mode=PRIVATE)
+    write_atomically(Path(_path(table.folder, number, "index")), msgspec.msgpack.encode(index), mode=PRIVATE_MODE)
     return index.num_bytes
 
 
@@ -171,58 +180,60 @@ def _write_rows(part: _Part, path: str) -> Index:
     digest = hashlib.sha256()
     offset = 0
     with open(path, "wb", WRITE_BYTES, opener=_open_private) as stream, bounded_memory(MAX_MEMORY_BYTES) as renew:
-        room = _Room(table, renew)
-        read = rows_of(table.location, printable(table.origin), found.columns, number)
+        limit = _SizeLimit(table, renew)
+        read = read_part(table.location, printable(table.origin), found.columns, number)
         for row_number, row in enumerate(read, found.first_rows[number]):
-            room.take(len(row.text))
+            limit.add(len(row.text))
             stream.write(row.text)
             digest.update(row.text)
-            rows.append(_unpacked(row_number, row, offset))
+            rows.append(_unpacked_row(row_number, row, offset))
             offset += len(row.text)
     return Index(digest.hexdigest(), rows)
 
 
-class _Room:
-    """The room that a table has left to unpack into: a few hundred bytes of Parquet can stand for gigabytes."""
+class _SizeLimit:
+    """Limit on the unpacked size of a table. A few hundred bytes of Parquet can expand to gigabytes."""
 
     def __init__(self, table: Table, renew: Callable[[], None]) -> None:
-        """`renew`: lets what has been unpacked stay in memory, and bounds what comes next."""
+        """`renew` restarts the memory limit, so that rows that are already unpacked do not count."""
         self._table, self._renew = table, renew
-        self._num_bytes = self._num_looked_at = 0
+        self._num_bytes = self._num_checked_bytes = 0
 
-    def take(self, num_bytes: int) -> None:
-        self._num_bytes += max(num_bytes, LEAST_ROW_BYTES)
-        require_expansion(self._table, self._num_bytes)
-        if self._num_bytes - self._num_looked_at >= BYTES_BETWEEN_LOOKS:
-            self._num_looked_at = self._num_bytes
+    def add(self, num_bytes: int) -> None:
+        """Count a row. Raise an error if the table unpacks to too much or the disk is nearly full."""
+        self._num_bytes += max(num_bytes, MIN_ROW_BYTES)
+        require_allowed_expansion(self._table, self._num_bytes)
+        if self._num_bytes - self._num_checked_bytes >= BYTES_BETWEEN_CHECKS:
+            self._num_checked_bytes = self._num_bytes
             self._renew()
             free = shutil.disk_usage(self._table.folder).free
-            if free < SPARE_BYTES:
+            if free < MIN_FREE_BYTES:
                 raise OutputError(
                     f"unpacking {printable(self._table.origin)!r} fills the disk: only {free / 1e6:,.0f} MB are free "
-                    f"at {self._table.folder!r}. Free some, or name another --out."
+                    f"at {self._table.folder!r}. Free some space, or use another --out."
                 )
 
 
-def require_expansion(table: Table, num_bytes: int) -> None:
+def require_allowed_expansion(table: Table, num_bytes: int) -> None:
+    """Raise InputError if the table unpacks to more than is allowed for its size."""
     packed = os.path.getsize(table.location)
     if num_bytes > max(ALWAYS_ALLOWED_BYTES, table.max_expansion * packed):
         raise InputError(
             f"the table {printable(table.origin)!r} has {packed:,} bytes and unpacks to more than "
-            f"{table.max_expansion} times that, a row counted as {LEAST_ROW_BYTES} bytes at least. If you trust it, "
+            f"{table.max_expansion} times that (a row counts as at least {MIN_ROW_BYTES} bytes). If you trust it, "
             "raise --max-expansion."
         )
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, PRIVATE)
+    return os.open(path, flags, PRIVATE_MODE)
 
 
 @contextmanager
 def bounded_memory(num_bytes: int) -> Iterator[Callable[[], None]]:
-    """Let this process take so much more memory than it has now, where the system can count it (Linux).
+    """Limit the memory that this process may take beyond its current memory. Only Linux can count this.
 
-    Calling what is yielded begins the count anew.
+    Yield a function that restarts the limit from the memory that the process then has.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
 
@@ -240,17 +251,18 @@ def bounded_memory(num_bytes: int) -> Iterator[Callable[[], None]]:
 
 
 def read_rows(table: Table) -> list[tuple[str, list[UnpackedRow]]]:
-    """Part by part: the file that the texts lie in, and where in it."""
+    """Return the rows file and the rows of each part of an unpacked table."""
     found = msgspec.msgpack.decode(Path(table.folder, "survey").read_bytes(), type=Survey)
     parts = range(len(found.first_rows))
     return [(_path(table.folder, number, "rows"), _read_index(table.folder, number).rows) for number in parts]
 
 
 def num_rows(table: Table) -> int:
+    """Return the number of rows of an unpacked table."""
     return sum(len(rows) for _, rows in read_rows(table))
 
 
-def _unpacked(number: int, row: TableRow, offset: int) -> UnpackedRow:
+def _unpacked_row(number: int, row: TableRow, offset: int) -> UnpackedRow:
     return UnpackedRow(
         number,
         _name_text(row.path),
@@ -263,7 +275,7 @@ def _unpacked(number: int, row: TableRow, offset: int) -> UnpackedRow:
 
 
 def _name_text(name: str | None) -> str | None:
-    r"""Only a name, never opened: so `..` may stay. What no terminal takes becomes `\xNN`."""
+    r"""Escape a name. It is never opened, so `..` is allowed. Control characters become `\xNN`."""
     text = path_text(name or "").strip("/")
     return "".join(f"\\x{ord(char):02x}" if char < " " or char == "\x7f" else char for char in text) or None
 
@@ -285,20 +297,20 @@ def _path(folder: str, number: int, kind: str) -> str:
     return os.path.join(folder, f"{number:05d}.{kind}")
 
 
-def _bring(table: Table) -> None:
+def _download_if_missing(table: Table) -> None:
     if table.remote is not None and not os.path.isfile(table.location):
         download(table.remote, Path(table.location))
 
 
 def _write_survey(table: Table, found: Survey) -> None:
     if found.columns.text is None:
-        there = ", ".join(map(printable, found.known)) or "none"
+        names = ", ".join(map(printable, found.known)) or "none"
         raise InputError(
-            f"no column of {printable(table.origin)!r} is known to hold text. It has: {there}. "
-            "Name one as tables.text_column."
+            f"cannot find the text column of {printable(table.origin)!r}. Its columns: {names}. "
+            "Set tables.text_column to one of them."
         )
     os.makedirs(table.folder, exist_ok=True)
-    write_atomically(Path(table.folder, "survey"), msgspec.msgpack.encode(found), mode=PRIVATE)
+    write_atomically(Path(table.folder, "survey"), msgspec.msgpack.encode(found), mode=PRIVATE_MODE)
 
 
 def _default_repo(name: str) -> str:
@@ -306,5 +318,5 @@ def _default_repo(name: str) -> str:
 
 
 def _key(address: str, size: int, stamp: str | None, config: TablesConfig) -> str:
-    what = [FORMAT, os.fsencode(address), size, stamp, msgspec.to_builtins(config)]
-    return hashlib.sha256(msgspec.msgpack.encode(what)).hexdigest()[:32]
+    parts = [FORMAT, os.fsencode(address), size, stamp, msgspec.to_builtins(config)]
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()[:32]

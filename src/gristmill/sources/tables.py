@@ -1,6 +1,6 @@
-"""A local Parquet or JSONL file -> its rows, one after the other, in little memory; what is wrong with a row is said.
+"""Read the rows of a local Parquet or JSONL file one by one, in little memory. A bad row carries its defect.
 
-A table comes in parts that can be read apart from each other: a Parquet file's row groups, or all of a JSONL file.
+A table has parts that can be read independently: the row groups of a Parquet file. A JSONL file is one part.
 """
 
 import gzip
@@ -29,78 +29,88 @@ NOASSERTION = "NOASSERTION"
 MAX_EXPRESSION_CHARACTERS = 1000
 
 MAX_ROW_BYTES = 64 << 20
-ROWS_TO_LOOK_AT = 100
-"""Of a JSONL file, to see which columns it has."""
+SURVEYED_ROWS = 100
+"""Number of rows of a JSONL file that are read to find its columns."""
 CHUNK_BYTES = 1 << 20
 ZSTD_CHUNK_BYTES = 4 << 10
-"""Zstandard can make 32,768 bytes of one: from so few at a time never more than 128 MiB come at once."""
+"""Zstandard can expand one byte to 32,768, so a chunk of this size never expands to more than 128 MiB."""
 BATCH_ROWS = 256
-SHARED_BYTES = 64 << 20
-UTF8_MARK = b"\xef\xbb\xbf"
+MAX_DICTIONARY_BYTES = 64 << 20
+"""Larger columns are not read as dictionaries."""
+UTF8_BOM = b"\xef\xbb\xbf"
 TOO_LONG = object()
-"""Stands for a text of more than MAX_ROW_BYTES."""
+"""Placeholder for a text of more than MAX_ROW_BYTES."""
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of the columns that are read. None if the table has no such column."""
+
     text: str | None
-    """None: there is no column of text, so this is no table of texts."""
+    """None if no column contains text, so that the file is not a table of texts."""
     path: str | None
     repo: str | None
     license: str | None
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known of a table before it is read."""
+    """Columns and parts of a table, found before its rows are read."""
 
     columns: Columns
     known: tuple[str, ...]
-    """All columns there are."""
+    """Names of all columns."""
     first_rows: tuple[int, ...]
-    """Of each part, the number of its first row, counted from 0."""
+    """Number of the first row of each part, counted from 0."""
 
 
 class TableRow(NamedTuple):
+    """A row of a table."""
+
     text: bytes
-    """UTF-8; empty where the row is bad."""
+    """UTF-8. Empty if the row is bad."""
     defect: str | None
+    """None if the row is good."""
     path: str | None
     repo: str | None
     license: str | None
 
 
 def survey(location: str, origin: str, config: TablesConfig) -> Survey:
-    """`origin`: how messages call the table."""
-    with _damage_told(origin):
+    """Find the columns and parts of a table. `origin` is the name of the table in messages."""
+    with _name_table_in_errors(origin):
         if _is_parquet(location):
-            kinds, first_rows = _parquet_kinds(location)
+            has_text, first_rows = _parquet_columns(location)
         else:
-            kinds, first_rows = _jsonl_kinds(location), (0,)
+            has_text, first_rows = _jsonl_columns(location), (0,)
     columns = Columns(
-        text=_choose("text", config.text_column, TEXT_COLUMNS, kinds, origin),
-        path=_choose("path", config.path_column, PATH_COLUMNS, kinds, origin),
-        repo=_choose("repo", config.repo_column, REPO_COLUMNS, kinds, origin),
-        license=_choose("license", config.license_column, LICENSE_COLUMNS, kinds, origin),
+        text=_choose_column("text", config.text_column, TEXT_COLUMNS, has_text, origin),
+        path=_choose_column("path", config.path_column, PATH_COLUMNS, has_text, origin),
+        repo=_choose_column("repo", config.repo_column, REPO_COLUMNS, has_text, origin),
+        license=_choose_column("license", config.license_column, LICENSE_COLUMNS, has_text, origin),
     )
-    return Survey(columns=columns, known=tuple(kinds), first_rows=first_rows)
+    return Survey(columns=columns, known=tuple(has_text), first_rows=first_rows)
 
 
-def rows_of(location: str, origin: str, columns: Columns, part: int) -> Iterator[TableRow]:
-    with _damage_told(origin):
+def read_part(location: str, origin: str, columns: Columns, part: int) -> Iterator[TableRow]:
+    """Read the rows of one part of a table. `origin` is the name of the table in messages."""
+    with _name_table_in_errors(origin):
         yield from _parquet_rows(location, columns, part) if _is_parquet(location) else _jsonl_rows(location, columns)
 
 
-def license_expression(said: Any) -> str | None:
-    """`["MIT", "apache-2.0", "other"]` -> `Apache-2.0 OR MIT`; NOASSERTION if none is an id, None if none is there."""
-    words = [said] if isinstance(said, str) else said if isinstance(said, list) else []
-    words = [word for word in words if isinstance(word, str) and word.strip()]
-    known = sorted({expression for word in words if (expression := _canonical(word)) is not None})
-    return " OR ".join(known) or NOASSERTION if words else None
+def license_expression(declared: Any) -> str | None:
+    """Combine declared licenses: `["MIT", "apache-2.0", "other"]` -> `Apache-2.0 OR MIT`.
+
+    Return NOASSERTION if none is an SPDX id or expression, and None if no license is declared.
+    """
+    entries = [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
+    entries = [entry for entry in entries if isinstance(entry, str) and entry.strip()]
+    known = sorted({expression for entry in entries if (expression := _canonical(entry)) is not None})
+    return " OR ".join(known) or NOASSERTION if entries else None
 
 
 @lru_cache(maxsize=4096)
-def _canonical(word: str) -> str | None:
+def _canonical(entry: str) -> str | None:
     try:
-        return str(canonicalize_license_expression(word)) if len(word) <= MAX_EXPRESSION_CHARACTERS else None
+        return str(canonicalize_license_expression(entry)) if len(entry) <= MAX_EXPRESSION_CHARACTERS else None
     except InvalidLicenseExpression:
         return None
 
@@ -109,20 +119,28 @@ def _is_parquet(location: str) -> bool:
     return location.lower().endswith(".parquet")
 
 
-def _choose(what: str, named: str | None, usual: Sequence[str], kinds: dict[str, bool], origin: str) -> str | None:
-    """The column that the settings name, else the first of the usual ones. `kinds`: whether a column holds text."""
-    if named is None:
-        return next((name for name in usual if name in kinds and (kinds[name] or what == "license")), None)
-    if named not in kinds:
-        there = ", ".join(map(printable, kinds)) or "none"
-        raise ConfigError(f"{origin!r} has no column {named!r} for tables.{what}_column. It has: {there}.")
-    if what == "text" and not kinds[named]:
-        raise ConfigError(f"the column {named!r} of {origin!r} holds no text. Name another as tables.text_column.")
-    return named
+def _choose_column(
+    role: str, configured: str | None, common: Sequence[str], has_text: dict[str, bool], origin: str
+) -> str | None:
+    """Return the configured column, or else the first common one that the table has.
+
+    `has_text` records for each column of the table whether it contains text.
+    """
+    if configured is None:
+        return next((name for name in common if name in has_text and (has_text[name] or role == "license")), None)
+    if configured not in has_text:
+        names = ", ".join(map(printable, has_text)) or "none"
+        raise ConfigError(f"{origin!r} has no column {configured!r} for tables.{role}_column. Its columns: {names}.")
+    if role == "text" and not has_text[configured]:
+        raise ConfigError(
+            f"column {configured!r} of {origin!r} contains no text. Set tables.text_column to another one."
+        )
+    return configured
 
 
 @contextmanager
-def _damage_told(origin: str) -> Iterator[None]:
+def _name_table_in_errors(origin: str) -> Iterator[None]:
+    """Turn any error in reading a table into an InputError that names it."""
     try:
         yield
     except (ConfigError, InputError):
@@ -130,22 +148,22 @@ def _damage_told(origin: str) -> Iterator[None]:
     except OSError as error:
         if error.strerror:
             raise InputError(f"cannot read the table {origin!r}: {error.strerror}.") from None
-        raise _damaged(origin, error) from None
+        raise _damage_error(origin, error) from None
     except MemoryError:
         raise InputError(
             f"reading the table {origin!r} takes too much memory. Write it with shorter rows or smaller row groups."
         ) from None
     except (ValueError, EOFError, zlib.error, zstandard.ZstdError, NotImplementedError) as error:
-        raise _damaged(origin, error) from None
+        raise _damage_error(origin, error) from None
     except Exception as error:
-        if type(error).__module__.startswith("pyarrow"):  # of an extra: its classes cannot be named here
-            raise _damaged(origin, error) from None
+        if type(error).__module__.startswith("pyarrow"):  # an optional dependency: its classes cannot be imported here
+            raise _damage_error(origin, error) from None
         raise
 
 
-def _damaged(origin: str, error: BaseException) -> InputError:
-    why = printable(" ".join(str(error).split())).rstrip(".") or type(error).__name__
-    return InputError(f"the table {origin!r} is damaged: {why}.")
+def _damage_error(origin: str, error: BaseException) -> InputError:
+    reason = printable(" ".join(str(error).split())).rstrip(".") or type(error).__name__
+    return InputError(f"the table {origin!r} is damaged: {reason}.")
 
 
 # --- Parquet
@@ -160,51 +178,54 @@ def _parquet() -> tuple[Any, Any]:
     return pa, parquet
 
 
-def _open_parquet(location: str, shared: Sequence[str] = ()) -> Any:
-    """`shared`: columns that are to come as dictionaries."""
+def _open_parquet(location: str, dictionary_columns: Sequence[str] = ()) -> Any:
+    """Open a Parquet file. `dictionary_columns` are read as dictionaries."""
     require_plain(location)
     _, parquet = _parquet()
     options = {"pre_buffer": False, "buffer_size": CHUNK_BYTES, "page_checksum_verification": True}
-    return parquet.ParquetFile(location, read_dictionary=shared, **options)
+    return parquet.ParquetFile(location, read_dictionary=dictionary_columns, **options)
 
 
-def _shared_columns(location: str, part: int, names: Sequence[str]) -> list[str]:
-    """Columns of text that are small in the file: what many rows share is then in memory once.
+def _dictionary_columns(location: str, part: int, names: Sequence[str]) -> list[str]:
+    """Return the text columns that are small in the file, so that a value shared by many rows is in memory only once.
 
-    Ten million bytes may stand for 256 rows. A large column is no such thing, and as a dictionary it would stay in
-    memory from the first row to the last.
+    A batch of 256 rows may share one value of ten million bytes. A column that is large in the file has few shared
+    values, and as a dictionary it would remain in memory from the first row to the last.
     """
-    kinds, _ = _parquet_kinds(location)
+    has_text, _ = _parquet_columns(location)
     with _open_parquet(location) as file:
         group = file.metadata.row_group(part)
         chunks = [group.column(number) for number in range(group.num_columns)]
-    small = {chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size <= SHARED_BYTES}
-    return [name for name in names if kinds[name] and name in small]
+    small = {chunk.path_in_schema for chunk in chunks if chunk.total_uncompressed_size <= MAX_DICTIONARY_BYTES}
+    return [name for name in names if has_text[name] and name in small]
 
 
-def _parquet_kinds(location: str) -> tuple[dict[str, bool], tuple[int, ...]]:
+def _parquet_columns(location: str) -> tuple[dict[str, bool], tuple[int, ...]]:
+    """Return whether each column contains text, and the number of the first row of each row group."""
     with _open_parquet(location) as file:
         schema = file.schema_arrow
-        kinds = {field.name: _holds_text(field.type) for field in schema if schema.names.count(field.name) == 1}
+        has_text = {field.name: _is_text_type(field.type) for field in schema if schema.names.count(field.name) == 1}
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-    return kinds, tuple(accumulate(sizes, initial=0))[:-1]
+    return has_text, tuple(accumulate(sizes, initial=0))[:-1]
 
 
-def _holds_text(kind: Any) -> bool:
+def _is_text_type(arrow_type: Any) -> bool:
     types = _parquet()[0].types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+    if types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    return any(
+        test(arrow_type) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    )
 
 
 def _parquet_rows(location: str, columns: Columns, part: int) -> Iterator[TableRow]:
     pa, _ = _parquet()
     names = list(dict.fromkeys(name for name in msgspec.structs.astuple(columns) if name is not None))
-    with _open_parquet(location, _shared_columns(location, part, names)) as file:
+    with _open_parquet(location, _dictionary_columns(location, part, names)) as file:
         batches = file.iter_batches(BATCH_ROWS, row_groups=[part], columns=names, use_threads=False)
         for batch in batches:
-            held = [_values(pa, batch.column(name)) for name in names]
-            for values in zip(*held, strict=True):
+            value_columns = [_column_values(pa, batch.column(name)) for name in names]
+            for values in zip(*value_columns, strict=True):
                 row = dict(zip(names, values, strict=True))
                 if any(value is TOO_LONG for value in values):
                     yield TableRow(b"", f"longer than {MAX_ROW_BYTES} bytes", None, None, None)
@@ -212,94 +233,94 @@ def _parquet_rows(location: str, columns: Columns, part: int) -> Iterator[TableR
                     yield _row(row, columns)
 
 
-def _values(pa: Any, column: Any) -> Iterator[Any]:
-    """Values one by one; text as bytes, not yet known to be UTF-8."""
-    if pa.types.is_dictionary(column.type) and _holds_text(column.type):
+def _column_values(pa: Any, column: Any) -> Iterator[Any]:
+    """Yield the values of a column. A text is yielded as bytes, which may be invalid UTF-8."""
+    if pa.types.is_dictionary(column.type) and _is_text_type(column.type):
         texts = column.dictionary.cast(pa.large_binary())
         for index in column.indices.to_pylist():
-            yield None if index is None else _bytes_of(texts[index])
-    elif _holds_text(column.type):
-        yield from map(_bytes_of, column.cast(pa.large_binary()))
+            yield None if index is None else _text_bytes(texts[index])
+    elif _is_text_type(column.type):
+        yield from map(_text_bytes, column.cast(pa.large_binary()))
     else:
-        yield from map(_plain, column)
+        yield from map(_python_value, column)
 
 
-def _bytes_of(value: Any) -> Any:
+def _text_bytes(value: Any) -> Any:
     buffer = value.as_buffer()
     if buffer is None:
         return None
     return buffer.to_pybytes() if buffer.size <= MAX_ROW_BYTES else TOO_LONG
 
 
-def _plain(value: Any) -> Any:
+def _python_value(value: Any) -> Any:
     try:
         return value.as_py()
-    except (UnicodeDecodeError, ValueError, OverflowError):  # a list of texts that are none, a date of no calendar
+    except (UnicodeDecodeError, ValueError, OverflowError):  # a list of invalid texts, or a date outside the calendar
         return None
 
 
 # --- JSONL
 
 
-def _jsonl_kinds(location: str) -> dict[str, bool]:
-    """Column -> whether any of the first rows has text in it."""
-    kinds: dict[str, bool] = {}
-    for line in islice(_lines(location), ROWS_TO_LOOK_AT):
-        values = _parsed(line)
+def _jsonl_columns(location: str) -> dict[str, bool]:
+    """Return for each column whether any of the first rows has text in it."""
+    has_text: dict[str, bool] = {}
+    for line in islice(_lines(location), SURVEYED_ROWS):
+        values = _parse_row(line)
         if isinstance(values, dict):
             for name, value in values.items():
-                kinds[name] = kinds.get(name, False) or isinstance(value, str)
-    return kinds
+                has_text[name] = has_text.get(name, False) or isinstance(value, str)
+    return has_text
 
 
 def _jsonl_rows(location: str, columns: Columns) -> Iterator[TableRow]:
     for line in _lines(location):
-        values = _parsed(line)
+        values = _parse_row(line)
         yield _row(values, columns) if isinstance(values, dict) else TableRow(b"", values, None, None, None)
 
 
-def _parsed(line: bytes | None) -> dict[str, Any] | str:
-    """The row, or what is wrong with it."""
+def _parse_row(line: bytes | None) -> dict[str, Any] | str:
+    """Return the row, or its defect."""
     if line is None:
         return f"longer than {MAX_ROW_BYTES} bytes"
     try:
         row = orjson.loads(line)
     except ValueError as error:
         return f"invalid JSON: {str(error).partition(': line')[0]}"
-    return row if isinstance(row, dict) else f"no JSON object but {_kind(row)}"
+    return row if isinstance(row, dict) else f"no JSON object but {_type_name(row)}"
 
 
 def _lines(location: str) -> Iterator[bytes | None]:
-    """Those that are not blank; None for one that is too long."""
+    """Yield the lines that are not blank, and None for a line that is too long."""
     with open_plain(location) as stream:
         lowered = location.lower()
         chunks = _zstd_chunks(stream) if lowered.endswith(".zst") else _chunks(stream, is_gzip=lowered.endswith(".gz"))
         is_first = True
         for line in split_lines(chunks, MAX_ROW_BYTES):
-            content = line.removeprefix(UTF8_MARK) if is_first and line is not None else line
+            content = line.removeprefix(UTF8_BOM) if is_first and line is not None else line
             is_first = False
             if content is None or content.strip():
                 yield content
 
 
 def split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes | None]:
-    """Never holds more than one line and one chunk; a longer line is None."""
-    held = bytearray()
+    """Split chunks into lines. Yield None for a longer line. At most one line and one chunk are in memory."""
+    pending = bytearray()
     is_too_long = False
     for chunk in chunks:
         pieces = chunk.split(b"\n")
         for index, piece in enumerate(pieces):
-            if is_too_long or len(held) + len(piece) > max_bytes:
+            if is_too_long or len(pending) + len(piece) > max_bytes:
                 is_too_long = True
-                held.clear()
+                pending.clear()
             else:
-                held += piece
+                pending += piece
             if index < len(pieces) - 1:
-                yield None if is_too_long else bytes(held)
-                held.clear()
+                yield None if is_too_long else bytes(pending)
+                pending.clear()
                 is_too_long = False
-    if held or is_too_long:
-        yield None if is_too_long else bytes(held)
+    if pending or is_too_long:
+        yield None if is_too_long else bytes(pending)
 
 
 def _chunks(stream: BinaryIO, *, is_gzip: bool) -> Iterator[bytes]:
@@ -309,7 +330,7 @@ def _chunks(stream: BinaryIO, *, is_gzip: bool) -> Iterator[bytes]:
 
 
 def _zstd_chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Frame after frame. zstandard's own reader takes a file that is cut short for one that ends."""
+    """Decompress frame by frame. zstandard's own reader accepts a truncated file as a complete one."""
     frame = None
     while packed := stream.read(ZSTD_CHUNK_BYTES):
         while packed:
@@ -318,24 +339,24 @@ def _zstd_chunks(stream: BinaryIO) -> Iterator[bytes]:
             packed = frame.unused_data if frame.eof else b""
             frame = None if frame.eof else frame
     if frame is not None:
-        raise EOFError("it is cut short")
+        raise EOFError("it is truncated")
 
 
-# --- Both
+# --- Both formats
 
 
 def _row(values: dict[str, Any], columns: Columns) -> TableRow:
     assert columns.text is not None
     names = (_name(values.get(column)) if column is not None else None for column in (columns.path, columns.repo))
     path, repo = names
-    said = values.get(columns.license) if columns.license is not None else None
-    spdx = license_expression(said.decode("utf-8", "replace") if isinstance(said, bytes) else said)
+    declared = values.get(columns.license) if columns.license is not None else None
+    spdx = license_expression(declared.decode("utf-8", "replace") if isinstance(declared, bytes) else declared)
     text, defect = _text(values, columns.text)
     return TableRow(text, defect, path, repo, spdx)
 
 
 def _name(value: Any) -> str | None:
-    """In the system's form, which `path_text` escapes."""
+    """Decode a name without loss. Invalid bytes become surrogates, which `path_text` escapes."""
     return (
         value.decode("utf-8", "surrogateescape")
         if isinstance(value, bytes)
@@ -346,11 +367,12 @@ def _name(value: Any) -> str | None:
 
 
 def _text(values: dict[str, Any], column: str) -> tuple[bytes, str | None]:
+    """Return the text and None, or empty bytes and the defect."""
     value = values.get(column)
     if isinstance(value, str):
         return value.encode("utf-8"), None
     if not isinstance(value, bytes):
-        return b"", f"{column} is {_kind(value)}" if column in values else f"it has no {column}"
+        return b"", f"{column} is {_type_name(value)}" if column in values else f"it has no {column}"
     try:
         value.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -358,6 +380,6 @@ def _text(values: dict[str, Any], column: str) -> tuple[bytes, str | None]:
     return value, None
 
 
-def _kind(value: Any) -> str:
-    kinds = {type(None): "null", bool: "true or false", dict: "an object", list: "a list", str: "a text"}
-    return kinds.get(type(value), "a number")
+def _type_name(value: Any) -> str:
+    type_names = {type(None): "null", bool: "true or false", dict: "an object", list: "a list", str: "a text"}
+    return type_names.get(type(value), "a number")

@@ -1,11 +1,10 @@
-"""Folders, git work trees and single files -> the SourceFiles in them, in path order, and what was left out.
+"""Scan folders, git work trees and single files for source files, in path order, and record the drops.
 
-- A git work tree is what git says it is (intake.git). Submodules that are checked out and repositories nested inside
-  are listed by their own git, under their path in the source. A folder that the work tree around it ignores is a
-  plain one.
-- In any other folder .gitignore and .ignore files count, as ripgrep reads them.
+- Git lists the files of a work tree (see git.py). Submodules that are checked out and nested repositories are listed by
+  their own git, under their path in the source. A folder that its work tree ignores is a plain folder.
+- In a plain folder, .gitignore and .ignore files apply, as in ripgrep.
 - A symbolic link is never followed, so nothing outside a source is read and no loop is possible.
-- The output folder, where it lies inside a source, is not there as far as the scan is concerned.
+- An output folder inside a source is skipped.
 """
 
 import os
@@ -22,23 +21,25 @@ from gristmill.core.layout import MANIFEST, is_dataset_folder
 from gristmill.core.names import path_text
 from gristmill.core.records import Drop, DropReason, SourceFile
 from gristmill.sources import git
-from gristmill.sources.addresses import Source, resolved
+from gristmill.sources.addresses import Source, as_sources
 from gristmill.sources.gitignore import IgnoreFile, ignore_files, is_ignored
 from gristmill.sources.path_filter import PathFilter
 
 NANOSECONDS_TO_SETTLE = 3_000_000_000
-"""More than the coarsest clock of a file system is off."""
+"""Age from which the times of a file are reliable. It exceeds the error of the coarsest file system clock."""
 KINDS = {**plain_files.KINDS, stat.S_IFDIR: "a submodule that is not checked out"}
 
 
 class Scan(NamedTuple):
+    """Result of scanning all sources."""
+
     files: list[SourceFile]
     drops: list[Drop]
     commits: dict[str, str | None]
-    """Per repo, the commit its work tree stands at."""
+    """Commit of each work tree, keyed by repo. None for a source without a commit."""
     warnings: list[str]
     num_rows: dict[str, int]
-    """Per table that was a source."""
+    """Number of rows of each table, keyed by repo."""
 
     @property
     def num_bytes(self) -> int:
@@ -46,39 +47,44 @@ class Scan(NamedTuple):
 
 
 class _Folder(NamedTuple):
-    """One to look into."""
+    """A folder to list."""
 
     prefix: str
-    """Relative to the source, in the system's form: `""` or `some/folder/`."""
+    """Path relative to the source, not escaped: `""` or `some/folder/`."""
     ignores: tuple[IgnoreFile, ...] = ()
-    """Those above it, the innermost first."""
+    """Ignore files of the folders above, innermost first."""
     may_be_repository: bool = False
     is_below_git: bool = False
-    """Git listed it, so nobody has judged the folders on the way."""
+    """True if the folder is below one that git listed, so that the folders above it are not checked yet."""
 
     @property
-    def place(self) -> str:
-        """In path order, it and all that is in it."""
+    def sort_key(self) -> str:
+        """Position of the folder and its contents in path order."""
         return path_text(self.prefix)
 
 
-class _Found(NamedTuple):
-    """One entry of a source, before it is judged."""
+class _Entry(NamedTuple):
+    """An entry of a source that is not checked yet."""
 
     path: str
-    """Relative to the source, in the system's form."""
+    """Relative to the source, not escaped."""
     is_tracked: bool
-    folders_judged: bool
+    folders_checked: bool
+    """True if the folders above the entry are already checked."""
     may_be_repository: bool = False
-    """As git lists submodules like files."""
+    """True if git listed the entry, because it lists submodules like files."""
 
     @property
-    def place(self) -> str:
+    def sort_key(self) -> str:
+        """Position in path order."""
         return path_text(self.path)
 
 
 def scan(sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()) -> Scan:
-    """`leave_out`: folders that are not looked at even if they lie inside a source; a source inside one is."""
+    """Scan all sources.
+
+    `leave_out`: folders to skip inside a source. A source that is itself inside such a folder is scanned.
+    """
     found = Scan([], [], {}, [], {})
     found.files.extend(scanned(found, sources, config, leave_out=leave_out))
     return found
@@ -87,82 +93,87 @@ def scan(sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave
 def scanned(
     found: Scan, sources: Sequence[str] | Sequence[Source], config: ScanConfig, *, leave_out: Sequence[Path] = ()
 ) -> Iterator[SourceFile]:
-    """Files as they are found, in path order. All else goes into `found`, and is complete when the files are."""
+    """Yield the files of all sources in path order, as they are found.
+
+    Everything else is added to `found`, which is complete after the last file.
+    """
     paths = PathFilter(config)
-    hidden = tuple(os.path.realpath(folder) for folder in leave_out)
-    in_order = sorted(resolved(sources), key=lambda source: source.repo)
+    skipped = tuple(os.path.realpath(folder) for folder in leave_out)
+    in_order = sorted(as_sources(sources), key=lambda source: source.repo)
 
     def files() -> Iterator[SourceFile]:
         for source in in_order:
-            inside = tuple(folder for folder in hidden if not (source.root + os.sep).startswith(folder + os.sep))
-            yield from _Scanner(source, paths, inside, found).files()
+            skipped_inside = tuple(
+                folder for folder in skipped if not (source.root + os.sep).startswith(folder + os.sep)
+            )
+            yield from _Scanner(source, paths, skipped_inside, found).files()
         found.drops.sort(key=lambda drop: (drop.repo, drop.path))
 
     return files()
 
 
 class _Scanner:
-    """One source."""
+    """Scanner of one source."""
 
-    def __init__(self, source: Source, paths: PathFilter, hidden: tuple[str, ...], result: Scan) -> None:
-        self._source, self._paths, self._hidden, self._result = source, paths, hidden, result
+    def __init__(self, source: Source, paths: PathFilter, skipped: tuple[str, ...], result: Scan) -> None:
+        self._source, self._paths, self._skipped, self._result = source, paths, skipped, result
         self._root = os.path.join(source.root, "")
-        self._inside_hidden = tuple(os.path.join(folder, "") for folder in hidden)
+        self._inside_skipped = tuple(os.path.join(folder, "") for folder in skipped)
         self._started_at = time.time_ns()
-        self._is_straight: dict[str, bool] = {}
+        self._link_free: dict[str, bool] = {}
         self._is_dataset: dict[str, bool] = {}
 
     def files(self) -> Iterator[SourceFile]:
-        """In path order. What is left out is among the result's drops."""
+        """Yield the files in path order, and add the other entries to the drops of the result."""
         self._result.commits[self._source.repo] = None
-        pending: list[_Found | _Folder] = []
-        """The next one last."""
+        pending: list[_Entry | _Folder] = []
+        """A stack: the next entry is last."""
         if self._source.only is None:
             pending.append(_Folder("", may_be_repository=not self._source.is_download))
         else:
-            _put(pending, (_Found(name, is_tracked=True, folders_judged=True) for name in self._source.only))
+            _push(pending, (_Entry(name, is_tracked=True, folders_checked=True) for name in self._source.only))
         while pending:
             entry = pending.pop()
             if isinstance(entry, _Folder):
                 listing = self._git_listing(entry) if entry.may_be_repository else None
-                _put(pending, self._walk(entry) if listing is None else self._from_git(entry, listing))
+                _push(pending, self._walk(entry) if listing is None else self._git_entries(entry, listing))
                 continue
             location = self._location(entry.path)
-            if location in self._hidden or location.startswith(self._inside_hidden):
+            if location in self._skipped or location.startswith(self._inside_skipped):
                 continue
             status = _status(location) if entry.may_be_repository else None
             if status is not None and self._is_repository(entry.path, location, status):
-                _put(pending, [_Folder(entry.path + "/", may_be_repository=True, is_below_git=True)])
+                _push(pending, [_Folder(entry.path + "/", may_be_repository=True, is_below_git=True)])
                 continue
-            judged = self._judge(entry, location, status)
-            if isinstance(judged, Drop):
-                self._result.drops.append(judged)
+            checked = self._check(entry, location, status)
+            if isinstance(checked, Drop):
+                self._result.drops.append(checked)
             else:
-                yield judged
+                yield checked
 
     def _is_repository(self, path: str, location: str, status: os.stat_result | OSError) -> bool:
         is_folder = isinstance(status, os.stat_result) and stat.S_ISDIR(status.st_mode)
         return (
             is_folder
             and os.path.lexists(os.path.join(location, ".git"))
-            and not _leads_out(path)
-            and self._has_straight_way(path + "/")
+            and not _is_outside(path)
+            and self._has_no_links(path + "/")
         )
 
-    def _judge(self, entry: _Found, location: str, status: os.stat_result | OSError | None) -> SourceFile | Drop:
-        """`status`: where it is known."""
+    def _check(self, entry: _Entry, location: str, status: os.stat_result | OSError | None) -> SourceFile | Drop:
+        """Return the file, or a Drop with the reason. `status` is None if it is not known yet."""
         path = path_text(entry.path)
 
         def drop(reason: DropReason, detail: str) -> Drop:
             return Drop(repo=self._source.repo, path=path, reason=reason, detail=detail)
 
-        if _leads_out(entry.path):
+        if _is_outside(entry.path):
             return drop(DropReason.OUTSIDE_SOURCE, "listed under a path that leads out of the source")
         if self._source.only is None:
-            verdict = self._paths.judge_file(path, is_tracked=entry.is_tracked, folders_judged=entry.folders_judged)
-            if verdict is not None:
-                return drop(*verdict)
-        if not entry.folders_judged and not self._has_straight_way(entry.path):
+            exclusion = self._paths.check_file(path, is_tracked=entry.is_tracked, folders_checked=entry.folders_checked)
+            if exclusion is not None:
+                return drop(*exclusion)
+        if not entry.folders_checked and not self._has_no_links(entry.path):
             return drop(DropReason.SYMLINK, "a folder on its way is a symbolic link")
         if self._is_in_dataset(location):
             return drop(DropReason.EXCLUDED, "a dataset of gristmill")
@@ -176,16 +187,19 @@ class _Scanner:
                 may_be_translation=self._source.only is None and self._paths.may_be_translation(path),
                 stamp=self._stamp(status),
             )
-        return drop(*_why_no_file(location, status))
+        return drop(*_drop_reason(location, status))
 
     def _stamp(self, status: os.stat_result) -> int | None:
-        """As git does it: a file that was changed just now may be changed again without its time showing it."""
+        """Return a hash of inode, size and times, or None for a file that was changed very recently.
+
+        Such a file could change again without a change of its times. Git treats recent files in the same way.
+        """
         if max(status.st_ctime_ns, status.st_mtime_ns) > self._started_at - NANOSECONDS_TO_SETTLE:
             return None
         return hash((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
     def _is_in_dataset(self, location: str) -> bool:
-        """An earlier build's output is not source, also when this build goes elsewhere."""
+        """Return True for a file of an earlier dataset. It is not source, even if this build writes elsewhere."""
         folder = location.rpartition(os.sep)[0] or os.sep
         if folder not in self._is_dataset:
             may_be = self._source.only is None and os.path.lexists(os.path.join(folder, MANIFEST))
@@ -193,32 +207,32 @@ class _Scanner:
         return self._is_dataset[folder]
 
     def _git_listing(self, folder: _Folder) -> git.Listing | None:
-        """None for a plain folder, and, with a warning, for a repository that git cannot be asked about."""
+        """Return None for a plain folder. Warn and return None for a repository that git cannot list."""
         location = self._location(folder.prefix)
         try:
             listing = git.list_files(location)
-            is_skipped = listing is None and os.path.lexists(os.path.join(location, ".git"))
-            problem = "git is not installed" if is_skipped else None
+            is_git_missing = listing is None and os.path.lexists(os.path.join(location, ".git"))
+            problem = "git is not installed" if is_git_missing else None
         except InputError as error:
             listing, problem = None, str(error).rstrip(".")
         if problem:
             self._warn(folder.prefix, f"{problem}; read as a plain folder, with its .gitignore files.")
         return listing
 
-    def _from_git(self, folder: _Folder, listing: git.Listing) -> Iterator[_Found | _Folder]:
+    def _git_entries(self, folder: _Folder, listing: git.Listing) -> Iterator[_Entry | _Folder]:
         if not folder.prefix:
             self._result.commits[self._source.repo] = listing.commit
-        for complaint in listing.complaints:
-            self._warn(folder.prefix, f"git: {complaint}")
+        for message in listing.messages:
+            self._warn(folder.prefix, f"git: {message}")
         for path, detail in listing.unreadable:
             self._drop_folder(folder.prefix + path.rstrip("/") + "/", DropReason.UNREADABLE, detail)
         for entry in listing.entries:
-            # A submodule is listed by its name, a repository nested inside with a slash at its end.
+            # A nested repository ends in a slash, a submodule does not.
             path = folder.prefix + entry.path.rstrip("/")
-            yield _Found(path, entry.is_tracked, folders_judged=False, may_be_repository=True)
+            yield _Entry(path, entry.is_tracked, folders_checked=False, may_be_repository=True)
 
-    def _walk(self, folder: _Folder) -> Iterator[_Found | _Folder]:
-        """A plain folder. Folders that are left out are not entered: one drop stands for all that is in them."""
+    def _walk(self, folder: _Folder) -> Iterator[_Entry | _Folder]:
+        """List a plain folder. An excluded folder is not entered: one drop represents everything in it."""
         location = self._location(folder.prefix)
         try:
             with os.scandir(location) as listing:
@@ -232,15 +246,15 @@ class _Scanner:
         for entry in entries:
             path = folder.prefix + entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            is_hidden = entry.name == ".git" or self._location(path) in self._hidden
-            if is_hidden or is_ignored(path + "/" if is_folder else path, ignores):
+            is_skipped = entry.name == ".git" or self._location(path) in self._skipped
+            if is_skipped or is_ignored(path + "/" if is_folder else path, ignores):
                 continue
             if not is_folder:
-                yield _Found(path, is_tracked=False, folders_judged=not folder.is_below_git)
+                yield _Entry(path, is_tracked=False, folders_checked=not folder.is_below_git)
                 continue
-            verdict = self._paths.judge_folder(path_text(path))
-            if verdict is not None:
-                self._drop_folder(path + "/", verdict.reason, verdict.detail)
+            exclusion = self._paths.check_folder(path_text(path))
+            if exclusion is not None:
+                self._drop_folder(path + "/", exclusion.reason, exclusion.detail)
                 continue
             is_repository = os.path.lexists(os.path.join(entry.path, ".git"))
             yield _Folder(path + "/", () if is_repository else ignores, is_repository, folder.is_below_git)
@@ -248,17 +262,17 @@ class _Scanner:
     def _location(self, path: str) -> str:
         return self._root + path
 
-    def _has_straight_way(self, path: str) -> bool:
-        """No folder on it is a link. A repository's index may hold `a/b` where `a` has become one since."""
+    def _has_no_links(self, path: str) -> bool:
+        """Return True if no folder of the path is a link. A git index may list `a/b` although `a` has become a link."""
         folder = path.rpartition("/")[0]
-        if folder not in self._is_straight:
-            is_straight = self._is_straight.setdefault("", os.path.realpath(self._source.root) == self._source.root)
+        if folder not in self._link_free:
+            has_no_links = self._link_free.setdefault("", os.path.realpath(self._source.root) == self._source.root)
             for end in (end for end, char in enumerate(folder + "/") if char == "/"):
-                if folder[:end] not in self._is_straight:
+                if folder[:end] not in self._link_free:
                     is_link = os.path.islink(self._location(folder[:end]))
-                    self._is_straight[folder[:end]] = is_straight and not is_link
-                is_straight = self._is_straight[folder[:end]]
-        return self._is_straight[folder]
+                    self._link_free[folder[:end]] = has_no_links and not is_link
+                has_no_links = self._link_free[folder[:end]]
+        return self._link_free[folder]
 
     def _drop_folder(self, path: str, reason: DropReason, detail: str) -> None:
         drop = Drop(repo=self._source.repo, path=path_text(path), reason=reason, detail=detail)
@@ -268,18 +282,21 @@ class _Scanner:
         self._result.warnings.append(f"{self._source.repo}/{path_text(path)}: {path_text(text)}")
 
 
-def _leads_out(path: str) -> bool:
-    """A crafted index may list what a real one cannot: `../elsewhere` or `/etc/passwd`."""
+def _is_outside(path: str) -> bool:
+    """Return True for a path outside the source. A crafted index may list `../elsewhere` or `/etc/passwd`."""
     return path.startswith("/") or not {"", ".", ".."}.isdisjoint(path.split("/"))
 
 
-def _put(pending: list[_Found | _Folder], found: Iterable[_Found | _Folder]) -> None:
-    """On top, in their order; what lies below them in path order, as a submodule may, moves to its place."""
-    own = sorted(found, key=lambda one: one.place, reverse=True)
-    is_mixed = bool(own and pending) and pending[-1].place < own[0].place
-    pending += own
+def _push(pending: list[_Entry | _Folder], found: Iterable[_Entry | _Folder]) -> None:
+    """Push entries on the stack so that the next one in path order is last.
+
+    Pending entries may come before some of the new ones, for example before those of a submodule. Then all are sorted.
+    """
+    entries = sorted(found, key=lambda entry: entry.sort_key, reverse=True)
+    is_mixed = bool(entries and pending) and pending[-1].sort_key < entries[0].sort_key
+    pending += entries
     if is_mixed:
-        pending.sort(key=lambda one: one.place, reverse=True)
+        pending.sort(key=lambda entry: entry.sort_key, reverse=True)
 
 
 def _status(location: str) -> os.stat_result | OSError:
@@ -289,7 +306,7 @@ def _status(location: str) -> os.stat_result | OSError:
         return error
 
 
-def _why_no_file(location: str, status: os.stat_result | OSError) -> tuple[DropReason, str]:
+def _drop_reason(location: str, status: os.stat_result | OSError) -> tuple[DropReason, str]:
     if isinstance(status, FileNotFoundError | NotADirectoryError):
         return DropReason.VANISHED, "listed, but not there"
     if isinstance(status, OSError):

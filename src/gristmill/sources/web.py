@@ -1,8 +1,11 @@
-"""Files behind http:// and https://: their size and state, and their bytes from a given place on.
+"""Read files from web servers (http:// and https://): their size, their state, and their bytes from a given offset.
 
-This needs no more than the standard library, and a source may be any server in the world. So bytes come in blocks and
-never all at once, a server that ignores ranges is read from the beginning, and a redirect may not lead from a public
-address to a private one: that would make gristmill read what only this machine can reach.
+This uses only the standard library, and a source may be any server on the internet. Therefore:
+
+- A body is read in blocks, never all at once.
+- A file on a server that ignores ranges is read from the beginning.
+- A redirect from a public address to a private one is refused. Otherwise a server could make gristmill read data that
+  only this machine can reach.
 """
 
 import base64
@@ -31,82 +34,85 @@ from gristmill.core.errors import InputError
 from gristmill.core.names import printable
 
 BLOCK_BYTES = 1 << 20
-LEAST_BYTES = 64 << 10
-"""So many must come within the seconds a read may take, or it is given up."""
+MIN_PROGRESS_BYTES = 64 << 10
+"""A read fails if fewer bytes than this arrive within its timeout."""
 PARTIAL = 206
-QUOTED_ALREADY = "%/:=&?~#+!$,;'@()*[]"
-FACTS = ("ETag", "Last-Modified")
+UNQUOTED_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
+STATE_HEADERS = ("ETag", "Last-Modified")
 
 
 class Body(NamedTuple):
+    """Body of a response."""
+
     start: int
-    """Offset of the first block in the file: the one asked for, or 0."""
+    """Offset of the first block in the file: the requested one, or 0 if the server ignored the range."""
     blocks: Iterator[bytes]
 
 
 class WebFiles:
-    """The part of a file system's interface that `remote` uses, for web servers."""
+    """The part of fsspec's file system interface that `remote` uses, for web servers."""
 
     async_impl = False
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
 
     def info(self, address: str) -> dict[str, Any]:
-        """Size and state; asked for with GET where a server refuses HEAD or gives no size, or 0, then."""
+        """Return the size and the state headers. Use GET if the server refuses HEAD, or answers with no size or 0."""
         try:
-            facts = self._facts(address, "HEAD")
+            facts = self._request_info(address, "HEAD")
         except HTTPError:
             facts = None
-        return facts if facts is not None and facts["size"] else self._facts(address, "GET")
+        return facts if facts is not None and facts["size"] else self._request_info(address, "GET")
 
-    def _facts(self, address: str, method: str) -> dict[str, Any]:
-        with _answer(address, method, self._seconds) as answer:
-            size = answer.headers.get("Content-Length", "")
-            facts = {name: answer.headers.get(name) for name in FACTS}
+    def _request_info(self, address: str, method: str) -> dict[str, Any]:
+        with _open_response(address, method, self._timeout_seconds) as response:
+            size = response.headers.get("Content-Length", "")
+            facts = {name: response.headers.get(name) for name in STATE_HEADERS}
             return {"type": "file", "size": int(size) if size.isdecimal() else None, **facts}
 
     @contextmanager
-    def body(self, address: str, start: int, size: int) -> Iterator[Body]:
-        with _answer(address, "GET", self._seconds, start) as answer:
-            if answer.status == PARTIAL:
-                _refuse_other_range(answer.headers.get("Content-Range", ""), start, size)
-            yield Body(start if answer.status == PARTIAL else 0, _blocks(answer, self._seconds))
+    def open_body(self, address: str, start: int, size: int) -> Iterator[Body]:
+        """Request the bytes of a file from an offset on. `size` is the expected size of the file."""
+        with _open_response(address, "GET", self._timeout_seconds, start) as response:
+            if response.status == PARTIAL:
+                _require_range(response.headers.get("Content-Range", ""), start, size)
+            yield Body(start if response.status == PARTIAL else 0, _blocks(response, self._timeout_seconds))
 
 
-def _blocks(answer: HTTPResponse, seconds: float) -> Iterator[bytes]:
-    num_bytes, began = 0, time.monotonic()
-    while block := answer.read1(BLOCK_BYTES):
+def _blocks(response: HTTPResponse, timeout_seconds: float) -> Iterator[bytes]:
+    num_bytes, started_at = 0, time.monotonic()
+    while block := response.read1(BLOCK_BYTES):
         yield block
         num_bytes += len(block)
-        if num_bytes >= LEAST_BYTES:
-            num_bytes, began = 0, time.monotonic()
-        elif time.monotonic() - began > seconds:
+        if num_bytes >= MIN_PROGRESS_BYTES:
+            num_bytes, started_at = 0, time.monotonic()
+        elif time.monotonic() - started_at > timeout_seconds:
             raise TimeoutError
 
 
-def _refuse_other_range(said: str, start: int, size: int) -> None:
-    if not said.startswith(f"bytes {start}-") or not said.endswith((f"/{size}", "/*")):
-        raise OSError(f"bytes from {start} of {size} were asked for, and the server sent {printable(said)!r}")
+def _require_range(content_range: str, start: int, size: int) -> None:
+    if not content_range.startswith(f"bytes {start}-") or not content_range.endswith((f"/{size}", "/*")):
+        raise OSError(f"bytes from {start} of {size} were requested, but the server sent {printable(content_range)!r}")
 
 
 @contextmanager
-def _answer(address: str, method: str, seconds: float, start: int = 0) -> Iterator[HTTPResponse]:
+def _open_response(address: str, method: str, timeout_seconds: float, start: int = 0) -> Iterator[HTTPResponse]:
     guard = _Guard()
     opener = OpenerDirector()
     for handler in (
         ProxyHandler(),
         UnknownHandler(),
-        _Http(guard),
-        _Https(guard),
-        _Redirects(),
+        _GuardedHttpHandler(guard),
+        _GuardedHttpsHandler(guard),
+        _RedirectHandler(),
         HTTPDefaultErrorHandler(),
         HTTPErrorProcessor(),
     ):
         opener.add_handler(handler)
     try:
-        with closing(opener.open(_request(address, method, start), timeout=seconds)) as answer:
-            yield answer
+        with closing(opener.open(_request(address, method, start), timeout=timeout_seconds)) as response:
+            yield response
     except HTTPError as error:
         error.close()
         raise
@@ -115,98 +121,107 @@ def _answer(address: str, method: str, seconds: float, start: int = 0) -> Iterat
 
 
 def _request(address: str, method: str, start: int) -> Request:
-    """A login in the address becomes a header: it is no part of what a server is asked for."""
+    """Make a request. A login in the address becomes a header, because it is not part of the requested URL."""
     parts = urlsplit(address)
     login, _, host = parts.netloc.rpartition("@")
-    path, query = (quote(part, safe=QUOTED_ALREADY) for part in (parts.path, parts.query))
+    path, query = (quote(part, safe=UNQUOTED_CHARACTERS) for part in (parts.path, parts.query))
     request = Request(urlunsplit((parts.scheme, host, path, query, "")), method=method)  # noqa: S310 - http and https
     request.add_header("User-Agent", "gristmill")
-    request.add_header("Accept-Encoding", "identity")  # sizes and ranges are those of the file itself
+    request.add_header("Accept-Encoding", "identity")  # sizes and ranges must apply to the file itself
     if login:
-        packed = base64.b64encode(unquote(login).encode()).decode()
-        request.add_header("Authorization", f"Basic {packed}")
+        encoded = base64.b64encode(unquote(login).encode()).decode()
+        request.add_header("Authorization", f"Basic {encoded}")
     if start:
         request.add_header("Range", f"bytes={start}-")
     return request
 
 
-class _Redirects(HTTPRedirectHandler):
-    def redirect_request(  # noqa: PLR0917 - urllib's
+class _RedirectHandler(HTTPRedirectHandler):
+    def redirect_request(  # noqa: PLR0917 - the signature of urllib
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         if request is not None:
-            request.method = req.get_method()  # urllib would ask for the body where HEAD was meant
+            request.method = req.get_method()  # urllib would replace HEAD with GET
             if (request.type, request.host) != (req.type, req.host):
                 request.remove_header("Authorization")
         return request
 
 
 class _Guard:
-    """Compares each connection of a request with the first: from a public server none may go to a private one.
+    """Refuses connections to private addresses in a request whose first connection went to a public one.
 
-    It looks at the address that was connected to, not at what a name stands for: a second look-up might differ.
+    It checks the address of the open connection, not the host name: a second lookup could give a different address.
     """
 
     def __init__(self) -> None:
-        self._may_be_private: bool | None = None
+        self._allows_private: bool | None = None
 
-    def admit(self, connection: HTTPConnection) -> None:
+    def check(self, connection: HTTPConnection) -> None:
+        """Close the connection and raise InputError if it is refused."""
         is_private = _is_private(connection.sock.getpeername()[0])
-        if self._may_be_private is None:
-            self._may_be_private = is_private
-        elif is_private and not self._may_be_private:
+        if self._allows_private is None:
+            self._allows_private = is_private
+        elif is_private and not self._allows_private:
             connection.close()
             host = printable(connection.host)
             raise InputError(
-                f"the source redirects to {host!r}, an address of this machine or its network. If that is meant, name "
-                "that address as the source."
+                f"the source redirects to {host!r}, an address of this machine or its network. If this is intended, "
+                "use that address as the source."
             )
 
-    def connected_by_proxy(self) -> None:
-        """Skip the check: the proxy decides which hosts it reaches. Direct connections are still checked."""
-        self._may_be_private = bool(self._may_be_private)
+    def allow_proxy(self) -> None:
+        """Allow a connection through a proxy, which decides itself which hosts it reaches.
+
+        Later direct connections are still checked.
+        """
+        self._allows_private = bool(self._allows_private)
 
 
 def _is_private(address: str) -> bool:
-    """`::ffff:127.0.0.1` is as private as 127.0.0.1, and `fe80::1%eth0` is link-local on one interface."""
+    """Return True unless the IP address is public.
+
+    `::ffff:127.0.0.1` is as private as 127.0.0.1, and `fe80::1%eth0` is link-local on one interface.
+    """
     parsed = ipaddress.ip_address(address.partition("%")[0])
     return not (getattr(parsed, "ipv4_mapped", None) or parsed).is_global
 
 
-class _Connection(HTTPConnection):
+class _GuardedConnection(HTTPConnection):
+    """Connection that the guard checks as soon as it is open."""
+
     def __init__(self, *arguments: Any, guard: _Guard, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._guard = guard
 
     def connect(self) -> None:
         super().connect()
-        self._guard.admit(self)
+        self._guard.check(self)
 
 
-class _SecureConnection(_Connection, HTTPSConnection):
-    """The same over TLS."""
+class _GuardedSecureConnection(_GuardedConnection, HTTPSConnection):
+    """Checked connection over TLS."""
 
 
-class _Http(HTTPHandler):
+class _GuardedHttpHandler(HTTPHandler):
     def __init__(self, guard: _Guard) -> None:
         super().__init__()
         self._guard = guard
 
     def http_open(self, req: Request) -> HTTPResponse:
         if req.has_proxy():
-            self._guard.connected_by_proxy()
+            self._guard.allow_proxy()
             return self.do_open(HTTPConnection, req)
-        return self.do_open(partial(_Connection, guard=self._guard), req)
+        return self.do_open(partial(_GuardedConnection, guard=self._guard), req)
 
 
-class _Https(HTTPSHandler):
+class _GuardedHttpsHandler(HTTPSHandler):
     def __init__(self, guard: _Guard) -> None:
         super().__init__()
         self._guard = guard
 
     def https_open(self, req: Request) -> HTTPResponse:
         if req.has_proxy() or getattr(req, "_tunnel_host", None):
-            self._guard.connected_by_proxy()
+            self._guard.allow_proxy()
             return self.do_open(HTTPSConnection, req)
-        return self.do_open(partial(_SecureConnection, guard=self._guard), req)
+        return self.do_open(partial(_GuardedSecureConnection, guard=self._guard), req)
