@@ -41,11 +41,15 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """A tick with its position on an axis."""
+
     at: float
     text: str
 
 
 class Bars(msgspec.Struct, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
+    """A bar chart, horizontal unless `is_upright` is set."""
+
     labels: list[str]
     """Label of each position, from the top or from the left."""
     series: list[Series]
@@ -64,6 +68,8 @@ class Bars(msgspec.Struct, frozen=True, kw_only=True, tag="bars", tag_field="kin
 
 
 class Funnel(msgspec.Struct, frozen=True, kw_only=True, tag="funnel", tag_field="kind"):
+    """A funnel chart with one bar per stage."""
+
     labels: list[str]
     values: list[float]
     texts: list[str]
@@ -82,10 +88,12 @@ class Treemap(msgspec.Struct, frozen=True, kw_only=True, tag="treemap", tag_fiel
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A line through points, with an optional band around it."""
+
     name: str
     xs: list[float]
     ys: list[float]
-    """NaN is a gap. JSON has null for it."""
+    """NaN marks a gap and becomes null in JSON."""
     hints: list[str]
     bands: list[list[tuple[float, float, float]]]
     """Runs of (x, low, high) without gaps."""
@@ -98,12 +106,16 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChartMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A straight line across a chart at one value of an axis."""
+
     name: str
     at: float
     axis: str
 
 
 class Curves(msgspec.Struct, frozen=True, kw_only=True, tag="curves", tag_field="kind"):
+    """A line chart."""
+
     curves: list[Curve]
     marks: list[ChartMark]
     x_axis: str
@@ -117,6 +129,8 @@ Chart = Bars | Funnel | Treemap | Curves
 
 
 class _ColorScheme(msgspec.Struct, frozen=True, kw_only=True):
+    """Colors of charts on a light or dark background."""
+
     ink: str
     soft: str
     ground: str

@@ -15,12 +15,12 @@ from gristmill.views.table import Cell, Table
 from gristmill.views.theme import Style
 
 MAX_MAGNITUDE = 1e150
-"""Largest absolute value drawn, and on a log scale the inverse of the smallest. Differences cannot overflow."""
+"""Largest absolute value drawn, so that differences cannot overflow. On a log scale, its inverse is the smallest."""
 MAX_NAMED = 12
 """Lines named in a caption."""
 MAX_ROWS = 120
 MAX_POINTS_PER_CHART, MAX_POINTS_PER_LINE, MIN_POINTS_PER_LINE = 5000, 600, 24
-"""Limits that keep files small. The lines of a chart share its points, and a screen cannot display more."""
+"""The lines of a chart share its points. These limits keep files small, and a screen cannot display more points."""
 
 
 class Point(NamedTuple):

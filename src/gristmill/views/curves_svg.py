@@ -36,7 +36,7 @@ ALL_MARKED, MARKERS_PER_LINE = 16, 8
 """A line of up to 16 points has a marker on each point. A longer line has 8 markers."""
 TICKS_X, TICKS_Y, MIN_TICKS = 8, 6, 2
 MAX_RATIO_BETWEEN_POWERS = 100
-"""Ratio of a log scale's limits from which ticks are only at powers of ten."""
+"""Ratio of the limits of a log scale. From this ratio on, only powers of ten have ticks."""
 MAX_MARK_WIDTH = 0.6
 """Maximum width of a mark's name as a fraction of the plot width."""
 
@@ -155,14 +155,14 @@ def _axis_name(label: str, *, log: bool) -> str:
 
 
 def _scale(axes: "Axes", panel: Panel, extent: tuple[tuple[float, float], tuple[float, float]]) -> None:
-    (_, least), _ = extent
+    (_, min_y), _ = extent
     axes.set_xscale("log" if panel.log_x else "linear")
     axes.set_yscale("log" if panel.log_y else "linear")
     axes.update_datalim(extent)
     axes.margins(x=0, y=0.05)
     axes.autoscale_view()
     axes.autoscale(enable=False)
-    if least >= 0 and not panel.log_y:  # without negative values, the axis does not extend below zero
+    if min_y >= 0 and not panel.log_y:  # without negative values, the axis does not extend below zero
         axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
     has_integer_x = all(
         point.x == round(point.x) for line in panel.lines for point in line.points if panel.can_draw_x(point.x)
@@ -177,7 +177,7 @@ def _scale(axes: "Axes", panel: Panel, extent: tuple[tuple[float, float], tuple[
 
 
 def _set_ticks(axis: "Axis", low: float, high: float, max_ticks: int, *, log: bool, integer: bool) -> None:
-    """Place ticks on an axis, with `integer` only at integers, since an epoch has no half."""
+    """Place ticks on an axis. With `integer`, all ticks are integers, since there is no half epoch."""
     from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: PLC0415 - slow to import
 
     ticks: list[float] = []

@@ -39,7 +39,7 @@ def list_item_html(name: str, detail: str) -> str:
 
 
 def html_table(table: Table) -> Iterator[str]:
-    """Return a table with its title as caption and numbers aligned right."""
+    """Yield the HTML of a table, with its title as caption and numbers aligned right."""
     classes = [' class="number"' if is_numeric else "" for is_numeric in table.numeric_columns()]
     headers = "".join(
         f'<th scope="col"{class_}>{escape_text(header)}</th>'
@@ -54,7 +54,7 @@ def html_table(table: Table) -> Iterator[str]:
 
 
 def scrolling_table(table: Table) -> Iterator[str]:
-    """Return a table in its own scrollable region that can be scrolled with the keyboard."""
+    """Yield the HTML of a table in a region that scrolls, also with the keyboard."""
     yield f'<div class="scrolling" tabindex="0" role="region" aria-label="{escape_text(table.title)}">'
     yield from html_table(replace(table, rows=table.rows[:MAX_ROWS]))
     if len(table.rows) > MAX_ROWS:
@@ -71,7 +71,7 @@ def page_style() -> str:
 def page_html(
     title: str, body: Iterable[str], *, style: str, scripts: Sequence[str] = (), head: Sequence[str] = ()
 ) -> str:
-    """Return a complete page. `scripts` run in order after the body. `head` has more elements for the head."""
+    """Return a complete page. `scripts` run in order after the body. `head` has additional elements for the head."""
     policy = "; ".join(
         (
             "default-src 'none'",

@@ -1,6 +1,6 @@
 """HTML for notebooks: rows, manifests and datasets.
 
-A row is displayed token by token, or as a plain table if its dataset has moved or changed.
+A row is displayed token by token, or as a plain table if the row or its dataset has changed.
 """
 
 from collections.abc import Iterator

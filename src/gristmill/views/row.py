@@ -21,10 +21,10 @@ from gristmill.views.syntax import highlight
 from gristmill.views.token_text import REPLACEMENT, Piece, decode_pieces, tokenizer_note
 
 SPECIAL, BEFORE, AFTER, MIDDLE = 1, 2, 4, 8
-"""Flags of a token: a special token, shared with the previous window of the file, shared with the next window, or part
-of the middle of a fill-in-the-middle window."""
+"""Bit flags of a token. BEFORE and AFTER mark tokens shared with the previous or next window of the same file. MIDDLE
+marks the middle of a fill-in-the-middle window."""
 UNPRINTABLE = "odd"
-"""Stroke kind of escaped characters."""
+"""Stroke kind of escaped unprintable characters."""
 TokenFlags = tuple[int, int]
 """Id and flags."""
 
@@ -50,7 +50,7 @@ class WindowView(Window, frozen=True, kw_only=True):
 
 
 class RowLook(msgspec.Struct, frozen=True, kw_only=True):
-    """A row prepared for display. Also the JSON of `gristmill show --json` and of the viewer."""
+    """A row prepared for display. `gristmill show --json` and the viewer encode it as JSON."""
 
     split: str
     row: int
@@ -104,7 +104,7 @@ def _view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | Non
 def look_at_tokens(
     ids: Iterable[int], tokenizer: Tokenizer, language: str, path: str
 ) -> tuple[list[TokenFlags], list[Stroke]]:
-    """Prepare tokens of one file for display, without a row around them."""
+    """Prepare the tokens of one file for display. Return their ids with flags, and their strokes."""
     pieces = decode_pieces(ids, tokenizer)
     return _token_flags(pieces, []), list(_strokes(pieces, 0, language, path))
 
@@ -120,7 +120,7 @@ def _rows(dataset: Dataset, split: str, row: int) -> Rows:
 
 
 def _shared_tokens(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
-    """Count the tokens shared with the previous and the next window. Builds write the windows of a file in sequence."""
+    """Count the tokens shared with the previous and the next window. Builds write windows of a file consecutively."""
     if window.is_alone or not isinstance(dataset.record, Manifest):
         return 0, 0
     if dataset.record.packing is not None:

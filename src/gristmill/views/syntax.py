@@ -21,7 +21,7 @@ MAX_TEXT_LENGTH = 200_000
 """In characters. Longer texts are not highlighted."""
 # Pygments lexers are backtracking regular expressions. For some texts, the time of many lexers grows with the square or
 # the cube of the length: a few thousand line feeds keep the C lexer busy. Therefore each block of a text is read
-# separately. Blocks unlike code are skipped: they have long lines, long runs without a word, or much repetition.
+# separately. A block with a long line, a long run without a word, or much repetition is not highlighted.
 MAX_BLOCK_LENGTH = 5_000
 UNLIKE_CODE = re.compile(r"\W{200}|.{1000}")
 MAX_COMPRESSION_RATIO = 12

@@ -141,7 +141,7 @@ def test_windows_are_described_by_kind(facts):
     ],
 )
 def test_decontamination_is_described(facts, how, num_benchmarks, parts):
-    changed = msgspec.structs.replace(facts, decontaminated=how, num_benchmarks=num_benchmarks)
+    changed = msgspec.structs.replace(facts, decontamination=how, num_benchmarks=num_benchmarks)
     assert all(part in section_text(changed, "splits") for part in parts)
 
 

@@ -25,10 +25,10 @@ def splits_section(facts: Facts) -> Section:
 def _shares_figure(facts: Facts) -> Figure:
     lines = facts.splits
     names = [str(line.split) for line in lines]
-    asked = [line.requested_share for line in lines]
+    requested = [line.requested_share for line in lines]
     series = [_share_series("actual", [line.share for line in lines], names, 1)]
-    if None not in asked:
-        series.insert(0, _share_series("requested", [share or 0.0 for share in asked], names, 0))
+    if None not in requested:
+        series.insert(0, _share_series("requested", [share or 0.0 for share in requested], names, 0))
     chart = Bars(labels=list(map(label, names)), series=series, is_share=True, axis="share of tokens")
     return Figure(
         "splits-shares", "Requested and actual shares", _decontamination_caption(facts), chart, splits_table(lines)
@@ -37,11 +37,11 @@ def _shares_figure(facts: Facts) -> Figure:
 
 def _decontamination_caption(facts: Facts) -> str:
     """Describe decontamination. `--decontaminate drop` removes complete windows, so more than the shared spans."""
-    if facts.decontaminated == "off" and not facts.num_benchmarks:
+    if facts.decontamination == "off" and not facts.num_benchmarks:
         return "Decontamination was off, so splits may share spans."
-    others = ["another split"] if facts.decontaminated != "off" else []
+    others = ["another split"] if facts.decontamination != "off" else []
     others += ["a benchmark"] if facts.num_benchmarks else []
-    removed = "windows with spans" if facts.decontaminated == "drop" else "spans"
+    removed = "windows with spans" if facts.decontamination == "drop" else "spans"
     return (
         f"Decontamination removed {counted(sum(line.tokens_cut for line in facts.splits), 'token')} in {removed} "
         f"shared with {' or '.join(others)}."
@@ -55,7 +55,7 @@ def _share_series(name: str, shares: list[float], labels: list[str], style: int)
 
 
 def splits_table(lines: list[SplitLine]) -> Table:
-    heads = ["split", "files", "groups", "rows", "tokens", "ids in rows", "share", "requested", "tokens cut"]
+    headers = ["split", "files", "groups", "rows", "tokens", "ids in rows", "share", "requested", "tokens cut"]
     rows: list[list[Cell]] = [
         [
             *(str(line.split), line.files, line.groups, line.windows, line.tokens, line.emitted, f"{line.share:.1%}"),
@@ -64,7 +64,7 @@ def splits_table(lines: list[SplitLine]) -> Table:
         ]
         for line in lines
     ]
-    return Table("Splits", heads, rows)
+    return Table("Splits", headers, rows)
 
 
 def _certificate_html(certificate: Certificate | None) -> Iterator[str]:

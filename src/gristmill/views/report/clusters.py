@@ -19,9 +19,9 @@ MAX_LINES = 120
 MAX_LINE_LENGTH = 400
 """Displayed characters of a line."""
 LEAD_LENGTH = 100
-"""Displayed characters before the first diff of two long lines."""
+"""Displayed characters before the first difference of two long lines."""
 MAX_COMPARED_LINES = 1000
-"""Lines of each text from the first diff. difflib takes about a second, and more lines are not displayed."""
+"""Lines compared in each text. More would take difflib about a second and would not be displayed."""
 
 Lines = Sequence[str]
 Opcode = tuple[str, int, int, int, int]
@@ -113,7 +113,7 @@ def _same_lines(old: Lines, span: tuple[int, int], shift: int, before: int, afte
 
 
 def _changed_line(left: str, right: str, left_number: int, right_number: int) -> DiffLine:
-    """Return a changed line. Two long lines start shortly before their first diff."""
+    """Return a changed line. Two long lines start shortly before their first difference."""
     same = _num_same(left, right)
     start = same - LEAD_LENGTH if same > MAX_LINE_LENGTH - LEAD_LENGTH else 0
     return DiffLine(

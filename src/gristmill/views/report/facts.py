@@ -244,7 +244,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     num_grouped: int = 0
     """Number of near-duplicates kept in the same split, with --near-duplicates group."""
     splits: list[SplitLine]
-    decontaminated: str
+    decontamination: str
     """Treatment of spans shared by train and a held-out split: `cut`, `drop`, `train`, or `off`."""
     num_benchmarks: int
     """Number of benchmarks whose spans were removed from train."""

@@ -190,7 +190,7 @@ def _diff_row(line: DiffLine) -> str:
 
 
 def _diff_cells(number: int | None, text: str, change: str) -> str:
-    """Return one side of a line. Changes have a sign and a color, and an element for screen readers."""
+    """Return the cells of one side. A change has a sign, a color, and an element for screen readers."""
     code = f"<{change}>{_code_text(text)}</{change}>" if change else _code_text(text)
     return f"<td>{'' if number is None else number}</td><td>{SIGNS[change]}</td><td>{code}</td>"
 

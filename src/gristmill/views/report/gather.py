@@ -1,7 +1,7 @@
 """Gather the facts of a report.
 
 1. files           read files.jsonl for drops, languages, licenses, folders and duplicates
-2. rows            read all_counts row once, without its ids, for fill and redundancy
+2. rows            read every row once, without its ids, for fill and redundancy
 3. duplicates      compare the largest clusters of near-duplicates line by line
 """
 
@@ -90,7 +90,7 @@ def gather(
         num_clustered=num_clustered,
         num_grouped=manifest.near_duplicates.files if config.duplicates.near == "group" else 0,
         splits=split_lines(manifest),
-        decontaminated=manifest.decontamination.how,
+        decontamination=manifest.decontamination.how,
         num_benchmarks=len(manifest.decontamination.against),
         certificate=read_certificate(folder, manifest),
         secrets=manifest.counts.redactions,

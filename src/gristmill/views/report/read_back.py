@@ -91,7 +91,7 @@ def _has_digest_of(row: FileRow, text: bytes) -> bool:
 
 
 def find_sources(dataset: Dataset, given: Sequence[str]) -> SourceTexts:
-    """Return the given sources, otherwise the existing local sources of the last build with the same settings."""
+    """Open the given sources, or by default the existing local sources of the last build with the same settings."""
     return SourceTexts(given or _recorded_sources(dataset), dataset.manifest)
 
 

@@ -162,7 +162,7 @@ def report(
     require_report()
     scripts = chart_scripts()
     folders = [Path(os.path.expanduser(one)) for one in (folder, other) if one is not None]
-    for one in folders:  # fail before the long work
+    for one in folders:  # fail before the datasets are read
         read_manifest(one)
     subject = folders[-1]
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))

@@ -322,7 +322,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts from reading all rows of a dataset."""
 
     num_ids: Values
-    """Number of ids per row, without padding."""
+    """Number of rows by number of ids, without padding."""
     redundancy: list[Redundancy]
     num_windows: Counter[str]
     """Number of windows by kind: `fresh`, `repeats` and `variants`."""
@@ -331,7 +331,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rows(dataset: Dataset, files: Collection[FileKey], advance: Callable[[int], None]) -> RowCounts:
-    """Read all rows once and count ids and windows. The row numbers of `files` are recorded."""
+    """Read all rows once. Count ids and windows, and record the row numbers of `files`."""
     counts = RowCounts(num_ids={}, redundancy=[], num_windows=Counter(), rows_by_file={})
     for split in Split:
         if split in dataset.manifest.splits:

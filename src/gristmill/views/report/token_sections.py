@@ -54,12 +54,12 @@ def total(share: Share) -> int:
 
 def _shares_figure(name: str, title: str, what: str, shares: list[Share]) -> Figure:
     all_tokens = sum(map(total, shares))
-    most = [f"{one.name} has {share_text(total(one), all_tokens)}" for one in shares[:MAX_NAMED]]
+    largest = [f"{one.name} has {share_text(total(one), all_tokens)}" for one in shares[:MAX_NAMED]]
     drawn = _merge_small(shares)
     return Figure(
         name,
         title,
-        f"{join_words(most)} of the tokens.",
+        f"{join_words(largest)} of the tokens.",
         Bars(
             labels=[label(one.name) for one in drawn],
             series=[_series(split, drawn, all_tokens) for split in splits_of(shares)],
@@ -113,8 +113,8 @@ def shares_table(title: str, what: str, shares: list[Share]) -> Table:
         ]
         for one in shares
     ]
-    heads = [what, *(["files"] if has_files else []), "tokens", "share", *map(str, splits)]
-    return Table(title, heads, rows)
+    headers = [what, *(["files"] if has_files else []), "tokens", "share", *map(str, splits)]
+    return Table(title, headers, rows)
 
 
 def _folders_figure(facts: Facts) -> Figure:
@@ -206,15 +206,15 @@ def windows_section(facts: Facts) -> Section:
 
 
 def row_unit(facts: Facts) -> str:
-    """Return the unit of the length of rows."""
+    """Return the unit of row lengths, `tokens` or `ids`."""
     return "tokens" if facts.has_documents else "ids"
 
 
 def _fill_figure(fill: Histogram) -> Figure:
     edges = [f"{edge:.0%}" for edge in fill.edges]
     caption = f"{_fill_text(fill)}. On average, rows are {fill.mean:.1%} full."
-    table = _histogram_table("Fill of rows", "filled share", fill, edges)
-    return Figure("fill", "Fill of rows", caption, _bars(fill, edges, "rows", "filled share"), table)
+    table = _histogram_table("Row fill", "filled share", fill, edges)
+    return Figure("fill", "Row fill", caption, _bars(fill, edges, "rows", "filled share"), table)
 
 
 def _fill_text(fill: Histogram) -> str:
@@ -232,21 +232,21 @@ def _lengths_figure(lengths: Histogram) -> Figure:
         f"{value_text(round(lengths.mean))}, the maximum {value_text(round(lengths.largest))}."
     )
     exact = [value_text(round(edge)) for edge in lengths.edges]
-    table = _histogram_table("Length of files", "tokens", lengths, exact)
-    return Figure("lengths", "Length of files", caption, _bars(lengths, edges, "files", "tokens per file"), table)
+    table = _histogram_table("File length", "tokens", lengths, exact)
+    return Figure("lengths", "File length", caption, _bars(lengths, edges, "files", "tokens per file"), table)
 
 
 def _bars(histogram: Histogram, edges: Sequence[str], what: str, axis: str) -> Bars:
-    places = [f"{low} to {high}" for low, high in pairwise(edges)]
+    intervals = [f"{low} to {high}" for low, high in pairwise(edges)]
     return Bars(
-        labels=[label(place) for place in places],
+        labels=[label(interval) for interval in intervals],
         series=[
             Series(
                 name=str(split),
                 values=list(counts),
                 hints=[
-                    hover_text(f"{axis}: {place}", f"{split}: {counted_units(count, what)}")
-                    for place, count in zip(places, counts, strict=True)
+                    hover_text(f"{axis}: {interval}", f"{split}: {counted_units(count, what)}")
+                    for interval, count in zip(intervals, counts, strict=True)
                 ],
                 style=SPLIT_STYLES[split],
             )

@@ -59,7 +59,7 @@ class _Measure(NamedTuple):
     id: str
     title: str
     unit: str
-    counts_of: Callable[[Facts], Mapping[str, int]]
+    counts_by_name: Callable[[Facts], Mapping[str, int]]
 
 
 MEASURES = (
@@ -73,7 +73,7 @@ MEASURES = (
 
 
 def _count_figure(measure: _Measure, old: Facts, new: Facts) -> Figure:
-    sides = {BEFORE: measure.counts_of(old), AFTER: measure.counts_of(new)}
+    sides = {BEFORE: measure.counts_by_name(old), AFTER: measure.counts_by_name(new)}
     keys = list(dict.fromkeys((*sides[AFTER], *sides[BEFORE])))
     rows: list[list[Cell]] = [
         [str(key), *(side.get(key, 0) for side in sides.values()), _change(sides, key)] for key in keys
@@ -106,7 +106,7 @@ def _change(sides: Mapping[str, Mapping[str, int]], key: str) -> str:
 
 
 def _fill_figure(old: Histogram, new: Histogram) -> Figure:
-    """Return the figure on the fill of rows, in shares, since the numbers of rows may differ."""
+    """Return the figure on row fill. It compares shares, since the numbers of rows may differ."""
     edges = [f"{edge:.0%}" for edge in new.edges]
     keys = [f"{low} to {high}" for low, high in pairwise(edges)]
     sides = {BEFORE: _row_shares(old), AFTER: _row_shares(new)}
@@ -134,7 +134,7 @@ def _fill_figure(old: Histogram, new: Histogram) -> Figure:
         places_axis="filled share",
     )
     caption = f"On average, rows were {old.mean:.1%} full before and are {new.mean:.1%} full after."
-    title = "Fill of rows"
+    title = "Row fill"
     return Figure(
         "compared-fill", title, caption, chart, Table(title, ["filled share", BEFORE, AFTER], rows), is_wide=True
     )
