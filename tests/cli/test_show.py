@@ -52,7 +52,7 @@ def test_first_window_of_train_is_printed_by_default(plain, capsys):
     head, name, facts, *_ = filter(None, out.splitlines())
     assert head == "row train:0 of 13, 48 ids of at most 48"
     assert name == f"plain/{EVIL}"
-    assert facts == "lines 1 to 2, python, 46 tokens from 0 on, 46 fresh"
+    assert facts == "lines 1 to 2, python, 46 tokens from position 0, 46 fresh"
 
 
 def test_bars_separate_tokens_and_lines_are_numbered_in_a_pipe(plain, capsys):
@@ -70,8 +70,8 @@ def test_signs_mark_the_overlap_with_neighbors(plain, capsys):
     body, foot = out.rsplit("\n\n", 1)
     assert (body.count("«"), body.count("»")) == (1, 1)
     assert len(re.findall("[│«]", body[: body.index("«") + 1])) == 13
-    assert "up to «: 12 tokens that the window before shows too" in " ".join(foot.split())
-    assert "from »: 12 tokens that the window after shows too" in " ".join(foot.split())
+    assert "up to «: 12 tokens shared with the previous window" in " ".join(foot.split())
+    assert "from »: 12 tokens shared with the next window" in " ".join(foot.split())
 
 
 @pytest.mark.parametrize("colour", [False, True])
@@ -140,7 +140,7 @@ def test_each_window_of_a_packed_row_has_a_heading(packed, capsys):
     out = printed(capsys, packed, "--row", number)
     names = [f"packed/{one['path']}" for one in row["segments"]]
     assert [line for line in out.splitlines() if line.startswith("packed/")] == names
-    assert f"{len(names)} windows share it" in out
+    assert f"{len(names)} windows" in out
     firsts = [block.split("\n")[2].split("│")[0] for block in out.split("\npacked/")[1:]]
     assert [first.split() for first in firsts] == [[str(one["lines"][0]), "<s>"] for one in row["segments"]]
 
@@ -156,9 +156,9 @@ def test_variants_are_named_and_numbered_if_they_have_lines(varied, capsys, kind
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--row", "99"), 3, "train has 13 rows, counted from 0: there is no row 99."),
-        (("--split", "test"), 3, "test has no rows: there is no row 0."),
-        (("--row", "tset:1"), 3, "there is no split 'tset': there are train, validation, test."),
+        (("--row", "99"), 3, "row 99 does not exist: train has 13 rows, numbered from 0."),
+        (("--split", "test"), 3, "row 0 does not exist: test has no rows."),
+        (("--row", "tset:1"), 3, "there is no split 'tset'. The splits are train, validation, test."),
         (("--row", "1.5"), 2, "a row is a number, or a split and a number like test:12, got '1.5'."),
         (("--row", "test:1", "--split", "train"), 2, "name different splits"),
         (("3", "--row", "4"), 2, "'3' and --row 4 both name a row."),

@@ -308,7 +308,7 @@ def test_commands_tell_of_documents(built_both, source, tmp_path):
     look = json.loads(shown.stdout)
     assert look["num_room"] is None
     assert "".join(stroke[2] for stroke in look["strokes"]) == rows_in(out)["train"][0]["text"]
-    assert "gristmill-look" in gristmill.open_dataset(out)["train"][0]._repr_html_()
+    assert "gristmill-row" in gristmill.open_dataset(out)["train"][0]._repr_html_()
     explained = called("explain", out, "hostile/end.py").stdout
     assert "line 1: a blank was put into <|endoftext|>" in explained
     card = (out / "README.md").read_text()

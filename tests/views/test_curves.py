@@ -1,4 +1,4 @@
-"""Curves: points land where they should, nothing breaks a picture, and a page is only ever itself."""
+"""Curves as SVG and HTML: positions of points, unusual values and names, and self-contained pages."""
 
 import base64
 import hashlib
@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.core.errors import GristmillError
-from gristmill.views.curves import Line, Mark, Panel, Point, kept_indexes
+from gristmill.views.curves import Line, Mark, Panel, Point, thin_indexes
 from gristmill.views.curves_html import curves_html
 from gristmill.views.curves_svg import CURVES_HEAD, curves_svg
 from gristmill.views.svg import shortened, text_width
 from gristmill.views.table import Table
-from gristmill.views.theme import LINES
+from gristmill.views.theme import LINE_COLORS
 from support.browser import file_address, watched
 from support.pictures import SVG, Picture
 
 NAN, INF = math.nan, math.inf
 EVIL = "<img src=x onerror=alert(1)>\u202e\x07\"'& $x^2$ \\frac _"
 
-anything = st.floats() | st.sampled_from([0.0, -0.0, 5e-324, 1e308, -1e308])
+any_float = st.floats() | st.sampled_from([0.0, -0.0, 5e-324, 1e308, -1e308])
 
 
 def line(*ys, name="train", **options):
@@ -49,7 +49,7 @@ def curve(picture, number=0, panel=0):
 # --- the picture ---
 
 
-def test_points_land_where_their_values_are():
+def test_points_are_drawn_at_their_values():
     ((x1, y1), (x2, y2), (x3, y3)) = curve(drawn(panel(line(0, 5, 10))))[0]
     assert x1 < x2 < x3
     assert y1 > y2 > y3
@@ -57,18 +57,18 @@ def test_points_land_where_their_values_are():
     assert y1 - y2 == pytest.approx(y2 - y3, abs=0.01)
 
 
-def test_on_log_scales_equal_ratios_are_equally_far_apart():
+def test_log_scales_draw_equal_ratios_at_equal_distances():
     points = [Point(10, 0.001), Point(100, 0.1), Point(1000, 10)]
     picture = drawn(panel(Line("train", points), log_x=True, log_y=True))
     (run,) = curve(picture)
     for axis in (0, 1):
-        first, second, third = (place[axis] for place in run)
+        first, second, third = (point[axis] for point in run)
         assert second - first == pytest.approx(third - second, abs=0.01)
     assert {"epoch, log scale", "nats, log scale"} <= set(picture.texts())
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_a_point_is_at_its_tick(log):
+def test_point_is_drawn_at_its_tick(log):
     picture = drawn(panel(Line("train", [Point(1, 1), Point(10, 10), Point(100, 100)]), log_x=log, log_y=log))
     (run,) = curve(picture)
     at = {text: (x, y) for text, x, y in picture.places() if text == "100"}
@@ -77,13 +77,13 @@ def test_a_point_is_at_its_tick(log):
     assert any(abs(y - run[-1][1]) < 6 for _, y in tick), at
 
 
-def test_ticks_of_whole_numbers_are_whole_and_axes_stay_above_zero():
+def test_integer_values_have_integer_ticks_and_no_negative_axis():
     picture = drawn(panel(line(0.01, 0.5, 0.02)))
     assert {"1", "2", "3"} <= set(picture.texts())
     assert not any(text.startswith("-") or text == "1.5" for text in picture.texts())
 
 
-def test_a_band_runs_along_its_upper_edge_and_back_along_the_lower():
+def test_band_follows_its_upper_and_lower_edge():
     banded = line(2, 3, 4, low=[1, 2, 3], high=[3, 4, 5])
     edges = line(1, 2, 3, name="low"), line(3, 4, 5, name="high")
     picture = drawn(panel(banded, *edges))
@@ -92,7 +92,7 @@ def test_a_band_runs_along_its_upper_edge_and_back_along_the_lower():
     assert shape[:6] == [*high, *reversed(low)]
 
 
-def test_a_band_down_to_zero_ends_with_the_panel_on_a_log_scale():
+def test_band_down_to_zero_ends_at_smallest_value_on_log_scale():
     picture = drawn(panel(line(1, 10, low=[0, -5], high=[2, 20]), log_y=True))
     ((shape,),) = picture.shapes("panel-0-band-0").values()
     (run,) = curve(picture)
@@ -100,12 +100,12 @@ def test_a_band_down_to_zero_ends_with_the_panel_on_a_log_scale():
 
 
 @pytest.mark.parametrize("edges", [{"low": [1.0]}, {"low": [1.0], "high": [2.0]}, {"high": [1.0, 2.0]}])
-def test_a_band_that_does_not_fit_its_line_is_refused(edges):
+def test_band_of_another_length_than_its_line_is_rejected(edges):
     with pytest.raises(GristmillError, match="train"):
         line(1, 2, **edges)
 
 
-def test_what_is_not_finite_is_a_gap_and_a_point_alone_a_dot():
+def test_values_that_are_not_finite_are_gaps_and_single_points_are_dots():
     picture = drawn(panel(line(1, 2, NAN, 3, INF, 4, 5, -INF, faint=True)))
     assert [len(run) for run in curve(picture) if len(run) > 1] == [2, 2]
     assert len(picture.spots("panel-0-line-0-dots")) == 1
@@ -115,23 +115,25 @@ def test_what_is_not_finite_is_a_gap_and_a_point_alone_a_dot():
 
 
 @pytest.mark.parametrize("lines", [(), (line(),), (line(NAN, INF),)])
-def test_without_data_there_are_axes_and_nothing_yet(lines):
+def test_panel_without_data_has_axes_and_a_note(lines):
     texts = drawn(panel(*lines, marks=[Mark("best", 3)])).texts()
-    assert {"Loss", "nats", "epoch", "nothing yet"} <= set(texts)
+    assert {"Loss", "nats", "epoch", "no data yet"} <= set(texts)
 
 
-def test_no_panels_are_a_picture_too():
+def test_picture_without_panels_has_titles_only():
     assert drawn().texts() == ["Curves", "of a run"]
 
 
-def test_values_next_to_what_can_be_drawn_make_a_picture():
+def test_values_at_the_limit_of_the_log_scale_make_a_picture():
     line = Line("a", [Point(0.0, 1.0), Point(1.0, 3.175346365835159e-149)])
     text = curves_svg("t", "", [Panel("p", "x", "y", [line], log_y=True)])
     assert "nan" not in text
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(anything, anything, anything, anything), max_size=6), st.booleans(), st.booleans(), anything)
+@given(
+    st.lists(st.tuples(any_float, any_float, any_float, any_float), max_size=6), st.booleans(), st.booleans(), any_float
+)
 def test_any_numbers_make_a_picture(rows, log_x, log_y, at):
     one = Line("a", [Point(x, y) for x, y, _, _ in rows], [low for *_, low, _ in rows], [high for *_, high in rows])
     marks = [Mark("m", at), Mark("n", at, "y")]
@@ -143,23 +145,23 @@ def test_any_numbers_make_a_picture(rows, log_x, log_y, at):
 def test_thinning_keeps_ends_extremes_and_gaps():
     ys = [math.sin(index / 50) for index in range(10_000)]
     ys[1234], ys[7777], ys[5000] = 9.0, -9.0, NAN
-    kept = kept_indexes([ys], 400)
+    kept = thin_indexes([ys], 400)
     assert len(kept) <= 402
     assert {0, 1234, 5000, 7777, 9999} <= set(kept)
     assert kept == sorted(kept)
-    assert kept_indexes([ys[:400]], 400) == list(range(400))
+    assert thin_indexes([ys[:400]], 400) == list(range(400))
 
 
 @given(st.lists(st.floats(-1, 1) | st.just(NAN), min_size=1, max_size=300), st.integers(4, 60))
 def test_thinning_loses_no_extreme(ys, most):
-    kept = [ys[index] for index in kept_indexes([ys], most)]
-    shown = [y for y in ys if not math.isnan(y)]
-    if shown:
-        left = [y for y in kept if not math.isnan(y)]
-        assert (min(left), max(left)) == (min(shown), max(shown))
+    kept = [ys[index] for index in thin_indexes([ys], most)]
+    finite = [y for y in ys if not math.isnan(y)]
+    if finite:
+        kept_finite = [y for y in kept if not math.isnan(y)]
+        assert (min(kept_finite), max(kept_finite)) == (min(finite), max(finite))
 
 
-def test_a_picture_of_many_points_stays_small_and_shows_the_spike():
+def test_picture_of_many_points_is_small_and_shows_the_spike():
     ys = [1 + 0.1 * math.sin(index) for index in range(20_000)]
     ys[7777] = 50.0
     banded = [line(*ys, name=f"run {number}", low=ys, high=ys) for number in range(4)]
@@ -169,8 +171,8 @@ def test_a_picture_of_many_points_stays_small_and_shows_the_spike():
     assert min(y for _, y in run) < min(y for x, y in run[:100]) - 100
 
 
-def test_the_same_input_gives_the_same_bytes_in_every_process(tmp_path):
-    """Whatever the user's settings of matplotlib, and whichever fonts a name needs; without pyplot, which is global."""
+def test_same_input_gives_same_bytes_in_every_process(tmp_path):
+    """The result depends neither on the user's matplotlibrc nor on installed fonts, and pyplot is not imported."""
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.fonttype: path\nlines.linewidth: 9\nbackend: pdf\n")
     script = (
         "from gristmill.views.curves import *; from gristmill.views.curves_svg import curves_svg; import sys;"
@@ -178,18 +180,20 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(tmp_path):
         "sys.stdout.buffer.write(curves_svg('Curves', 'x', [Panel('Loss', 'epoch', 'nats', lines)]).encode());"
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
-    others = [
-        subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=where, capture_output=True, check=True).stdout
-        for where in (tmp_path, "/")
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", script], cwd=folder, capture_output=True, check=True
+        ).stdout
+        for folder in (tmp_path, "/")
     ]
     lines = [Line("train \u30c7", [Point(1, 2), Point(2, 1)]), Line("validation", [Point(1, 3)])]
-    here = curves_svg("Curves", "x", [Panel("Loss", "epoch", "nats", lines)])
-    assert [other.decode() for other in others] == [here, here]
-    assert here.startswith(CURVES_HEAD)
-    assert "<dc:date>" not in here
+    expected = curves_svg("Curves", "x", [Panel("Loss", "epoch", "nats", lines)])
+    assert [output.decode() for output in outputs] == [expected, expected]
+    assert expected.startswith(CURVES_HEAD)
+    assert "<dc:date>" not in expected
 
 
-def test_drawing_leaves_matplotlib_as_it_was():
+def test_drawing_does_not_change_matplotlib_settings():
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
@@ -197,22 +201,22 @@ def test_drawing_leaves_matplotlib_as_it_was():
     assert dict(mpl.rcParams) == before
 
 
-def test_a_picture_is_told_in_words():
+def test_picture_has_a_title_and_a_description():
     root = drawn(panel(line(2.5, 0.5), line(2.6, 0.75, name="validation"))).root
     assert root.get("role") == "img"
     assert root.find(f"{SVG}title").text == "Curves"
     assert "train from 2.500 to 0.5000; validation from 2.600 to 0.7500" in root.find(f"{SVG}desc").text
 
 
-def test_a_name_looks_alike_in_every_panel_and_unlike_the_others():
+def test_line_has_the_same_color_in_every_panel():
     pair = (line(1, 2), line(2, 1, name="validation"))
     picture = drawn(panel(*pair), panel(*reversed(pair)))
     names = ["panel-0-line-0", "panel-0-line-1", "panel-1-line-1", "panel-1-line-0", "legend-0", "legend-1"]
-    colours = [re.search(r"stroke: (#\w+)", picture.style(name))[1] for name in names]
-    assert colours == [LINES[0], LINES[1]] * 3
+    colors = [re.search(r"stroke: (#\w+)", picture.style(name))[1] for name in names]
+    assert colors == [LINE_COLORS[0], LINE_COLORS[1]] * 3
 
 
-def test_the_legend_has_every_name_once_and_inside_the_picture():
+def test_legend_has_every_name_once_inside_the_picture():
     many = drawn(panel(*(line(1, 2, name=f"line {number}") for number in range(40))))
     assert sum(text.startswith("line ") for text in many.texts()) == 40
     places = [(x, y) for text, x, y in many.places() if text.startswith("line ")]
@@ -222,23 +226,23 @@ def test_the_legend_has_every_name_once_and_inside_the_picture():
     assert run[0][1] - run[-1][1] > 100
 
 
-def test_seeds_drawn_faint_share_the_name_of_their_mean():
+def test_faint_lines_share_the_legend_entry_of_their_mean():
     picture = drawn(panel(line(1, 3, faint=True), line(1, 1, faint=True), line(1, 2)))
     assert picture.texts().count("train") == 1
     assert len(picture.shapes(r"panel-0-line-\d")) == 3
 
 
-def test_marks_stand_and_lie_at_their_values():
+def test_marks_are_drawn_at_their_values():
     marks = [Mark("best, epoch 2", 2), Mark("chance", 1.5, "y")]
     picture = drawn(panel(line(1, 1.5, 2), marks=marks))
     (run,) = curve(picture)
-    (stands,), (lies,) = (picture.shapes(f"panel-0-mark-{axis}-0")[f"panel-0-mark-{axis}-0"] for axis in "xy")
-    assert {x for x, _ in stands} == {run[1][0]}
-    assert {y for _, y in lies} == {run[1][1]}
+    (vertical,), (horizontal,) = (picture.shapes(f"panel-0-mark-{axis}-0")[f"panel-0-mark-{axis}-0"] for axis in "xy")
+    assert {x for x, _ in vertical} == {run[1][0]}
+    assert {y for _, y in horizontal} == {run[1][1]}
     assert {"best, epoch 2", "chance"} <= set(picture.texts())
 
 
-def test_many_marks_leave_room_for_the_plot_and_for_each_others_names():
+def test_many_marks_do_not_shrink_the_plot_or_overlap_their_names():
     marks = [Mark("a name of some length", 50 + at / 10) for at in range(30)]
     picture = drawn(panel(line(*range(100)), marks=marks))
     (run,) = curve(picture)
@@ -247,7 +251,7 @@ def test_many_marks_leave_room_for_the_plot_and_for_each_others_names():
     assert picture.texts().count("a name of some length") == 1
 
 
-def test_long_names_are_shortened_to_what_fits():
+def test_long_names_are_cut_to_the_width():
     assert shortened("short", 100) == "short"
     cut = shortened("a name " * 40, 200)
     assert cut.endswith("…")
@@ -275,8 +279,8 @@ class Parsed(HTMLParser):
     def handle_data(self, data):
         self.text += data
 
-    def named(self, wanted):
-        return [attrs for tag, attrs in self.tags if tag == wanted]
+    def attributes(self, name):
+        return [attrs for tag, attrs in self.tags if tag == name]
 
 
 def page(*, refresh=None, name="train", facts=(("model", "codebert"),), **options):
@@ -288,7 +292,7 @@ def chart_data(html):
     return json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', html, re.DOTALL)[1])
 
 
-def test_names_stay_text_in_pictures_and_pages():
+def test_hostile_names_remain_text_in_pictures_and_pages():
     evil = Panel(EVIL, EVIL, EVIL, [line(1, 2, name=EVIL)], marks=[Mark(EVIL, 1), Mark(EVIL, 1, "y")])
     text = curves_svg(EVIL, EVIL, [evil])
     picture = Picture(text)
@@ -296,29 +300,29 @@ def test_names_stay_text_in_pictures_and_pages():
     assert any("<img src=x onerror=alert(1)>\\u202e" in text and "$x^2$" in text for text in picture.texts())
     html = curves_html(EVIL, [(EVIL, EVIL)], [evil], [Table(EVIL, [EVIL], [[EVIL]])], None)
     parsed = Parsed(html)
-    assert not parsed.named("img")
+    assert not parsed.attributes("img")
     assert not any(name.startswith("on") for _, attrs in parsed.tags for name in attrs)
-    ours = html[: html.index('id="charts"')]
-    for made in (text, ours, json.dumps(chart_data(html), ensure_ascii=False)):
-        assert not any(char in made for char in "\u202e\x07")
+    before_data = html[: html.index('id="charts"')]
+    for output in (text, before_data, json.dumps(chart_data(html), ensure_ascii=False)):
+        assert not any(char in output for char in "\u202e\x07")
     assert r"<img src=x onerror=alert(1)>\u202e\x07" in parsed.text
     (curve,) = chart_data(html)["charts"]["chart-panel-0"]["curves"]
     assert curve["name"].startswith("&lt;img src=x")
 
 
-def test_a_page_refreshes_only_when_asked():
-    assert not [meta for meta in Parsed(page()).named("meta") if meta.get("http-equiv") == "refresh"]
-    (meta,) = [meta for meta in Parsed(page(refresh=30)).named("meta") if meta.get("http-equiv") == "refresh"]
+def test_page_reloads_only_if_requested():
+    assert not [meta for meta in Parsed(page()).attributes("meta") if meta.get("http-equiv") == "refresh"]
+    (meta,) = [meta for meta in Parsed(page(refresh=30)).attributes("meta") if meta.get("http-equiv") == "refresh"]
     assert meta["content"] == "30"
 
 
-def test_a_page_fetches_nothing_and_says_so():
+def test_page_loads_nothing_and_its_policy_forbids_it():
     html = page()
     parsed = Parsed(html)
     assert not {tag for tag, _ in parsed.tags} & {"link", "img", "iframe", "object", "embed", "form", "a"}
     assert not any({"src", "href", "style", "srcset"} & set(attrs) for _, attrs in parsed.tags)
     (policy,) = [
-        meta["content"] for meta in parsed.named("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+        meta["content"] for meta in parsed.attributes("meta") if meta.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy.startswith("default-src 'none'; ")
     sheet = re.search(r"<style>(.*?)</style>", html, re.DOTALL)[1]
@@ -330,19 +334,19 @@ def test_a_page_fetches_nothing_and_says_so():
     assert "@import" not in sheet
 
 
-def test_a_page_has_facts_and_a_table_behind_each_chart():
+def test_page_has_facts_and_a_table_for_each_chart():
     parsed = Parsed(page())
     assert all(word in parsed.text for word in ("model", "codebert", "Table: Loss", "Final"))
-    assert len(parsed.named("details")) == len(parsed.named("figure")) == 1
-    assert len(parsed.named("table")) == 2
-    assert all(div.get("tabindex") == "0" for div in parsed.named("div") if div.get("class") == "scrolling")
+    assert len(parsed.attributes("details")) == len(parsed.attributes("figure")) == 1
+    assert len(parsed.attributes("table")) == 2
+    assert all(div.get("tabindex") == "0" for div in parsed.attributes("div") if div.get("class") == "scrolling")
 
 
-def test_every_tag_of_a_page_is_closed():
+def test_every_tag_of_the_page_is_closed():
     assert Parsed(page(name=EVIL)).open == []
 
 
-def test_gaps_bands_and_many_points_reach_the_page_as_they_do_the_picture():
+def test_page_data_has_gaps_bands_and_thinned_points():
     ys = [1.0, NAN, INF, *range(5000)]
     html = curves_html("t", [], [panel(line(*ys, low=ys, high=ys))], [], None)
     (curve,) = chart_data(html)["charts"]["chart-panel-0"]["curves"]
@@ -353,7 +357,7 @@ def test_gaps_bands_and_many_points_reach_the_page_as_they_do_the_picture():
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_browser_draws_it_and_finds_no_barriers(chromium, tmp_path, dark):
+def test_browser_draws_curves_without_accessibility_violations(chromium, tmp_path, dark):
     marks = [Mark("best, epoch 2", 2), Mark(EVIL, 1.5, "y")]
     lines = [line(2, 1, 1.5, name=EVIL), line(3, 2, 1, name="validation", low=[2, 1, 0.5], high=[4, 3, 2])]
     panels = [panel(*lines, marks=marks, log_x=log, log_y=log) for log in (False, True)]
@@ -378,6 +382,6 @@ def test_a_browser_draws_it_and_finds_no_barriers(chromium, tmp_path, dark):
             point.hover(force=True)
             seen.page.wait_for_selector(f"{chart} .hoverlayer text")
             assert "validation: 2 at epoch 2" in seen.page.text_content(f"{chart} .hoverlayer")
-        assert "nothing yet" in seen.page.inner_text("#chart-panel-2")
+        assert "no data yet" in seen.page.inner_text("#chart-panel-2")
         assert seen.violations() == []
         assert seen.is_quiet()

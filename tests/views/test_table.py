@@ -1,4 +1,4 @@
-"""Tables, and the numbers in them and on axes."""
+"""Tables, and number formats in tables and on axes."""
 
 import math
 
@@ -9,7 +9,7 @@ from gristmill.views.numbers import log_tick_text, tick_texts, value_text
 from gristmill.views.table import Table, markdown_table
 
 
-def test_numbers_are_short_and_alike():
+def test_ticks_and_values_are_formatted():
     assert tick_texts([0, 500_000, 1_000_000, 1_500_000], 500_000) == ["0", "0.5M", "1.0M", "1.5M"]
     assert tick_texts([0, 2500, 5000], 2500) == ["0", "2,500", "5,000"]
     assert tick_texts([10_000, 20_000], 10_000) == ["10k", "20k"]
@@ -25,7 +25,7 @@ def test_numbers_are_short_and_alike():
     ]
 
 
-def test_a_table_is_markdown_with_numbers_at_the_right():
+def test_markdown_table_aligns_numbers_right():
     table = Table("t", ["name", "loss", "share", "note"], [["a|b_c\n", 0.5, "85.7%", "x"], ["d", None, "≈9 ± 1%", "2"]])
     assert markdown_table(table).splitlines() == [
         "| name | loss | share | note |",
@@ -35,6 +35,6 @@ def test_a_table_is_markdown_with_numbers_at_the_right():
     ]
 
 
-def test_a_row_that_does_not_fit_its_table_is_refused():
-    with pytest.raises(GristmillError, match="Row 2 of table 't' has 1 cells under 2 heads"):
+def test_row_with_missing_cells_is_rejected():
+    with pytest.raises(GristmillError, match="Row 2 of table 't' has 1 cells for 2 columns"):
         Table("t", ["a", "b"], [[1, 2], [1]])

@@ -1,1 +1,1 @@
-"""What people look at: a row, the report, the viewer, curves."""
+"""User-facing output: single rows, the report, the viewer, and curves."""

@@ -1,6 +1,6 @@
-"""Charts that plotly draws in a page: records, the JSON that assets/charts.js reads, the figure around each.
+"""Charts drawn by plotly: chart records, their JSON for assets/charts.js, and the HTML figure around each chart.
 
-Plotly reads a label as a little HTML of its own (`<b>`, `<br>`, `&lt;`): names go there escaped, and read as they are.
+Plotly interprets some HTML in labels (`<b>`, `<br>`, `&lt;`), so names are escaped and appear literally.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,55 +14,62 @@ import msgspec
 
 from gristmill.core.errors import MissingExtraError
 from gristmill.core.names import counted_units, printable
-from gristmill.views.html import folded, paragraph, scrolling_table, shown
+from gristmill.views.html import collapsible, escape_text, paragraph, scrolling_table
 from gristmill.views.numbers import UNITS
 from gristmill.views.table import Table
-from gristmill.views.theme import DARK, DARK_LINES, FONT, LIGHT, LINES, Palette
+from gristmill.views.theme import DARK, DARK_LINE_COLORS, FONT, LIGHT, LINE_COLORS, Palette
 
-LONGEST_LABEL = 30
-"""Signs; the hint and the table have all of them."""
-SHORT_FROM = 10
-"""Of a unit: from here on without decimals."""
-NO_SCRIPT = paragraph("The charts need JavaScript. The tables below each of them have all the numbers.")
-PLOTLY = "package_data/plotly.min.js"
+MAX_LABEL_LENGTH = 30
+"""In characters. The hover text allows 120, and the table has the complete name."""
+MIN_WITHOUT_DECIMALS = 10
+"""Number of units from which decimals are omitted."""
+NO_SCRIPT_HTML = paragraph("The charts need JavaScript. The table below each chart has all values.")
+PLOTLY_SCRIPT = "package_data/plotly.min.js"
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Bars of one colour and pattern."""
+    """Bars with one color and pattern."""
 
     name: str
     values: list[float]
     hints: list[str]
-    """What is told of each, where a pointer rests on it."""
+    """Hover text of each bar."""
     texts: list[str] | None = None
-    """Beside each."""
+    """Text beside each bar."""
     style: int = 0
-    """Which colour and pattern."""
+    """Index of the color and pattern."""
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """A tick with its position on an axis."""
+
     at: float
     text: str
 
 
 class Bars(msgspec.Struct, frozen=True, kw_only=True, tag="bars", tag_field="kind"):
+    """A bar chart, horizontal unless `is_upright` is set."""
+
     labels: list[str]
-    """Of each place, from the top or from the left."""
+    """Label of each position, from the top or from the left."""
     series: list[Series]
     is_stacked: bool = False
     is_upright: bool = False
     is_share: bool = False
-    """Values from 0 to 1, told in percent."""
+    """Values are between 0 and 1 and are displayed in percent."""
     totals: list[str] | None = None
-    """Beside each stack."""
+    """Text beside each stack of bars."""
     ticks: list[Tick] | None = None
-    """Instead of the labels; places are counted from 0."""
+    """Axis ticks that replace the labels. Positions count from 0."""
     axis: str = ""
-    """What the values are."""
+    """Title of the value axis."""
     places_axis: str = ""
+    """Title of the axis with the labels."""
 
 
 class Funnel(msgspec.Struct, frozen=True, kw_only=True, tag="funnel", tag_field="kind"):
+    """A funnel chart with one bar per stage."""
+
     labels: list[str]
     values: list[float]
     texts: list[str]
@@ -70,7 +77,7 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True, tag="funnel", tag_field=
 
 
 class Treemap(msgspec.Struct, frozen=True, kw_only=True, tag="treemap", tag_field="kind"):
-    """Ids are numbers, so that no name is taken for another's."""
+    """Nested boxes. Ids are numbers, so that two equal names cannot collide."""
 
     labels: list[str]
     ids: list[str]
@@ -81,28 +88,34 @@ class Treemap(msgspec.Struct, frozen=True, kw_only=True, tag="treemap", tag_fiel
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A line through points, with an optional band around it."""
+
     name: str
     xs: list[float]
     ys: list[float]
-    """NaN, null in JSON, is a gap."""
+    """NaN marks a gap and becomes null in JSON."""
     hints: list[str]
     bands: list[list[tuple[float, float, float]]]
-    """x, low and high, in runs without gaps."""
+    """Runs of (x, low, high) without gaps."""
     style: int
     marker: int
     dash: tuple[int, ...]
     is_faint: bool
     is_named: bool
-    """Its name is in the legend; others of the same name look alike."""
+    """The legend lists this curve. Other curves with the same name share its style."""
 
 
 class ChartMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A straight line across a chart at one value of an axis."""
+
     name: str
     at: float
     axis: str
 
 
 class Curves(msgspec.Struct, frozen=True, kw_only=True, tag="curves", tag_field="kind"):
+    """A line chart."""
+
     curves: list[Curve]
     marks: list[ChartMark]
     x_axis: str
@@ -115,7 +128,9 @@ class Curves(msgspec.Struct, frozen=True, kw_only=True, tag="curves", tag_field=
 Chart = Bars | Funnel | Treemap | Curves
 
 
-class _Look(msgspec.Struct, frozen=True, kw_only=True):
+class _ColorScheme(msgspec.Struct, frozen=True, kw_only=True):
+    """Colors of charts on a light or dark background."""
+
     ink: str
     soft: str
     ground: str
@@ -123,77 +138,82 @@ class _Look(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-def _look(palette: Palette, ground: str, lines: tuple[str, ...]) -> _Look:
-    return _Look(ink=palette["ink"], soft=palette["soft"], ground=palette[ground], edge=palette["edge"], lines=lines)
+def _color_scheme(palette: Palette, ground: str, lines: tuple[str, ...]) -> _ColorScheme:
+    return _ColorScheme(
+        ink=palette["ink"], soft=palette["soft"], ground=palette[ground], edge=palette["edge"], lines=lines
+    )
 
 
-LOOKS = {"light": _look(LIGHT, "page", LINES), "dark": _look(DARK, "card", DARK_LINES)}
+COLOR_SCHEMES = {
+    "light": _color_scheme(LIGHT, "page", LINE_COLORS),
+    "dark": _color_scheme(DARK, "card", DARK_LINE_COLORS),
+}
 
 
 class Figure(NamedTuple):
-    """A chart with its title, and the table behind it."""
+    """A chart with title, caption and the table of its values."""
 
     id: str
     title: str
-    told: str
-    """What one sees, in a sentence or two."""
+    caption: str
+    """One or two sentences on what the chart shows."""
     chart: Chart
     table: Table
     is_wide: bool = False
-    """Takes the page's whole width."""
+    """The figure takes the full width of the page."""
 
 
 def figure_html(figure: Figure) -> Iterator[str]:
     yield '<figure class="wide"><figcaption>' if figure.is_wide else "<figure><figcaption>"
-    yield f"<h3>{shown(figure.title)}</h3><p>{shown(figure.told)}</p></figcaption>"
-    drawing = shown(f"{figure.title}. {figure.told} The table below has the numbers.")
-    # Shown by the script, which draws into it.
-    yield f'<div class="chart" id="chart-{figure.id}" role="img" aria-label="{drawing}" hidden=""></div>'
-    yield from folded(f"Table: {figure.title}", scrolling_table(figure.table), "values")
+    yield f"<h3>{escape_text(figure.title)}</h3><p>{escape_text(figure.caption)}</p></figcaption>"
+    description = escape_text(f"{figure.title}. {figure.caption} The table below has the values.")
+    # The script that draws the chart also removes `hidden`.
+    yield f'<div class="chart" id="chart-{figure.id}" role="img" aria-label="{description}" hidden=""></div>'
+    yield from collapsible(f"Table: {figure.title}", scrolling_table(figure.table), "values")
     yield "</figure>"
 
 
 def charts_script(figures: Iterable[Figure]) -> str:
-    """The data of all charts of a page, as an element of its body."""
+    """Return the data of all charts of a page as a script element."""
     charts = {f"chart-{figure.id}": figure.chart for figure in figures}
     return f'<script type="application/json" id="charts">{charts_json(charts)}</script>'
 
 
 def chart_scripts() -> list[str]:
-    """What draws the charts of a page, in order. Plotly's Python is not imported: its script lies in its package."""
+    """Return the scripts that draw the charts, in order. Plotly's script is read without importing plotly."""
     package = find_spec("plotly")
-    plotly = Path(package.origin if package and package.origin else "").parent / PLOTLY
+    plotly = Path(package.origin if package and package.origin else "").parent / PLOTLY_SCRIPT
     if not plotly.is_file():
-        raise MissingExtraError("charts need plotly, with its script: pip install -U 'gristmill[report]'.")
-    ours = files("gristmill.views").joinpath("assets")
-    before, drawing = (ours.joinpath(name).read_text("utf-8") for name in ("before_plotly.js", "charts.js"))
+        raise MissingExtraError("charts need plotly with its JavaScript file: pip install -U 'gristmill[report]'.")
+    assets = files("gristmill.views").joinpath("assets")
+    before, drawing = (assets.joinpath(name).read_text("utf-8") for name in ("before_plotly.js", "charts.js"))
     return [before, plotly.read_text("utf-8"), drawing]
 
 
-def label(text: str, longest: int = LONGEST_LABEL) -> str:
-    """As plotly shows it: the name itself, and of a long one its two ends."""
+def label(text: str, max_length: int = MAX_LABEL_LENGTH) -> str:
+    """Return text escaped for plotly. A longer text keeps its start and end around `…`."""
     text = printable(text)
-    if len(text) > longest:
-        text = f"{text[: longest // 2 - 1]}…{text[-(longest - longest // 2) :]}"
+    if len(text) > max_length:
+        text = f"{text[: max_length // 2 - 1]}…{text[-(max_length - max_length // 2) :]}"
     return escape(text, quote=False)
 
 
-def compact(value: float) -> str:
-    """`512`, `4.1k`, `2.0M`: where there is little room."""
+def compact_number(value: float) -> str:
+    """Return a short form of a number, like `512`, `4.1k` or `2.0M`."""
     for size, unit in UNITS:
         if value >= size:
-            return f"{value / size:.1f}{unit}" if value < SHORT_FROM * size else f"{value / size:.0f}{unit}"
+            return f"{value / size:.1f}{unit}" if value < MIN_WITHOUT_DECIMALS * size else f"{value / size:.0f}{unit}"
     return f"{value:.0f}"
 
 
-def hint(*lines: str) -> str:
-    """Lines one below the other."""
-    return "<br>".join(label(line, longest=120) for line in lines)
+def hover_text(*lines: str) -> str:
+    """Join lines of text into the hover text of one value."""
+    return "<br>".join(label(line, max_length=120) for line in lines)
 
 
 def charts_json(charts: dict[str, Chart]) -> str:
-    """By the id of their place in the page. Nothing in it ends the script element that it stands in."""
-    content: dict[str, Any] = {"font": FONT, "looks": LOOKS, "charts": charts}
+    """Encode charts by element id, with `<` escaped so that no text can end the script element around it."""
+    content: dict[str, Any] = {"font": FONT, "looks": COLOR_SCHEMES, "charts": charts}
     text = msgspec.json.encode(content).decode()
     for sign in "<\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -201,7 +221,7 @@ def charts_json(charts: dict[str, Chart]) -> str:
 
 
 def count_series(values: Sequence[float], labels: Sequence[str], unit: str, name: str = "") -> Series:
-    """One series of whole numbers, each told beside its bar."""
+    """Return a series of integers, each displayed beside its bar."""
     texts = [f"{value:,.0f}" for value in values]
-    hints = [hint(label_, counted_units(text, unit)) for label_, text in zip(labels, texts, strict=True)]
+    hints = [hover_text(bar_label, counted_units(text, unit)) for bar_label, text in zip(labels, texts, strict=True)]
     return Series(name=name or unit, values=list(values), hints=hints, texts=texts)

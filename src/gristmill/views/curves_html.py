@@ -1,10 +1,10 @@
-"""Panels of curves as one HTML file that needs nothing else, with facts above them and tables below."""
+"""Panels of curves as one self-contained HTML page, with facts above and tables below the charts."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gristmill.views.charts import (
-    NO_SCRIPT,
+    NO_SCRIPT_HTML,
     ChartMark,
     Curve,
     Curves,
@@ -12,7 +12,7 @@ from gristmill.views.charts import (
     chart_scripts,
     charts_script,
     figure_html,
-    hint,
+    hover_text,
     label,
 )
 from gristmill.views.curves import (
@@ -21,11 +21,11 @@ from gristmill.views.curves import (
     band_runs,
     caption,
     drawn_points,
-    share_of_points,
-    styles_of,
+    line_styles,
+    max_points_per_line,
     values_table,
 )
-from gristmill.views.html import page_html, page_style, scrolling_table, shown
+from gristmill.views.html import escape_text, page_html, page_style, scrolling_table
 from gristmill.views.numbers import value_text
 from gristmill.views.table import Table
 from gristmill.views.theme import Style
@@ -38,16 +38,19 @@ def curves_html(
     tables: Sequence[Table],
     refresh_seconds: int | None,
 ) -> str:
-    """`refresh_seconds`: how often the page loads itself again, while a run goes on; None when it is over."""
-    styles, most = styles_of(panels), share_of_points(panels)
+    """Return a page with curves.
+
+    While a run is in progress, the page reloads every `refresh_seconds`. None stops the reloading.
+    """
+    styles, max_points = line_styles(panels), max_points_per_line(panels)
     figures = [
-        Figure(f"panel-{number}", panel.title, caption(panel), _chart(panel, styles, most), values_table(panel))
+        Figure(f"panel-{number}", panel.title, caption(panel), _chart(panel, styles, max_points), values_table(panel))
         for number, panel in enumerate(panels)
     ]
     body = [
-        f'<div class="sheet curves"><header><h1>{shown(title)}</h1>',
+        f'<div class="sheet curves"><header><h1>{escape_text(title)}</h1>',
         *_facts(facts),
-        f"</header><main><noscript>{NO_SCRIPT}</noscript>",
+        f"</header><main><noscript>{NO_SCRIPT_HTML}</noscript>",
         '<section aria-labelledby="curves"><h2 id="curves">Curves</h2><div class="figures">',
         *(part for figure in figures for part in figure_html(figure)),
         "</div></section>",
@@ -63,22 +66,23 @@ def curves_html(
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Iterator[str]:
     if facts:
-        named = "".join(f"<div><dt>{shown(name)}</dt><dd>{shown(fact)}</dd></div>" for name, fact in facts)
-        yield f'<dl class="facts">{named}</dl>'
+        items = "".join(f"<div><dt>{escape_text(name)}</dt><dd>{escape_text(fact)}</dd></div>" for name, fact in facts)
+        yield f'<dl class="facts">{items}</dl>'
 
 
-def _chart(panel: Panel, styles: Mapping[str, Style], most: int) -> Curves:
-    named = panel.named_lines()
+def _chart(panel: Panel, styles: Mapping[str, Style], max_points: int) -> Curves:
+    in_legend = panel.legend_lines()
     is_empty = panel.extent() is None
-    lines = sorted(panel.lines, key=lambda line: not line.faint)  # what matters lies on top
+    lines = sorted(panel.lines, key=lambda line: not line.faint)  # faint lines are drawn first, below the others
     marks = [
         ChartMark(name=label(mark.name), at=mark.at, axis=axis)
         for axis in ("x", "y")
-        for mark in panel.drawn_marks(axis)
+        for mark in panel.drawable_marks(axis)
     ]
     return Curves(
         curves=[
-            _curve(line, panel, styles[line.name], most, is_named=any(line is one for one in named)) for line in lines
+            _curve(line, panel, styles[line.name], max_points, is_named=any(line is one for one in in_legend))
+            for line in lines
         ],
         marks=[] if is_empty else marks,
         x_axis=label(panel.x_label),
@@ -89,18 +93,19 @@ def _chart(panel: Panel, styles: Mapping[str, Style], most: int) -> Curves:
     )
 
 
-def _curve(line: Line, panel: Panel, style: Style, most: int, *, is_named: bool) -> Curve:
-    points = drawn_points(line, panel, most)
-    where = f"at {panel.x_label}"
+def _curve(line: Line, panel: Panel, style: Style, max_points: int, *, is_named: bool) -> Curve:
+    points = drawn_points(line, panel, max_points)
+    x_text = f"at {panel.x_label}"
     return Curve(
         name=label(line.name),
         xs=[x for x, _ in points],
         ys=[y for _, y in points],
         hints=[
-            "" if math.isnan(y) else hint(f"{line.name}: {value_text(y)} {where} {value_text(x)}") for x, y in points
+            "" if math.isnan(y) else hover_text(f"{line.name}: {value_text(y)} {x_text} {value_text(x)}")
+            for x, y in points
         ],
-        bands=band_runs(line, panel, most),
-        style=style.place,
+        bands=band_runs(line, panel, max_points),
+        style=style.color_index,
         marker=style.marker,
         dash=style.dash,
         is_faint=line.faint,

@@ -1,4 +1,7 @@
-"""What a notebook shows of a row: the row token by token, or a plain table of it where that cannot be."""
+"""HTML for notebooks: rows, manifests and datasets.
+
+A row is displayed token by token, or as a plain table if the row or its dataset has changed.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,58 +10,59 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text
 from gristmill.core.text import size_text
 from gristmill.dataset.dataset import Dataset, Row, open_dataset
-from gristmill.views.html import folded, html_table, shown
+from gristmill.views.html import collapsible, escape_text, html_table
 from gristmill.views.report.build_sections import splits_table
 from gristmill.views.report.facts import Reason, Share
 from gristmill.views.report.file_sections import reasons_table
-from gristmill.views.report.page import Headline, headlines_html, listed, row_headline, share_text, short_number
+from gristmill.views.report.page import Headline, headlines_html, join_words, row_headline, share_text, short_number
 from gristmill.views.report.provenance import split_lines
 from gristmill.views.report.token_sections import shares_table, total
 from gristmill.views.row import look_at
 from gristmill.views.row_html import ROW_STYLE, row_html
-from gristmill.views.theme import variables_under
+from gristmill.views.theme import scoped_variables
 
-LONGEST_VALUE = 400
+MAX_VALUE_LENGTH = 400
 
 
 def shown_row(row: Row) -> str:
+    """Return a row as HTML for a notebook."""
     try:
-        drawn = _drawn(row)
-    except Exception:  # noqa: BLE001 - whatever became of the dataset or the row: a cell's output is no place for it
-        drawn = None
-    return drawn or _table(row)
+        rendered = _rendered(row)
+    except Exception:  # noqa: BLE001 - displaying a row must not raise, whatever happened to its dataset
+        rendered = None
+    return rendered or _table(row)
 
 
-def _drawn(row: Row) -> str | None:
-    """None: the row that lies there now is another one, or this one was changed."""
+def _rendered(row: Row) -> str | None:
+    """Return the row token by token, or None if it no longer equals the row in the dataset."""
     dataset = open_dataset(Path(row.source.folder))
-    look = look_at(dataset, row.source.split, row.number)
+    view = look_at(dataset, row.source.split, row.number)
     if "input_ids" in row:
-        is_same = [index for index, _ in look.tokens] == row["input_ids"][: look.num_ids]
+        is_same = [index for index, _ in view.tokens] == row["input_ids"][: view.num_ids]
     else:
         is_same = dataset[row.source.split][row.number]["text"] == row["text"]
     if not is_same:
         return None
-    return f"<style>{ROW_STYLE}</style>\n{row_html(look)}"
+    return f"<style>{ROW_STYLE}</style>\n{row_html(view)}"
 
 
 def _table(row: Row) -> str:
-    cells = "".join(f"<tr><th>{_shown(name)}</th><td>{_shown(value)}</td></tr>" for name, value in row.items())
+    cells = "".join(f"<tr><th>{_cell_text(name)}</th><td>{_cell_text(value)}</td></tr>" for name, value in row.items())
     return f"<table>{cells}</table>"
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     text = str(value)
-    return shown(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…")
+    return escape_text(text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…")
 
 
-# A manifest and a dataset as a notebook shows them: the report's own tables, without a script and without plotly.
+# Manifests and datasets: tables of the report, without scripts and plotly.
 
-MOST_LANGUAGES = 12
-MOST_LISTED = 200
-"""In one cell's output, which stays small."""
+MAX_LANGUAGES = 12
+MAX_TABLE_ROWS = 200
+"""Limit on table rows, so that the output of a cell remains small."""
 BAR_WIDTH, BAR_HEIGHT = 120, 8
-RULES = """
+FACTS_RULES = """
 .gristmill-facts{color:var(--ink);background:var(--card);border:1px solid var(--edge);border-radius:8px;\
 padding:12px 16px;margin:6px 0;font:14px/1.5 system-ui,sans-serif;max-width:900px;overflow-x:auto}
 .gristmill-facts .name{font-weight:650;font-size:16px;margin:0 0 8px;overflow-wrap:anywhere}
@@ -78,22 +82,24 @@ overflow-wrap:anywhere}
 
 
 def manifest_html(manifest: Manifest) -> str:
-    return _framed("Manifest", manifest)
+    """Return a manifest as HTML for a notebook."""
+    return _facts_html("Manifest", manifest)
 
 
 def dataset_html(dataset: Dataset) -> str:
+    """Return a dataset as HTML for a notebook."""
     if not isinstance(dataset.record, Manifest):
-        return f"<p>{shown(repr(dataset))}</p>"
-    return _framed(path_text(dataset.folder.resolve().name), dataset.manifest)
+        return f"<p>{escape_text(repr(dataset))}</p>"
+    return _facts_html(path_text(dataset.folder.resolve().name), dataset.manifest)
 
 
-def _framed(name: str, manifest: Manifest) -> str:
+def _facts_html(name: str, manifest: Manifest) -> str:
     parts = [
-        f'<div class="gristmill-facts"><style>{STYLE}</style><p class="name">{shown(name)}</p>',
+        f'<div class="gristmill-facts"><style>{FACTS_STYLE}</style><p class="name">{escape_text(name)}</p>',
         *headlines_html(_headlines(manifest)),
         *html_table(splits_table(split_lines(manifest))),
-        *_languages(manifest),
-        *_drops(manifest),
+        *_languages_html(manifest),
+        *_drops_html(manifest),
         "</div>",
     ]
     return "\n".join(parts)
@@ -113,7 +119,7 @@ def _headlines(manifest: Manifest) -> list[Headline]:
             short_number(tokens),
             f"{short_number(emitted)} {'tokens' if manifest.has_documents else 'ids'} in the rows",
         ),
-        Headline("size", size_text(num_bytes), listed(manifest.formats)),
+        Headline("size", size_text(num_bytes), join_words(manifest.formats)),
     ]
 
 
@@ -121,8 +127,8 @@ def _num_packed(manifest: Manifest) -> int | None:
     return None if manifest.packing is None else sum(facts.segments for facts in manifest.packing.values())
 
 
-def _languages(manifest: Manifest) -> Iterator[str]:
-    """With a bar for each one's share."""
+def _languages_html(manifest: Manifest) -> Iterator[str]:
+    """Yield a table of tokens by language, with a bar for each share."""
     tokens = manifest.tokens_by_language
     shares = sorted(
         (Share(name=name, files=0, tokens=per_split) for name, per_split in tokens.items()),
@@ -130,34 +136,34 @@ def _languages(manifest: Manifest) -> Iterator[str]:
     )
     if not shares:
         return
-    largest, everything = max(1, total(shares[0])), sum(map(total, shares))
+    largest, all_tokens = max(1, total(shares[0])), sum(map(total, shares))
     yield "<table><caption>Tokens by language</caption>"
     yield '<thead><tr><th scope="col">language</th><th scope="col" class="number">tokens</th>'
     yield '<th scope="col" class="number">share</th><td></td></tr></thead><tbody>'
-    for share in shares[:MOST_LANGUAGES]:
-        part = shown(share_text(total(share), everything))
+    for share in shares[:MAX_LANGUAGES]:
+        part = escape_text(share_text(total(share), all_tokens))
         numbers = f'<td class="number">{total(share):,}</td><td class="number">{part}</td>'
-        yield f"<tr><td>{shown(share.name)}</td>{numbers}<td>{_bar(total(share) / largest)}</td></tr>"
+        yield f"<tr><td>{escape_text(share.name)}</td>{numbers}<td>{_bar(total(share) / largest)}</td></tr>"
     yield "</tbody></table>"
-    if len(shares) > MOST_LANGUAGES:
-        table = html_table(shares_table("Tokens by language and split", "language", shares[:MOST_LISTED]))
-        yield from folded(f"All {counted(len(shares), 'language')}", table)
+    if len(shares) > MAX_LANGUAGES:
+        table = html_table(shares_table("Tokens by language and split", "language", shares[:MAX_TABLE_ROWS]))
+        yield from collapsible(f"All {counted(len(shares), 'language')}", table)
 
 
 def _bar(share: float) -> str:
-    """Without a style attribute: some notebooks take these away."""
+    """Return a bar as SVG, since some notebooks remove style attributes."""
     size = f'width="{BAR_WIDTH}" height="{BAR_HEIGHT}"'
     return f'<svg {size} aria-hidden="true"><rect width="{share * BAR_WIDTH:.1f}" height="{BAR_HEIGHT}" rx="2"/></svg>'
 
 
-def _drops(manifest: Manifest) -> Iterator[str]:
+def _drops_html(manifest: Manifest) -> Iterator[str]:
     reasons = [
-        Reason(reason=reason, told=reason.meaning, files=count, bytes=0, examples=[])
+        Reason(reason=reason, meaning=reason.meaning, files=count, bytes=0, examples=[])
         for reason, count in sorted(manifest.counts.dropped_by_reason.items(), key=lambda item: (-item[1], item[0]))
     ]
     if reasons:
         title = f"{manifest.counts.dropped:,} of {counted(manifest.counts.found, 'file')} dropped"
-        yield from folded(title, html_table(reasons_table(reasons)), is_open=True)
+        yield from collapsible(title, html_table(reasons_table(reasons)), is_open=True)
 
 
-STYLE = variables_under(".gristmill-facts") + RULES
+FACTS_STYLE = scoped_variables(".gristmill-facts") + FACTS_RULES

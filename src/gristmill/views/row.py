@@ -1,7 +1,7 @@
-"""One row as it can be drawn: its windows, its tokens, and strokes of text with a token and a kind of syntax each.
+"""One row prepared for display: its windows, its tokens, and its text in strokes of one token and one syntax kind.
 
-look = look_at(open_dataset("dataset"), "test", 12)
-"".join(stroke.text for stroke in look.strokes)
+view = look_at(open_dataset("dataset"), "test", 12)
+"".join(stroke.text for stroke in view.strokes)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,112 +17,121 @@ from gristmill.core.records import BY_THEMSELVES, FimForm, Split
 from gristmill.dataset.dataset import Dataset, Rows
 from gristmill.dataset.row_windows import Window, read_row
 from gristmill.tokenizers.tokenizer import Tokenizer
-from gristmill.views.syntax import syntax_of
-from gristmill.views.token_text import STAND_IN, Piece, note_on, pieces_of
+from gristmill.views.syntax import highlight
+from gristmill.views.token_text import REPLACEMENT, Piece, decode_pieces, tokenizer_note
 
 SPECIAL, BEFORE, AFTER, MIDDLE = 1, 2, 4, 8
-"""Flags of a token: it is special; the window before or after it, of the same file, shows it too; it is in the middle
-of fill in the middle."""
-ODD = "odd"
+"""Bit flags of a token. BEFORE and AFTER mark tokens shared with the previous or next window of the same file. MIDDLE
+marks the middle of a fill-in-the-middle window."""
+UNPRINTABLE = "odd"
+"""Stroke kind of escaped unprintable characters."""
 TokenFlags = tuple[int, int]
 """Id and flags."""
 
 
 class Stroke(NamedTuple):
-    """A piece of text; strokes are drawn one after the other."""
+    """A piece of text from one token with one syntax kind. The strokes of a row join to its displayed text."""
 
     token: int
-    """Index into the tokens."""
+    """Index into the tokens of the row."""
     kind: str
-    r"""Of syntax; or `odd`: a stand-in, like \u202e, for what cannot be shown."""
+    r"""Syntax kind, or `odd` for an escape like \u202e that replaces an unprintable character."""
     text: str
-    """Never unprintable but for line feeds and tabs."""
+    """Printable text, line feeds and tabs."""
 
 
-class WindowLook(Window, frozen=True, kw_only=True):
+class WindowView(Window, frozen=True, kw_only=True):
+    """A window with the size of its overlap with the windows before and after it."""
+
     shared_before: int
-    """So many of its tokens, at its start, the window before it shows too."""
+    """Number of tokens at its start that are also in the previous window."""
     shared_after: int
-    """And at its end the window after it."""
+    """Number of tokens at its end that are also in the next window."""
 
 
 class RowLook(msgspec.Struct, frozen=True, kw_only=True):
+    """A row prepared for display. `gristmill show --json` and the viewer encode it as JSON."""
+
     split: str
     row: int
+    """Number of the row in its split, from 0."""
     num_rows: int
-    """In the split."""
+    """Number of rows in the split."""
     num_ids: int
-    """With special tokens, without padding."""
+    """Number of ids with special tokens, without padding."""
     num_room: int | None
-    """Ids that a row takes at most; None: a row is a document, of any length."""
+    """Maximum number of ids in a row. None if a row is a document of any length."""
     num_windows: int
-    """That share the row, or one."""
-    windows: list[WindowLook]
-    """All of them, unless the look is cut short."""
+    """Number of windows in the row. More than one if windows are packed."""
+    windows: list[WindowView]
+    """The windows in order. Fewer than `num_windows` if the row is truncated for display."""
     tokens: list[TokenFlags]
-    """Without padding."""
+    """Tokens without padding."""
     strokes: list[Stroke]
     note: str | None
-    """What to know of the text."""
+    """Note for the reader on how the displayed text differs from the row."""
 
 
 def look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None = None) -> RowLook:
-    """With the dataset's tokenizer, which takes longer to open than a row: who looks at many has it open."""
+    """Prepare one row for display.
+
+    Opening the dataset's tokenizer takes longer than reading a row, so pass `tokenizer` to display many rows.
+    """
     with dataset.edition.reading():
-        return _look_at(dataset, split, row, tokenizer)
+        return _view_row(dataset, split, row, tokenizer)
 
 
-def _look_at(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None) -> RowLook:
+def _view_row(dataset: Dataset, split: str, row: int, tokenizer: Tokenizer | None) -> RowLook:
     rows = _rows(dataset, split, row)
     ids, windows, _ = read_row(dataset, split, row)
     tokenizer = tokenizer or dataset.tokenizer
-    pieces = pieces_of(ids, tokenizer)
-    looks = [_window_look(window, _shared(dataset, split, row, window)) for window in windows]
+    pieces = decode_pieces(ids, tokenizer)
+    window_views = [_window_view(window, _shared_tokens(dataset, split, row, window)) for window in windows]
     return RowLook(
         split=str(split),
         row=row,
         num_rows=len(rows),
         num_ids=len(ids),
         num_room=None if dataset.record.has_documents else dataset.record.window_length,
-        num_windows=len(looks),
-        windows=looks,
-        tokens=_flagged(pieces, looks),
-        strokes=list(_row_strokes(pieces, looks)),
-        note=note_on(tokenizer),
+        num_windows=len(window_views),
+        windows=window_views,
+        tokens=_token_flags(pieces, window_views),
+        strokes=list(_row_strokes(pieces, window_views)),
+        note=tokenizer_note(tokenizer),
     )
 
 
 def look_at_tokens(
     ids: Iterable[int], tokenizer: Tokenizer, language: str, path: str
 ) -> tuple[list[TokenFlags], list[Stroke]]:
-    """The same for tokens of one file, wherever they are from."""
-    pieces = pieces_of(ids, tokenizer)
-    return _flagged(pieces, []), list(_strokes(pieces, 0, language, path))
+    """Prepare the tokens of one file for display. Return their ids with flags, and their strokes."""
+    pieces = decode_pieces(ids, tokenizer)
+    return _token_flags(pieces, []), list(_strokes(pieces, 0, language, path))
 
 
 def _rows(dataset: Dataset, split: str, row: int) -> Rows:
     if split not in list(Split):
-        raise InputError(f"there is no split {split!r}: there are {', '.join(Split)}.")
+        raise InputError(f"there is no split {split!r}. The splits are {', '.join(Split)}.")
     rows = dataset[split]
     if not 0 <= row < len(rows):
-        there = f"{counted(len(rows), 'row')}, counted from 0" if len(rows) else "no rows"
-        raise InputError(f"{split} has {there}: there is no row {row}.")
+        found = f"{counted(len(rows), 'row')}, numbered from 0" if len(rows) else "no rows"
+        raise InputError(f"row {row} does not exist: {split} has {found}.")
     return rows
 
 
-def _shared(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
-    """Tokens that the window before shows too, and the one after: builds have those of one file stand together."""
+def _shared_tokens(dataset: Dataset, split: str, row: int, window: Window) -> tuple[int, int]:
+    """Count the tokens shared with the previous and the next window. Builds write windows of a file consecutively."""
     if window.is_alone or not isinstance(dataset.record, Manifest):
         return 0, 0
     if dataset.record.packing is not None:
-        # Its neighbours may be in any row. What is fresh tells of the one before, unless all of it was shown before.
+        # The neighbors may be in any row. Except in a repeat, tokens that are not fresh are in the previous window too.
         return (0, 0) if window.repeat else (window.length - min(max(window.fresh, 0), window.length), 0)
-    before, after = (_neighbour(dataset, split, number, window) for number in (row - 1, row + 1))
+    before, after = (_neighbor(dataset, split, number, window) for number in (row - 1, row + 1))
     return _overlap(before, window), _overlap(window, after)
 
 
-def _neighbour(dataset: Dataset, split: str, row: int, window: Window) -> Window | None:
-    """The window in this row, if it is of the same text."""
+def _neighbor(dataset: Dataset, split: str, row: int, window: Window) -> Window | None:
+    """Return the window in this row if it belongs to the same text, otherwise None."""
     if not 0 <= row < len(dataset[split]):
         return None
     found = read_row(dataset, split, row).windows[0]
@@ -136,11 +145,11 @@ def _overlap(first: Window | None, second: Window | None) -> int:
     return max(min(first.end, second.end) - second.start, 0)
 
 
-def _window_look(window: Window, shared: tuple[int, int]) -> WindowLook:
-    return WindowLook(**msgspec.structs.asdict(window), shared_before=shared[0], shared_after=shared[1])
+def _window_view(window: Window, shared: tuple[int, int]) -> WindowView:
+    return WindowView(**msgspec.structs.asdict(window), shared_before=shared[0], shared_after=shared[1])
 
 
-def _flagged(pieces: Sequence[Piece], windows: Iterable[WindowLook]) -> list[TokenFlags]:
+def _token_flags(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> list[TokenFlags]:
     flags = [SPECIAL if piece.is_special else 0 for piece in pieces]
     for window in windows:
         end = window.at + window.length
@@ -148,15 +157,15 @@ def _flagged(pieces: Sequence[Piece], windows: Iterable[WindowLook]) -> list[Tok
             flags[index] |= BEFORE
         for index in range(end - window.shared_after, end):
             flags[index] |= AFTER
-        while window.fim and end > window.at and flags[end - 1] & SPECIAL:  # an end token behind the middle
+        while window.fim and end > window.at and flags[end - 1] & SPECIAL:  # an end token after the middle
             end -= 1
         for index in range(max(window.at, end - window.middle_tokens), end):
             flags[index] |= MIDDLE
     return [(piece.id, flag) for piece, flag in zip(pieces, flags, strict=True)]
 
 
-def _row_strokes(pieces: Sequence[Piece], windows: Iterable[WindowLook]) -> Iterator[Stroke]:
-    """Each window with the syntax of its language; what lies between them has none."""
+def _row_strokes(pieces: Sequence[Piece], windows: Iterable[WindowView]) -> Iterator[Stroke]:
+    """Yield the strokes of a row. Text in a window has the syntax of its language, text between windows has none."""
     done = 0
     for window in windows:
         end = window.at + window.length
@@ -167,8 +176,8 @@ def _row_strokes(pieces: Sequence[Piece], windows: Iterable[WindowLook]) -> Iter
 
 
 def _strokes(pieces: Sequence[Piece], first: int, language: str, path: str) -> Iterator[Stroke]:
-    """Cut wherever a token or a run of syntax ends."""
-    runs = syntax_of("".join(piece.text for piece in pieces if not piece.is_special), language, path)
+    """Split the text of tokens at the end of each token and each run of syntax."""
+    runs = highlight("".join(piece.text for piece in pieces if not piece.is_special), language, path)
     ends = list(accumulate(len(text) for _, text in runs))
     at = run = 0
     for token, piece in enumerate(pieces, first):
@@ -179,112 +188,112 @@ def _strokes(pieces: Sequence[Piece], first: int, language: str, path: str) -> I
         while at < end:
             run += ends[run] <= at
             stop = min(end, ends[run])
-            yield from _drawn(token, runs[run][0], piece.text[at - start : stop - start])
+            yield from _printable_strokes(token, runs[run][0], piece.text[at - start : stop - start])
             at = stop
 
 
-def _drawn(token: int, kind: str, text: str) -> Iterator[Stroke]:
-    for is_odd, characters in groupby(text, key=_is_odd):
+def _printable_strokes(token: int, kind: str, text: str) -> Iterator[Stroke]:
+    for is_unprintable, characters in groupby(text, key=_is_unprintable):
         part = "".join(characters)
-        yield Stroke(token, ODD, printable(part)) if is_odd else Stroke(token, kind, part)
+        yield Stroke(token, UNPRINTABLE, printable(part)) if is_unprintable else Stroke(token, kind, part)
 
 
-def _is_odd(character: str) -> bool:
-    return character == STAND_IN or not (character.isprintable() or character in "\n\t")
+def _is_unprintable(character: str) -> bool:
+    return character == REPLACEMENT or not (character.isprintable() or character in "\n\t")
 
 
-# What is said of a row beside its text, wherever it is shown: its facts, and what its marks mean.
+# Descriptions of a row for text, HTML and notebook: its facts, and the meaning of its marks.
 
 
-def _row_name(look: RowLook) -> str:
-    """What `--row` takes."""
-    return f"{look.split}:{look.row}"
+def _row_name(view: RowLook) -> str:
+    """Return the row as the value of `--row`."""
+    return f"{view.split}:{view.row}"
 
 
-def row_facts(look: RowLook) -> list[str]:
-    several = [f"{counted(look.num_windows, 'window')} share it"] if look.num_windows != 1 else []
+def row_facts(view: RowLook) -> list[str]:
+    windows = [counted(view.num_windows, "window")] if view.num_windows != 1 else []
     return [
-        f"row {_row_name(look)} of {look.num_rows:,}",
-        counted(look.num_ids, "token")
-        if look.num_room is None
-        else f"{counted(look.num_ids, 'id')} of at most {look.num_room:,}",
-        *several,
+        f"row {_row_name(view)} of {view.num_rows:,}",
+        counted(view.num_ids, "token")
+        if view.num_room is None
+        else f"{counted(view.num_ids, 'id')} of at most {view.num_room:,}",
+        *windows,
     ]
 
 
-def window_name(window: WindowLook) -> str:
+def window_name(window: WindowView) -> str:
     return printable(f"{window.repo}/{window.path}")
 
 
-def window_facts(window: WindowLook) -> list[str]:
+def window_facts(window: WindowView) -> list[str]:
     return [
-        *([_lines(window)] if _is_told(window) else []),
+        *([_lines_text(window)] if _has_build_facts(window) else []),
         *([printable(window.language)] if window.language else []),
-        f"{counted(window.length, 'token')} from {window.start:,} on",
-        *([f"{window.fresh:,} fresh"] if _is_told(window) else []),
+        f"{counted(window.length, 'token')} from position {window.start:,}",
+        *([f"{window.fresh:,} fresh"] if _has_build_facts(window) else []),
         *([f"variant {printable(window.variant)}"] if window.variant else []),
-        *([_fim(window)] if window.fim else []),
-        *([f"shown {counted(window.repeat, 'time')} before"] if window.repeat else []),
+        *([_fim_text(window)] if window.fim else []),
+        *([counted(window.repeat, "earlier occurrence")] if window.repeat else []),
     ]
 
 
-def _fim(window: WindowLook) -> str:
+def _fim_text(window: WindowView) -> str:
     order = "suffix first" if window.fim == FimForm.SPM else "prefix first"
     middle = counted(window.middle_tokens, "token")
-    return f"fill in the middle, {order}: {middle} of {printable(window.middle)} to fill in"
+    return f"fill-in-the-middle, {order}, middle of {middle} ({printable(window.middle)})"
 
 
-def _lines(window: WindowLook) -> str:
+def _lines_text(window: WindowView) -> str:
     first, last = window.lines
-    own = " of its own" if _has_text_of_its_own(window) else ""
+    own = " of the variant" if _has_own_text(window) else ""
     return (f"line {first:,}" if first == last else f"lines {first:,} to {last:,}") + own
 
 
-def _is_told(window: Window) -> bool:
-    """Which lines it shows, and what of it is fresh: rows that no build has made do not say."""
+def _has_build_facts(window: Window) -> bool:
+    """Return True if the row records lines and fresh tokens. Rows not made by a build may lack them."""
     return window.lines[0] > 0
 
 
-def _has_text_of_its_own(window: WindowLook) -> bool:
-    """It is of a variant with other lines and tokens than the file's."""
+def _has_own_text(window: WindowView) -> bool:
+    """Return True if the window belongs to a variant with other lines and tokens than the file."""
     return bool(window.variant) and window.variant not in BY_THEMSELVES
 
 
 def has_lines(window: Window) -> bool:
-    """Its text is a stretch of lines as they are, of the file or of a variant, and which is known."""
-    return _is_told(window) and not window.is_alone
+    """Return True if the text of the window is a known range of unchanged lines of the file or of a variant."""
+    return _has_build_facts(window) and not window.is_alone
 
 
-def window_edges(look: RowLook) -> list[int]:
-    """Of the windows that share a row, at which token each begins: what stands around it counts to it."""
-    edges: list[int] = []
+def window_starts(view: RowLook) -> list[int]:
+    """Return the first token of each window of a row. Special tokens and text around a window belong to it."""
+    starts: list[int] = []
     end = 0
-    for window in look.windows:
-        between = look.tokens[end : window.at]
-        ends_before = bool(edges) and bool(between) and all(flags & SPECIAL for _, flags in between[:2])
-        edges.append(end + ends_before)
+    for window in view.windows:
+        between = view.tokens[end : window.at]
+        ends_before = bool(starts) and bool(between) and all(flags & SPECIAL for _, flags in between[:2])
+        starts.append(end + ends_before)
         end = window.at + window.length
-    return edges
+    return starts
 
 
-def shared_words(look: RowLook) -> Iterator[tuple[int, str]]:
-    """For each mark of an overlap that is there to be seen, its flag and what it says."""
-    marks = {flag for _, flags in look.tokens for flag in (BEFORE, AFTER) if flags & flag}
-    before = sum(window.shared_before for window in look.windows)
-    after = sum(window.shared_after for window in look.windows)
+def overlap_notes(view: RowLook) -> Iterator[tuple[int, str]]:
+    """Yield flag and explanation of each overlap mark that occurs in the row."""
+    marks = {flag for _, flags in view.tokens for flag in (BEFORE, AFTER) if flags & flag}
+    before = sum(window.shared_before for window in view.windows)
+    after = sum(window.shared_after for window in view.windows)
     if BEFORE in marks:
-        yield BEFORE, f"{counted(before, 'token')} that the window before shows too"
+        yield BEFORE, f"{counted(before, 'token')} shared with the previous window"
     if AFTER in marks:
-        yield AFTER, f"{counted(after, 'token')} that the window after shows too"
+        yield AFTER, f"{counted(after, 'token')} shared with the next window"
 
 
-def has_middle(look: RowLook) -> bool:
-    return any(flags & MIDDLE for _, flags in look.tokens)
+def has_middle(view: RowLook) -> bool:
+    return any(flags & MIDDLE for _, flags in view.tokens)
 
 
-def has_special(look: RowLook) -> bool:
-    return any(flags & SPECIAL for _, flags in look.tokens)
+def has_special(view: RowLook) -> bool:
+    return any(flags & SPECIAL for _, flags in view.tokens)
 
 
-def has_odd(look: RowLook) -> bool:
-    return any(stroke.kind == ODD for stroke in look.strokes)
+def has_unprintable(view: RowLook) -> bool:
+    return any(stroke.kind == UNPRINTABLE for stroke in view.strokes)

@@ -1,6 +1,6 @@
-"""A row as text for a terminal: in colours, or with signs between the tokens where there are none.
+"""A row as text for a terminal, in color or with separators between the tokens.
 
-Nothing of a file reaches the terminal but what can be printed: strokes hold nothing else.
+Strokes contain only printable text, line feeds and tabs, so a file cannot control the terminal.
 """
 
 import textwrap
@@ -18,31 +18,31 @@ from gristmill.views.row import (
     SPECIAL,
     RowLook,
     Stroke,
-    WindowLook,
+    WindowView,
     has_lines,
     has_middle,
-    has_odd,
     has_special,
+    has_unprintable,
+    overlap_notes,
     row_facts,
-    shared_words,
-    window_edges,
     window_facts,
     window_name,
+    window_starts,
 )
 
-BETWEEN = "│"
-"""Between two tokens, where there are no colours."""
+TOKEN_SEPARATOR = "│"
+"""Separates two tokens in output without color."""
 SIGNS = {BEFORE: "«", AFTER: "»"}
-"""Where what the window before shows ends, and where what the one after shows begins."""
+"""End of the tokens shared with the previous window, and start of those shared with the next window."""
 MIDDLE_SIGNS = ("▸", "◂")
-"""Around the middle of fill in the middle."""
-FEED = "↵"
-NARROWEST = 20
-TAB = 4
+"""Start and end of the middle of a fill-in-the-middle window."""
+LINE_FEED = "↵"
+MIN_WIDTH = 20
+TAB_WIDTH = 4
 
-# The terminal's own colours: readable on its own paper, whether that is light or dark.
+# ANSI styles use the terminal's palette, which is readable on its background.
 BOLD, FAINT, UNDERLINED, REVERSED = "1", "2", "4", "7"
-INKS = {
+SYNTAX_STYLES = {
     "keyword": "1;35",
     "name": "34",
     "builtin": "36",
@@ -53,79 +53,84 @@ INKS = {
 }
 
 
-class _Inked(NamedTuple):
-    """Text in one style: a line feed by itself, or none in it."""
+class _StyledText(NamedTuple):
+    """Text in one style. A line feed is always a separate item."""
 
     token: int
     style: str
-    """As a terminal's escapes number them; empty: as it is."""
+    """ANSI style numbers, or empty for plain text."""
     text: str
 
 
-class _Pen(NamedTuple):
-    colour: bool
+class _Terminal(NamedTuple):
+    color: bool
     width: int
     with_ids: bool
 
-    def draw(self, style: str, text: str) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if self.colour and style and text else text
+    def styled(self, style: str, text: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text else text
 
-    def words(self, text: str, style: str = "") -> list[str]:
-        return [self.draw(style, line) for line in textwrap.wrap(text, self.width)]
+    def wrapped(self, text: str, style: str = "") -> list[str]:
+        return [self.styled(style, line) for line in textwrap.wrap(text, self.width)]
 
 
-def row_text(look: RowLook, *, colour: bool, width: int, ids: bool = False) -> str:
-    pen = _Pen(colour, max(width, NARROWEST), ids)
-    lines = pen.words(", ".join(row_facts(look)))
-    blocks = pairwise([0, *window_edges(look)[1:], len(look.tokens)])
-    inked = _inked(look, pen)
-    windows: list[WindowLook | None] = [*look.windows] or [None]
+def row_text(view: RowLook, *, colour: bool, width: int, ids: bool = False) -> str:
+    """Return a row as text for a terminal of the given width. With `ids`, each token is followed by its id."""
+    terminal = _Terminal(colour, max(width, MIN_WIDTH), ids)
+    lines = terminal.wrapped(", ".join(row_facts(view)))
+    blocks = pairwise([0, *window_starts(view)[1:], len(view.tokens)])
+    pieces = _styled_texts(view, terminal)
+    windows: list[WindowView | None] = [*view.windows] or [None]
     for (_, end), window in zip(blocks, windows, strict=True):
-        sheet = _Sheet(pen, window if window is not None and has_lines(window) and look.note is None else None)
-        while inked and inked[0].token < end:
-            sheet.write(inked.popleft())
-        lines += ["", *(_head(window, pen) if window else []), *sheet.done()]
-    return "\n".join([*lines, "", *_foot(look, pen)]) + "\n"
+        writer = _LineWriter(
+            terminal, window if window is not None and has_lines(window) and view.note is None else None
+        )
+        while pieces and pieces[0].token < end:
+            writer.write(pieces.popleft())
+        lines += ["", *(_window_head(window, terminal) if window else []), *writer.finish()]
+    return "\n".join([*lines, "", *_legend(view, terminal)]) + "\n"
 
 
-def _head(window: WindowLook, pen: _Pen) -> list[str]:
-    return [*pen.words(window_name(window), BOLD), *pen.words(", ".join(window_facts(window)))]
+def _window_head(window: WindowView, terminal: _Terminal) -> list[str]:
+    return [*terminal.wrapped(window_name(window), BOLD), *terminal.wrapped(", ".join(window_facts(window)))]
 
 
-def _foot(look: RowLook, pen: _Pen) -> list[str]:
-    told = ["every second token is underlined"] if pen.colour else [f"{BETWEEN} between tokens"]
-    told += [f"{FEED} a line feed", *(["⟨9⟩ the id of a token"] if pen.with_ids else [])]
-    for flag, words in shared_words(look):
-        where = ("up to" if flag == BEFORE else "from") + f" {SIGNS[flag]}"
-        told.append(f"{where}{', faint' if pen.colour and flag == BEFORE else ''}: {words}")
-    if has_middle(look):
-        told.append(f"from {MIDDLE_SIGNS[0]} to {MIDDLE_SIGNS[1]}: the middle, which the model fills in")
-    if has_special(look):
-        told.append(f"{'reversed' if pen.colour else 'like <s>'}: a special token")
-    if has_odd(look):
-        told.append("like \\u202e: stands for what cannot be shown")
-    return [*(pen.words(look.note) if look.note else []), *pen.words("; ".join(told) + ".", FAINT)]
+def _legend(view: RowLook, terminal: _Terminal) -> list[str]:
+    notes = ["every second token is underlined"] if terminal.color else [f"{TOKEN_SEPARATOR}: between two tokens"]
+    notes += [f"{LINE_FEED}: a line feed", *(["⟨9⟩: the id of a token"] if terminal.with_ids else [])]
+    for flag, note in overlap_notes(view):
+        marked = ("up to" if flag == BEFORE else "from") + f" {SIGNS[flag]}"
+        notes.append(f"{marked}{', faint' if terminal.color and flag == BEFORE else ''}: {note}")
+    if has_middle(view):
+        notes.append(f"from {MIDDLE_SIGNS[0]} to {MIDDLE_SIGNS[1]}: the middle that the model fills in")
+    if has_special(view):
+        notes.append(f"{'reversed' if terminal.color else 'like <s>'}: a special token")
+    if has_unprintable(view):
+        notes.append("like \\u202e: an unprintable character")
+    return [*(terminal.wrapped(view.note) if view.note else []), *terminal.wrapped("; ".join(notes) + ".", FAINT)]
 
 
-def _inked(look: RowLook, pen: _Pen) -> deque[_Inked]:
-    strokes = {token: list(own) for token, own in groupby(look.strokes, key=attrgetter("token"))}
-    # Nothing stands between a head and what it is over.
-    signs = {0: ""} | dict.fromkeys(window_edges(look), "") | _signs(look)
-    inked: deque[_Inked] = deque()
-    for token in range(len(look.tokens)):
-        sign = signs.get(token, "" if pen.colour else BETWEEN)
-        inked += [_Inked(token, FAINT, sign), *_token(look, token, strokes.get(token, []), pen)]
-    return inked
+def _styled_texts(view: RowLook, terminal: _Terminal) -> deque[_StyledText]:
+    strokes = {token: list(own) for token, own in groupby(view.strokes, key=attrgetter("token"))}
+    # The first token of a window has no separator before it.
+    signs = {0: ""} | dict.fromkeys(window_starts(view), "") | _signs(view)
+    pieces: deque[_StyledText] = deque()
+    for token in range(len(view.tokens)):
+        sign = signs.get(token, "" if terminal.color else TOKEN_SEPARATOR)
+        pieces += [_StyledText(token, FAINT, sign), *_token_texts(view, token, strokes.get(token, []), terminal)]
+    return pieces
 
 
-def _token(look: RowLook, token: int, strokes: list[Stroke], pen: _Pen) -> list[_Inked]:
-    """All of it, with its id before the line feed that may end it."""
-    index, flags = look.tokens[token]
-    inked = [_Inked(token, _style(stroke, token, flags), part) for stroke in strokes for part in _parts(stroke.text)]
-    if pen.with_ids:
-        at = len(inked) - (bool(inked) and inked[-1].text == "\n")
-        inked.insert(at, _Inked(token, FAINT, f"⟨{index}⟩"))
-    return inked
+def _token_texts(view: RowLook, token: int, strokes: list[Stroke], terminal: _Terminal) -> list[_StyledText]:
+    """Return the text of a token. Its id is inserted before a final line feed."""
+    token_id, flags = view.tokens[token]
+    pieces = [
+        _StyledText(token, _style(stroke, token, flags), part) for stroke in strokes for part in _parts(stroke.text)
+    ]
+    if terminal.with_ids:
+        at = len(pieces) - (bool(pieces) and pieces[-1].text == "\n")
+        pieces.insert(at, _StyledText(token, FAINT, f"⟨{token_id}⟩"))
+    return pieces
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -137,67 +142,68 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _style(stroke: Stroke, token: int, flags: int) -> str:
-    ink = f"{BOLD};{REVERSED}" if flags & SPECIAL else INKS.get(stroke.kind, "")
-    styles = (ink, UNDERLINED if token % 2 else "", FAINT if flags & BEFORE else "")
+    syntax = f"{BOLD};{REVERSED}" if flags & SPECIAL else SYNTAX_STYLES.get(stroke.kind, "")
+    styles = (syntax, UNDERLINED if token % 2 else "", FAINT if flags & BEFORE else "")
     return ";".join(style for style in styles if style)
 
 
-def _signs(look: RowLook) -> dict[int, str]:
-    """By the token that each stands before."""
+def _signs(view: RowLook) -> dict[int, str]:
+    """Return overlap and middle marks, keyed by the token that follows the mark."""
     signs: dict[int, str] = {}
-    for window in look.windows:
+    for window in view.windows:
         if window.shared_before:
             signs[window.at + window.shared_before] = SIGNS[BEFORE]
         if window.shared_after:
             at = window.at + window.length - window.shared_after
             signs[at] = signs.get(at, "") + SIGNS[AFTER]
-    is_middle = [False, *(bool(flags & MIDDLE) for _, flags in look.tokens), False]
+    is_middle = [False, *(bool(flags & MIDDLE) for _, flags in view.tokens), False]
     for token, (before, after) in enumerate(pairwise(is_middle)):
         if before != after:
             signs[token] = signs.get(token, "") + MIDDLE_SIGNS[before]
     return signs
 
 
-class _Sheet:
-    """Lines no wider than the pen's, with the numbers of a window's lines before them."""
+class _LineWriter:
+    """Wraps styled text to the width of the terminal, with line numbers in the margin."""
 
-    def __init__(self, pen: _Pen, numbered: WindowLook | None) -> None:
-        self._pen, self._numbered = pen, numbered
+    def __init__(self, terminal: _Terminal, numbered: WindowView | None) -> None:
+        """`numbered` is the window whose lines are numbered, or None for text without line numbers."""
+        self._terminal, self._numbered = terminal, numbered
         self._number = numbered.lines[0] if numbered else 0
         self._margin = len(str(numbered.lines[1])) + 1 if numbered else 0
         self._lines: list[str] = []
         self._begin(f"{self._number} " if numbered else "")
 
-    def write(self, inked: _Inked) -> None:
-        if inked.text == "\n":
-            self._put(FAINT, FEED)
-            if self._numbered is not None and inked.token >= self._numbered.at:
+    def write(self, piece: _StyledText) -> None:
+        if piece.text == "\n":
+            self._append(FAINT, LINE_FEED)
+            if self._numbered is not None and piece.token >= self._numbered.at:
                 self._number += 1
-            else:  # what stands before a window's first token is not of its lines
+            else:  # text before the first token of the window is not one of its lines
                 self._parts[0] = " " * self._margin
             self._end_line(f"{self._number} " if self._numbered else "")
         else:
-            self._put(inked.style, inked.text)
+            self._append(piece.style, piece.text)
 
-    def done(self) -> list[str]:
+    def finish(self) -> list[str]:
         if self._column > self._margin:
             self._end_line("")
         return self._lines
 
-    def _put(self, style: str, text: str) -> None:
+    def _append(self, style: str, text: str) -> None:
         piece = ""
         for character in text:
-            shown, width = _cells(character)
-            if self._column + width > self._pen.width:
-                self._parts.append(self._pen.draw(style, piece))
+            cells, width = _cells(character)
+            if self._column + width > self._terminal.width:
+                self._parts.append(self._terminal.styled(style, piece))
                 piece = ""
                 self._end_line("")
-            piece += shown
+            piece += cells
             self._column += width
-        self._parts.append(self._pen.draw(style, piece))
+        self._parts.append(self._terminal.styled(style, piece))
 
     def _begin(self, number: str) -> None:
-        self._parts, self._column = [self._pen.draw(FAINT, number.rjust(self._margin))], self._margin
+        self._parts, self._column = [self._terminal.styled(FAINT, number.rjust(self._margin))], self._margin
 
     def _end_line(self, next_number: str) -> None:
         self._lines.append("".join(self._parts))
@@ -206,7 +212,7 @@ class _Sheet:
 
 @cache
 def _cells(character: str) -> tuple[str, int]:
-    """As it is drawn, and how wide: a tab takes four, whatever comes before it."""
-    from rich.cells import cell_len  # noqa: PLC0415 - only where a row is shown
+    """Return the displayed text of a character and its width. A tab is always four spaces."""
+    from rich.cells import cell_len  # noqa: PLC0415 - only needed to display a row
 
-    return (" " * TAB, TAB) if character == "\t" else (character, cell_len(character))
+    return (" " * TAB_WIDTH, TAB_WIDTH) if character == "\t" else (character, cell_len(character))

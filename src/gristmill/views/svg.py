@@ -1,7 +1,7 @@
-"""Pictures to commit, as SVG by matplotlib: the same bytes on every machine and in every run.
+"""SVG pictures drawn by matplotlib, with the same bytes on every machine and in every run, so they can be committed.
 
-A picture has its own background, so that it reads the same on light and dark pages. Text stays text: no fonts are in
-the file, and names are neither markup nor mathematics.
+A picture has its own background, so that it looks the same on light and dark pages. Text remains text: the file embeds
+no fonts, and names are interpreted neither as markup nor as mathematics.
 """
 
 import io
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gristmill.core.names import printable
-from gristmill.views.html import shown
+from gristmill.views.html import escape_text
 from gristmill.views.theme import LIGHT
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 WIDTH, MARGIN = 1000, 24
 DPI = 72
-"""At this many, matplotlib's points are pixels."""
+"""At 72 dpi, one of matplotlib's points is one pixel."""
 SETTINGS: dict[Any, Any] = {
     "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, which measures ticks by it
+    "font.sans-serif": ["DejaVu Sans"],  # included in matplotlib, which measures tick labels with it
     "font.size": 12,
     "path.simplify": False,
     "svg.fonttype": "none",
@@ -34,12 +34,12 @@ SETTINGS: dict[Any, Any] = {
 }
 NARROW, WIDE = frozenset("fijltrI.,:;|!'()[]/ -"), frozenset("mwMW@%")
 NARROW_WIDTH, USUAL_WIDTH, CAPITAL_WIDTH, WIDE_WIDTH = 0.38, 0.62, 0.72, 1.0
-"""Of a letter's size, in the widest of the usual fonts: text must not run over in any of them."""
+"""Character widths as fractions of the font size, in the widest common font, so that text fits in all of them."""
 
 
 @contextmanager
 def picture(height: float) -> Iterator["Figure"]:
-    """An empty one with its background, under our settings alone, whatever the user's matplotlibrc says."""
+    """Yield an empty figure with a background. The user's matplotlibrc is ignored."""
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, and not needed for --help
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.patches import FancyBboxPatch  # noqa: PLC0415
@@ -47,7 +47,7 @@ def picture(height: float) -> Iterator["Figure"]:
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
-        # The reader's fonts have what ours lacks.
+        # The file contains text, so the viewer's fonts provide glyphs that DejaVu Sans lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI, facecolor="none")
         card = FancyBboxPatch((0.5, 0.5), WIDTH - 1, height - 1, "round,pad=0,rounding_size=8")
@@ -57,21 +57,25 @@ def picture(height: float) -> Iterator["Figure"]:
 
 
 def svg_text(figure: "Figure", head: str, title: str, description: str = "") -> str:
-    """The picture of `figure`. `head` is its first line, by which files of its kind are known."""
+    """Return a figure as SVG. `head` is its first line and identifies the kind of file."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    drawn = stream.getvalue().partition("</metadata>")[2].lstrip()
+    drawing = stream.getvalue().partition("</metadata>")[2].lstrip()
     width, height = (round(inches * DPI) for inches in figure.get_size_inches())
     area = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    about = f"<title>{shown(title)}</title>\n" + (f"<desc>{shown(description)}</desc>\n" if description else "")
-    return f'{head}\n<svg {spaces} role="img" {area}>\n{about}{drawn}'
+    namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    about = f"<title>{escape_text(title)}</title>\n" + (
+        f"<desc>{escape_text(description)}</desc>\n" if description else ""
+    )
+    return f'{head}\n<svg {namespaces} role="img" {area}>\n{about}{drawing}'
 
 
 def add_axes(figure: "Figure", left: float, top: float, width: float, height: float) -> "Axes":
-    """Axes with nothing around them; the box is in pixels from the top left corner."""
-    whole = figure.get_size_inches()[1] * DPI
-    axes = figure.add_axes((left / WIDTH, 1 - (top + height) / whole, width / WIDTH, height / whole), frameon=False)
+    """Add axes without a frame. The box is in pixels from the top left corner."""
+    figure_height = figure.get_size_inches()[1] * DPI
+    axes = figure.add_axes(
+        (left / WIDTH, 1 - (top + height) / figure_height, width / WIDTH, height / figure_height), frameon=False
+    )
     axes.set_xticks([])
     axes.set_yticks([])
     return axes
@@ -88,7 +92,7 @@ def add_words(
     size: int = 12,
     anchor: str = "left",
 ) -> None:
-    """Text on a line `y` pixels from the top."""
+    """Add text with its baseline `y` pixels from the top."""
     height = figure.get_size_inches()[1] * DPI
     artist = figure.text(x / WIDTH, 1 - y / height, printable(text), va="baseline", ha=anchor, fontsize=size)
     artist.set(color=LIGHT["soft" if faint else "ink"], fontweight="bold" if bold else "normal")
@@ -99,7 +103,7 @@ def text_width(text: str, size: float = 12) -> float:
 
 
 def shortened(text: str, width: float, size: float = 12) -> str:
-    """The start of it that fits, and `…` for the rest."""
+    """Return the text, cut to the given width in pixels with `…` if necessary."""
     text = printable(text)
     if text_width(text, size) <= width:
         return text

@@ -1,6 +1,6 @@
-"""Text -> runs of keywords, strings, comments and so on, by the lexers of Pygments; only ever a hint for the eye.
+"""Syntax highlighting: split a text into runs of keywords, strings, comments and so on with Pygments.
 
-Runs join to the very text: a lexer that changes or loses something is not heard.
+The runs always join to exactly the input text. If a lexer changes or loses characters, the text is left plain.
 """
 
 import re
@@ -16,22 +16,22 @@ from gristmill.sources.languages import UNKNOWN
 Runs = list[tuple[str, str]]
 
 KINDS = ("keyword", "name", "builtin", "string", "comment", "number", "operator")
-"""Beside "", for all else."""
-LONGEST_TEXT = 200_000
-"""Characters: longer texts have no colours."""
-# The lexers are backtracking regular expressions. Over some texts many of them take a time that grows with the square
-# of the length, or the cube: a few thousand line feeds keep the one for C busy. So they see a text in blocks, each by
-# itself, and none that holds what code has no use for: long lines, stretches without a word, the same over and over.
-LONGEST_BLOCK = 5_000
+"""The kind "" is all other text."""
+MAX_TEXT_LENGTH = 200_000
+"""In characters. Longer texts are not highlighted."""
+# Pygments lexers are backtracking regular expressions. For some texts, the time of many lexers grows with the square or
+# the cube of the length: a few thousand line feeds keep the C lexer busy. Therefore each block of a text is read
+# separately. A block with a long line, a long run without a word, or much repetition is not highlighted.
+MAX_BLOCK_LENGTH = 5_000
 UNLIKE_CODE = re.compile(r"\W{200}|.{1000}")
-MOST_ALIKE = 12
-"""Times smaller when compressed: code never is, by far."""
-NEW_START = re.compile(r"\n\n(?=\S)")
-LEXERS_REMEMBERED = 64
-# Blocks of other languages inside a text would be looked up one by one, by whatever name they give.
-OPTIONS = {"stripnl": False, "ensurenl": False, "handlecodeblocks": False}
+MAX_COMPRESSION_RATIO = 12
+"""Code compresses far less than this."""
+BLOCK_START = re.compile(r"\n\n(?=\S)")
+MAX_CACHED_LEXERS = 64
+# `handlecodeblocks` would look up a lexer for each code block in a text, by any name that the text gives.
+LEXER_OPTIONS = {"stripnl": False, "ensurenl": False, "handlecodeblocks": False}
 
-# Languages that Pygments calls otherwise, or whose syntax is near enough that of another.
+# Languages with another name in Pygments, or with a syntax similar to another language.
 PYGMENTS_NAMES = {
     **dict.fromkeys(("jupyter", "scons", "tiltfile"), "python"),
     **dict.fromkeys(("svg", "plist", "entitlements", "vdx", "xcodebuild"), "xml"),
@@ -53,7 +53,7 @@ PYGMENTS_NAMES = {
     "vb": "vb.net",
     "vtl": "velocity",
 }
-# By the names of Pygments' token types, the longest that fits.
+# Keyed by Pygments token type. The longest matching prefix applies.
 KINDS_BY_TYPE = {
     "Keyword": "keyword",
     "Keyword.Type": "builtin",
@@ -79,22 +79,22 @@ KINDS_BY_TYPE = {
 }
 
 
-def syntax_of(text: str, language: str, path: str) -> Runs:
-    """Each run with its kind, one of KINDS or ""; by the language, else by the file's name."""
-    kind = _lexer_class(language, path.rpartition("/")[2]) if 0 < len(text) <= LONGEST_TEXT else None
-    if kind is None:
+def highlight(text: str, language: str, path: str) -> Runs:
+    """Return runs of (kind, text). The lexer is chosen by language, otherwise by file name."""
+    lexer_class = _lexer_class(language, path.rpartition("/")[2]) if 0 < len(text) <= MAX_TEXT_LENGTH else None
+    if lexer_class is None:
         return [("", text)] if text else []
-    lexer = kind(**OPTIONS)
-    return _joined(run for block in _blocks(text) for run in _block_runs(block, lexer))
+    lexer = lexer_class(**LEXER_OPTIONS)
+    return _merged(run for block in _blocks(text) for run in _block_runs(block, lexer))
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Cut where something new is likely to begin, or at least a line."""
+    """Split the text, preferably before an unindented line after a blank line, otherwise at a line end."""
     start = 0
-    while len(text) - start > LONGEST_BLOCK:
-        least, most = start + LONGEST_BLOCK // 2, start + LONGEST_BLOCK
-        ends = [found.end() for found in NEW_START.finditer(text, least, most)]
-        end = ends[-1] if ends else text.rfind("\n", least, most) + 1 or most
+    while len(text) - start > MAX_BLOCK_LENGTH:
+        min_end, max_end = start + MAX_BLOCK_LENGTH // 2, start + MAX_BLOCK_LENGTH
+        ends = [found.end() for found in BLOCK_START.finditer(text, min_end, max_end)]
+        end = ends[-1] if ends else text.rfind("\n", min_end, max_end) + 1 or max_end
         yield text[start:end]
         start = end
     yield text[start:]
@@ -103,43 +103,43 @@ def _blocks(text: str) -> Iterator[str]:
 def _block_runs(text: str, lexer: Any) -> Runs:
     plain = [("", text)]
     utf8 = text.encode(errors="replace")
-    if UNLIKE_CODE.search(text) or len(utf8) > MOST_ALIKE * len(zlib.compress(utf8, 1)):
+    if UNLIKE_CODE.search(text) or len(utf8) > MAX_COMPRESSION_RATIO * len(zlib.compress(utf8, 1)):
         return plain
     try:
-        # get_tokens() would write every line end as \n.
-        runs = [(_kind(kind), part) for _, kind, part in lexer.get_tokens_unprocessed(text)]
-    except Exception:  # noqa: BLE001 - hundreds of lexers, and a text that may be anything: without colours, then
+        # get_tokens() would convert every line end to \n.
+        runs = [(_syntax_kind(token_type), part) for _, token_type, part in lexer.get_tokens_unprocessed(text)]
+    except Exception:  # noqa: BLE001 - any of hundreds of lexers may fail on any text
         return plain
     return runs if "".join(part for _, part in runs) == text else plain
 
 
-def _joined(parts: Iterable[tuple[str, str]]) -> Runs:
-    """Neighbours of one kind are one run; none is empty."""
+def _merged(parts: Iterable[tuple[str, str]]) -> Runs:
+    """Merge adjacent runs of the same kind and remove empty ones."""
     runs = ((kind, "".join(part for _, part in own)) for kind, own in groupby(parts, key=itemgetter(0)))
     return [(kind, text) for kind, text in runs if text]
 
 
-@lru_cache(LEXERS_REMEMBERED)
+@lru_cache(MAX_CACHED_LEXERS)
 def _lexer_class(language: str, name: str) -> Any:
-    """None: nobody knows how to read it."""
-    from pygments import lexers  # type: ignore[import-untyped]  # noqa: PLC0415 - only where a row is shown
+    """Return the Pygments lexer class, or None if there is none for this language or file name."""
+    from pygments import lexers  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed to display a row
 
-    known = PYGMENTS_NAMES.get(language, language)
-    by_language = lexers.find_lexer_class_by_name(known) if known in _aliases() else None
+    alias = PYGMENTS_NAMES.get(language, language)
+    by_language = lexers.find_lexer_class_by_name(alias) if alias in _aliases() else None
     return by_language or (lexers.find_lexer_class_for_filename(name) if name else None)
 
 
 @cache
 def _aliases() -> frozenset[str]:
-    """Of the languages that Pygments knows by itself, but for the one of plain text."""
-    from pygments import lexers  # noqa: PLC0415 - as above
+    """Return the names of all built-in Pygments lexers except plain text."""
+    from pygments import lexers  # noqa: PLC0415 - see _lexer_class
 
     every = lexers.get_all_lexers(plugins=False)
     return frozenset(alias for _, aliases, _, _ in every for alias in aliases) - {UNKNOWN, ""}
 
 
 @cache
-def _kind(kind: Any) -> str:
-    names = list(kind)
+def _syntax_kind(token_type: Any) -> str:
+    names = list(token_type)
     ends = range(len(names), 0, -1)
     return next((KINDS_BY_TYPE[name] for end in ends if (name := ".".join(names[:end])) in KINDS_BY_TYPE), "")

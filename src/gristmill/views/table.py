@@ -1,4 +1,4 @@
-"""Tables, and as Markdown; views/html.py writes them as HTML."""
+"""Tables and their Markdown form. views/html.py writes them as HTML."""
 
 import re
 from collections.abc import Sequence
@@ -9,38 +9,40 @@ from gristmill.core.markdown import LEFT, RIGHT, plain_text, table_lines
 from gristmill.views.numbers import value_text
 
 Cell = str | int | float | None
-"""None is a value that is not there."""
+"""None is a missing value."""
 NUMBER = re.compile(r"[≈<>±+-]?\s?\d[\d,.]*(e[+-]?\d+)?(\s?[%a-zA-Zµ/]{1,8})?(\s?(±|-)\s?\d[\d,.]*%?)?")
-"""`1,234`, `85.7%`, `≈2.1 s`, `0.41 ± 0.02`."""
+"""Cell text that counts as a number, like `1,234`, `85.7%`, `≈2.1 s` or `0.41 ± 0.02`."""
 ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     title: str
-    heads: Sequence[str]
+    headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows, 1):
-            if len(row) != len(self.heads):
-                counts = f"{len(row)} cells under {len(self.heads)} heads"
-                raise GristmillError(f"Row {number} of table {self.title!r} has {counts}; give each head a cell.")
+            if len(row) != len(self.headers):
+                counts = f"{len(row)} cells for {len(self.headers)} columns"
+                raise GristmillError(f"Row {number} of table {self.title!r} has {counts}. Give each column one cell.")
 
     def texts(self) -> list[list[str]]:
         return [[_text(cell) for cell in row] for row in self.rows]
 
-    def columns_at_right(self) -> list[bool]:
-        """True for columns with numbers and nothing else."""
-        columns = [[row[place] for row in self.rows if not _is_absent(row[place])] for place in range(len(self.heads))]
+    def numeric_columns(self) -> list[bool]:
+        """Return for each column whether all its values are numbers. A column without values is not numeric."""
+        columns = [
+            [row[index] for row in self.rows if not _is_absent(row[index])] for index in range(len(self.headers))
+        ]
         return [bool(column) and all(map(_is_number, column)) for column in columns]
 
 
 def markdown_table(table: Table) -> str:
-    """Without its title, which is a heading of the page that it stands on."""
-    sides = [RIGHT if is_right else LEFT for is_right in table.columns_at_right()]
+    """Return the table without its title, which the page has as a heading."""
+    alignments = [RIGHT if is_numeric else LEFT for is_numeric in table.numeric_columns()]
     rows = ([plain_text(cell) for cell in row] for row in table.texts())
-    return "\n".join(table_lines([plain_text(head) for head in table.heads], rows, sides))
+    return "\n".join(table_lines([plain_text(header) for header in table.headers], rows, alignments))
 
 
 def _is_absent(cell: Cell) -> bool:

@@ -1,9 +1,9 @@
-"""How all pages and pictures look: fonts, colours for light and dark ground, and what sets one line apart from another.
+"""Theme of all pages and pictures: fonts, colors for light and dark backgrounds, and line styles.
 
-Report, viewer, notebook and curves take colours from here as CSS variables (`var(--ink)`), matplotlib and plotly as
-values. Tests measure what the palettes promise: every ink is readable on every paper (4.5:1); lines stand out from
-their ground (3:1) and from each other, for colour-blind people too (0.09 and more in Oklab). Each line has its own
-marker, for those who see or print no colours.
+The report, the viewer, notebooks and curves use the colors as CSS variables (`var(--ink)`). matplotlib and plotly use
+the values. Tests measure the contrast. Each text color reaches 4.5:1 on each background. Each line color reaches 3:1
+on its background and differs from the other line colors by at least 0.09 in Oklab, also for color-blind people. Each
+line has its own marker, so that lines can be distinguished without color.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ MONO_FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', '
 
 Palette = Mapping[str, str]
 
-PAPERS = (
+BACKGROUNDS = (
     "page",
     "card",
     "band",
@@ -26,7 +26,7 @@ PAPERS = (
     "both",
     "both-token",
 )
-INKS = (
+TEXT_COLORS = (
     "ink",
     "soft",
     "link",
@@ -40,7 +40,7 @@ INKS = (
     "odd",
     "special",
 )
-"""Colours of text: any of them may stand on any paper."""
+"""Text colors. Each is readable on each background."""
 
 LIGHT: Palette = {
     "page": "#fbfaf7",
@@ -111,62 +111,63 @@ DARK: Palette = {
     "special": "#e2cc5f",
 }
 
-LINES = ("#c8642a", "#1f6286", "#3a9c92", "#9038c4", "#544310", "#1b2733")
-DARK_LINES = ("#dc7f3c", "#5f94b8", "#b4ebe2", "#a04fdc", "#e2cc5f", "#8ac4e2")
+LINE_COLORS = ("#c8642a", "#1f6286", "#3a9c92", "#9038c4", "#544310", "#1b2733")
+DARK_LINE_COLORS = ("#dc7f3c", "#5f94b8", "#b4ebe2", "#a04fdc", "#e2cc5f", "#8ac4e2")
 BAR, OTHER_BAR, TRACK = "#b4632a", "#a9a59b", "#e6e1d4"
-"""Bars of pictures: of what the picture is about, of all else, and the ground of a bar that shows a share."""
+"""Bar colors in pictures: the main bars, all other bars, and the unfilled part of a share bar."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""As matplotlib names them; plotly's names are in assets/charts.js, in the same order."""
+"""matplotlib's names. assets/charts.js has plotly's names in the same order."""
 DASHES = ((), (9, 3), (2, 3), (9, 3, 2, 3))
-"""Lengths of strokes and gaps: of the first lines, and of those that share their colours."""
+"""Lengths of dashes and gaps. Later lines repeat the colors of earlier ones with the next pattern."""
 
 
 class Style(NamedTuple):
-    """The look of a line, by its number in the chart."""
+    """Color, marker and dash pattern of the line with this number in a chart."""
 
     number: int
 
     @property
-    def place(self) -> int:
-        """Index of the colour."""
-        return self.number % len(LINES)
+    def color_index(self) -> int:
+        """Index into LINE_COLORS."""
+        return self.number % len(LINE_COLORS)
 
     @property
-    def colour(self) -> str:
-        return LINES[self.place]
+    def color(self) -> str:
+        return LINE_COLORS[self.color_index]
 
     @property
     def marker(self) -> int:
-        """Index into MARKERS. Lines that share a colour do not share a marker too."""
-        return (self.number + self.number // len(LINES)) % len(MARKERS)
+        """Index into MARKERS. Lines with the same color have different markers."""
+        return (self.number + self.number // len(LINE_COLORS)) % len(MARKERS)
 
     @property
     def dash(self) -> tuple[int, ...]:
-        return DASHES[self.number // len(LINES) % len(DASHES)]
+        return DASHES[self.number // len(LINE_COLORS) % len(DASHES)]
 
 
-# JupyterLab and VS Code say on the body which ground a page has; elsewhere the reader's system says so.
-SAYS_LIGHT = ('[data-jp-theme-light="true"]', ".vscode-light")
-SAYS_DARK = ('[data-jp-theme-light="false"]', ".vscode-dark")
-WHERE_DARK = "@media screen and (prefers-color-scheme:dark)"
-"""Paper is light."""
+# JupyterLab and VS Code mark the body of a page as light or dark. Elsewhere, the system setting decides.
+LIGHT_SELECTORS = ('[data-jp-theme-light="true"]', ".vscode-light")
+DARK_SELECTORS = ('[data-jp-theme-light="false"]', ".vscode-dark")
+DARK_MEDIA_QUERY = "@media screen and (prefers-color-scheme:dark)"
+"""Excludes print, which always uses the light colors."""
 
 
 def page_variables() -> str:
-    """Fonts and colours as CSS variables of a whole page."""
+    """Return fonts and colors as CSS variables for a page."""
     fonts = f":root{{color-scheme:light dark;--font:{FONT};--mono:{MONO_FONT}}}"
-    return f"{fonts}\n:root{_variables(LIGHT)}\n{WHERE_DARK}{{:root{_variables(DARK)}}}\n"
+    return f"{fonts}\n:root{_variables(LIGHT)}\n{DARK_MEDIA_QUERY}{{:root{_variables(DARK)}}}\n"
 
 
-def variables_under(scope: str) -> str:
-    """Colours as CSS variables of one class, for HTML that stands in another's page."""
-    light, dark = (",".join(f"{one} {scope}" for one in says) for says in (SAYS_LIGHT, SAYS_DARK))
+def scoped_variables(selector: str) -> str:
+    """Return colors as CSS variables under one selector, for HTML embedded in another page."""
+    modes = (LIGHT_SELECTORS, DARK_SELECTORS)
+    light, dark = (",".join(f"{body} {selector}" for body in bodies) for bodies in modes)
     return (
-        f"{scope}{_variables(LIGHT)}\n{WHERE_DARK}{{{scope}{_variables(DARK)}}}\n"
+        f"{selector}{_variables(LIGHT)}\n{DARK_MEDIA_QUERY}{{{selector}{_variables(DARK)}}}\n"
         f"{light}{_variables(LIGHT)}\n{dark}{_variables(DARK)}\n"
     )
 
 
 def _variables(palette: Palette) -> str:
-    return "{" + ";".join(f"--{name}:{colour}" for name, colour in palette.items()) + "}"
+    return "{" + ";".join(f"--{name}:{color}" for name, color in palette.items()) + "}"

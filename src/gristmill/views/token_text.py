@@ -1,7 +1,7 @@
-"""Ids -> what each spells, as text that can be drawn token by token.
+"""Decode token ids to one piece of text per token, for display token by token.
 
-Where the tokenizer gives every text back, the ids' bytes joined are the text, whatever characters they cut in two.
-Other tokenizers lose blanks or capitals: there each token is shown as its vocabulary spells it.
+If the tokenizer is lossless, the joined bytes of the tokens are the text, even if a character spans several tokens.
+Other tokenizers lose spaces or capital letters. For these, each token is displayed as its vocabulary entry.
 """
 
 import re
@@ -15,116 +15,119 @@ from gristmill.tokenizers.cuda.merge_tables import byte_characters
 from gristmill.tokenizers.definition import Definition
 from gristmill.tokenizers.tokenizer import Tokenizer
 
-STAND_IN = "\ufffd"
-"""For each byte that belongs to no whole character here: a window may begin in the middle of one."""
+REPLACEMENT = "\ufffd"
+"""Replaces each byte of an incomplete character. A window may begin in the middle of a character."""
 META_SPACE = "▁"
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-OF_WORDS = ("WordPiece", "WordLevel")
+WORD_MODELS = ("WordPiece", "WordLevel")
 
 
 class Piece(NamedTuple):
-    """One id."""
+    """One token with its text."""
 
     id: int
     text: str
-    """What it spells. A character whose bytes several tokens share is the first one's; the others have nothing."""
+    """Decoded text. A character that spans several tokens belongs to the first of them."""
     is_special: bool
-    """No text of the file: its name, like <s>."""
+    """The token is not text of the file. `text` is its name, like <s>."""
 
 
-def pieces_of(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
-    spelling = _spelling(tokenizer)
-    names = spelling.names
+def decode_pieces(ids: Iterable[int], tokenizer: Tokenizer) -> list[Piece]:
+    """Return one piece of text per id."""
+    token_bytes = _token_bytes(tokenizer)
+    names = token_bytes.names
     pieces: list[Piece] = []
     for is_special, run in groupby(map(int, ids), key=names.__contains__):
         if is_special:
-            pieces += [Piece(one, names[one], True) for one in run]
+            pieces += [Piece(token_id, names[token_id], True) for token_id in run]
         else:
             own = list(run)
-            texts = _texts([spelling.of(one) for one in own])
-            pieces += [Piece(one, text, False) for one, text in zip(own, texts, strict=True)]
+            texts = _token_texts([token_bytes.get(token_id) for token_id in own])
+            pieces += [Piece(token_id, text, False) for token_id, text in zip(own, texts, strict=True)]
     return pieces
 
 
-def note_on(tokenizer: Tokenizer) -> str | None:
-    """What to know of the text that its pieces spell."""
+def tokenizer_note(tokenizer: Tokenizer) -> str | None:
+    """Return a note on how the displayed text differs from the file, or None if it does not."""
     if tokenizer.gives_text_back:
         return None
     if tokenizer.definition.model.byte_fallback:
-        return f"This tokenizer writes a space as {META_SPACE}: a {META_SPACE} of the file is shown as a space too."
-    return "This tokenizer does not give the text back: each token is shown as the vocabulary spells it."
+        return (
+            f"This tokenizer writes a space as {META_SPACE}, so a {META_SPACE} in the file is displayed as a space too."
+        )
+    return "This tokenizer is not lossless. Each token is displayed as its vocabulary entry."
 
 
-def _texts(spelled: list[bytes]) -> Iterator[str]:
-    """Of each, the characters that begin in it."""
-    text = b"".join(spelled).decode("utf-8", "surrogateescape")
-    ends = list(accumulate(map(len, spelled)))
+def _token_texts(parts: list[bytes]) -> Iterator[str]:
+    """Decode the bytes of consecutive tokens. Each character goes to the token with its first byte."""
+    text = b"".join(parts).decode("utf-8", "surrogateescape")
+    ends = list(accumulate(map(len, parts)))
     if not text.isascii():
         starts = list(accumulate((len(one.encode("utf-8", "surrogateescape")) for one in text), initial=0))
         ends = [bisect_left(starts, end) for end in ends]
-        text = "".join(STAND_IN if "\udc80" <= one <= "\udcff" else one for one in text)
+        text = "".join(REPLACEMENT if "\udc80" <= one <= "\udcff" else one for one in text)
     return (text[start:end] for start, end in pairwise([0, *ends]))
 
 
-class _Spelling:
-    """Of one tokenizer, remembered."""
+class _TokenBytes:
+    """Cached bytes of the tokens of one tokenizer, and the names of its special tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.names = _special_names(tokenizer.definition)
         self._tokenizer = tokenizer
-        self._bytes = {} if tokenizer.gives_text_back else _vocabulary(tokenizer.definition)
+        self._bytes = {} if tokenizer.gives_text_back else _vocabulary_bytes(tokenizer.definition)
 
-    def of(self, index: int) -> bytes:
-        if index not in self._bytes:
-            self._bytes[index] = self._decoded(index)
-        return self._bytes[index]
+    def get(self, token_id: int) -> bytes:
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._decoded(token_id)
+        return self._bytes[token_id]
 
-    def _decoded(self, index: int) -> bytes:
+    def _decoded(self, token_id: int) -> bytes:
         try:
             if self._tokenizer.gives_text_back:
-                return self._tokenizer.decode([index])
+                return self._tokenizer.decode([token_id])
         except (LookupError, ArithmeticError, ValueError, RuntimeError):
             pass
-        raise DatasetError(f"a row is damaged: the tokenizer has no id {index}. `gristmill check` tells more.")
+        raise DatasetError(f"a row is damaged: the tokenizer has no id {token_id}. Run `gristmill check` for details.")
 
 
-_spellings: dict[str, _Spelling] = {}
+_token_bytes_by_key: dict[str, _TokenBytes] = {}
 
 
-def _spelling(tokenizer: Tokenizer) -> _Spelling:
+def _token_bytes(tokenizer: Tokenizer) -> _TokenBytes:
     key = tokenizer.definition.key
-    if key not in _spellings:
-        _spellings[key] = _Spelling(tokenizer)
-    return _spellings[key]
+    if key not in _token_bytes_by_key:
+        _token_bytes_by_key[key] = _TokenBytes(tokenizer)
+    return _token_bytes_by_key[key]
 
 
 def _special_names(definition: Definition) -> dict[int, str]:
-    """Control tokens, and the one for unknown text."""
+    """Return the names of control tokens, the end token and the token for unknown text, by id."""
     added = {token.id: token.content for token in definition.added_tokens}
     named = {token.id: token.content for token in definition.special_tokens}
     hidden = {*definition.control_ids, *(one for one in (definition.unknown_id, definition.end_id) if one is not None)}
     if hidden - added.keys():
-        added = {index: name for name, index in definition.ids_by_token.items()}
-    return named | {index: added.get(index, f"<id {index}>") for index in hidden}
+        added = {token_id: name for name, token_id in definition.ids_by_token.items()}
+    return named | {token_id: added.get(token_id, f"<id {token_id}>") for token_id in hidden}
 
 
-def _vocabulary(definition: Definition) -> dict[int, bytes]:
-    """What each token of a tokenizer that loses something stands for, as near as can be."""
+def _vocabulary_bytes(definition: Definition) -> dict[int, bytes]:
+    """Return the approximate text of each token of a tokenizer that is not lossless."""
     added = {token.content for token in definition.added_tokens}
     is_byte_level = _has_step(definition.file.pre_tokenizer, "ByteLevel")
     bytes_by_character = {character: byte for byte, character in enumerate(byte_characters())}
 
-    def spelled(token: str) -> bytes:
+    def text_bytes(token: str) -> bytes:
         if token in added:
             return token.encode()
         if is_byte_level and all(character in bytes_by_character for character in token):
             return bytes(map(bytes_by_character.__getitem__, token))
-        return _word(token, definition)
+        return _word_bytes(token, definition)
 
-    return {index: spelled(token) for token, index in definition.ids_by_token.items()}
+    return {token_id: text_bytes(token) for token, token_id in definition.ids_by_token.items()}
 
 
-def _word(token: str, definition: Definition) -> bytes:
+def _word_bytes(token: str, definition: Definition) -> bytes:
     model = definition.model
     if model.byte_fallback and (byte := BYTE.fullmatch(token)):
         return bytes.fromhex(byte[1])
@@ -133,7 +136,7 @@ def _word(token: str, definition: Definition) -> bytes:
         text = text.removesuffix(model.end_of_word_suffix) + " "
     if model.continuing_subword_prefix and text.startswith(model.continuing_subword_prefix):
         return text.removeprefix(model.continuing_subword_prefix).encode()
-    begins_word = model.type in OF_WORDS or model.continuing_subword_prefix
+    begins_word = model.type in WORD_MODELS or model.continuing_subword_prefix
     return (f" {text}" if begins_word and not text.startswith(" ") else text).encode()
 
 

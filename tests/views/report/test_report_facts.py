@@ -1,4 +1,4 @@
-"""What a report tells of a dataset: it agrees with the manifest, the table of files and the rows."""
+"""Facts of a report agree with the manifest, files.jsonl and the rows."""
 
 import json
 import random
@@ -36,7 +36,7 @@ from gristmill.core.manifest import read_manifest
 from gristmill.core.records import Split
 from gristmill.publish.export import export
 from gristmill.views.report.gather import gather
-from gristmill.views.report.tallies import MOST_EXAMPLES, MOST_FOLDERS, Folders, histogram_of
+from gristmill.views.report.tallies import MAX_EXAMPLES, MAX_FOLDERS, Folders, histogram_of
 from support.codebert_with import MARKERS, codebert_with
 from support.foreign_datasets import made_foreign
 from support.source_trees import write_tree
@@ -45,7 +45,7 @@ HOSTILE = "<img src=x onerror=alert(1)>.py"
 
 
 def code(number, count=60):
-    """Like no other."""
+    """Return Python code that is unique to the number."""
     rng = random.Random(number)
     names = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz_", k=9)) for _ in range(count)]
     lines = (f"def {one}():\n    v{one} = {rng.randrange(10**6)}\n    return v{one} + 1\n" for one in names)
@@ -54,7 +54,7 @@ def code(number, count=60):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Two sources: files long and short, some in both, and some for which there are reasons to leave them out."""
+    """Create two sources with files of various lengths, some of which are dropped."""
     root = tmp_path_factory.mktemp("sources")
     first = {f"src/part{number % 3}/{number:02}.py": code(number, 4 + 9 * (number % 9)) for number in range(24)}
     first |= {
@@ -92,7 +92,7 @@ def causal(tmp_path_factory):
     return codebert_with(MARKERS, tmp_path_factory.mktemp("tokenizer") / "causal", is_causal=True)
 
 
-def test_the_funnel_ends_at_the_files_that_are_kept(dataset, facts):
+def test_funnel_ends_at_the_kept_files(dataset, facts):
     counts = read_manifest(dataset).counts
     assert (facts.found, facts.kept, facts.dropped) == (counts.found, counts.kept, counts.dropped)
     assert [stage.name for stage in facts.funnel] == ["found", "read as text", "clean", "distinct", "kept"]
@@ -105,21 +105,21 @@ def test_the_funnel_ends_at_the_files_that_are_kept(dataset, facts):
     assert facts.funnel[3].note == "1 exact duplicate"
 
 
-def test_each_reason_has_its_files_and_a_few_of_them_from_several_folders(dataset, facts, tmp_path, sources):
+def test_each_reason_has_a_count_and_examples_from_several_folders(dataset, facts, tmp_path, sources):
     counts = read_manifest(dataset).counts.dropped_by_reason
     assert {reason.reason: reason.files for reason in facts.reasons} == counts
-    assert all(1 <= len(reason.examples) <= MOST_EXAMPLES for reason in facts.reasons)
+    assert all(1 <= len(reason.examples) <= MAX_EXAMPLES for reason in facts.reasons)
     generated = next(reason for reason in facts.reasons if reason.reason == "generated")
     assert generated.examples[0].name == "first/gen_pb2.py"
     assert generated.examples[0].detail
     assert generated.bytes == len(code(101, 3))
     many = {f"a/{number:02}.py": "" for number in range(12)} | {"b/x.py": "", "c/y.py": "", "c.py": "x = 1\n"}
-    told = gather(make([str(write_tree(tmp_path / "many", many))], tmp_path / "out"))
-    names = [example.name for example in told.reasons[0].examples]
+    many_facts = gather(make([str(write_tree(tmp_path / "many", many))], tmp_path / "out"))
+    names = [example.name for example in many_facts.reasons[0].examples]
     assert names == sorted([*(f"many/a/{number:02}.py" for number in range(6)), "many/b/x.py", "many/c/y.py"])
 
 
-def test_tokens_of_languages_and_licences_are_those_of_the_manifest(dataset, facts):
+def test_tokens_by_language_and_license_match_the_manifest(dataset, facts):
     manifest = read_manifest(dataset)
     assert {share.name: share.tokens for share in facts.languages} == manifest.tokens_by_language
     assert {share.name: share.files for share in facts.licenses} == manifest.counts.licenses
@@ -129,15 +129,15 @@ def test_tokens_of_languages_and_licences_are_those_of_the_manifest(dataset, fac
             assert sum(share.tokens[split] for share in shares) == own.tokens
     assert sum(share.files for share in facts.languages) == facts.kept
     assert [line.tokens for line in facts.splits] == [own.tokens for own in manifest.splits.values()]
-    assert [line.asked_share for line in facts.splits] == [0.6, 0.2, 0.2]
+    assert [line.requested_share for line in facts.splits] == [0.6, 0.2, 0.2]
 
 
-def test_secrets_are_told_by_kind_and_line(facts):
+def test_secrets_are_listed_by_kind_and_line(facts):
     assert facts.secrets == {"github-token": 1}
     assert [(one.name, one.detail) for one in facts.secret_files] == [("first/secret.py", "1 github-token in line 1")]
 
 
-def test_folders_hold_what_is_below_them(facts):
+def test_folders_include_their_subfolders(facts):
     by_id = {folder.id: folder for folder in facts.folders}
     assert len(by_id) == len(facts.folders)
     assert {folder.id for folder in facts.folders if not folder.parent} == {"first", "second"}
@@ -157,7 +157,7 @@ def kept_row(repo, path, tokens=10):
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "a/b", "", "a~2"]), st.text("ab/~2", max_size=12)), max_size=12))
-def test_folders_with_hostile_names_stay_apart(files):
+def test_folders_with_similar_names_have_unique_ids(files):
     folders = Folders()
     for repo, path in files:
         folders.add(kept_row(repo, path))
@@ -172,15 +172,15 @@ def test_folders_with_hostile_names_stay_apart(files):
     assert sum(folder.files for folder in tree if not folder.parent) == len(files)
 
 
-def test_small_and_deep_folders_are_counted_in_those_above():
+def test_small_and_deep_folders_are_counted_in_their_parent():
     folders = Folders()
     for number in range(700):
         folders.add(kept_row("big", f"f{number}/x.py", 1 + number))
     folders.add(kept_row("big", f"{'d/' * 2000}x.py", 5000))
     tree, num_left_out = folders.tree()
-    assert len(tree) == MOST_FOLDERS
+    assert len(tree) == MAX_FOLDERS
     assert tree[0].files == 701
-    assert num_left_out == 701 + 13 - MOST_FOLDERS
+    assert num_left_out == 701 + 13 - MAX_FOLDERS
     assert max(folder.id.count("/") for folder in tree) == 12
     sources = Folders()
     for number in range(500):
@@ -207,7 +207,7 @@ def test_small_and_deep_folders_are_counted_in_those_above():
     ],
     ids="-".join,
 )
-def test_what_the_ids_of_rows_are_adds_up(sources, tmp_path, request, sections):
+def test_parts_of_redundancy_add_up(sources, tmp_path, request, sections):
     is_by_repo = sections.get("window", WindowConfig()).pack == "repo"
     tokenizer = request.getfixturevalue("causal") if is_by_repo else TokenizerConfig()
     out = make(sources, tmp_path / "out", tokenizer=tokenizer, **sections)
@@ -217,10 +217,10 @@ def test_what_the_ids_of_rows_are_adds_up(sources, tmp_path, request, sections):
     assert sum(share.tokens[split] for share in facts.languages for split in Split) == facts.tokens
     for one in facts.redundancy:
         own = manifest.splits[one.split]
-        room = own.windows * manifest.window_length
+        capacity = own.windows * manifest.window_length
         parts = [one.fresh, one.overlap, one.repeats, one.variants, one.special, one.padding]
         assert min(parts) >= 0
-        assert sum(parts) == (own.emitted_tokens if manifest.packing is None else room)
+        assert sum(parts) == (own.emitted_tokens if manifest.packing is None else capacity)
         rows = list(opened[one.split])
         windows = [window for row in rows for window in row.get("segments", [row])]
         assert (one.variants > 0) == any(window.get("variant") for window in windows)
@@ -232,10 +232,10 @@ def test_what_the_ids_of_rows_are_adds_up(sources, tmp_path, request, sections):
     rows = [row for split in Split for row in opened[split]]
     windows = [window for row in rows for window in row.get("segments", [row])]
     assert (facts.rows, facts.windows) == (len(rows), len(windows))
-    assert facts.varied == sum(bool(window.get("variant")) for window in windows)
-    assert facts.repeated == sum(bool(window.get("repeat")) for window in windows if not window.get("variant"))
-    shown = {(window["repo"], window["path"]) for window in windows}
-    assert facts.kept - facts.num_undrawn == len(shown)
+    assert facts.variant_windows == sum(bool(window.get("variant")) for window in windows)
+    assert facts.repeat_windows == sum(bool(window.get("repeat")) for window in windows if not window.get("variant"))
+    files = {(window["repo"], window["path"]) for window in windows}
+    assert facts.kept - facts.num_without_windows == len(files)
     assert facts.num_tail_tokens == num_tail
     assert [one.kind for one in facts.variants] == list(manifest.variants)
     assert (facts.redundancy[0].variants > 0) == ("variants" in sections)
@@ -243,55 +243,55 @@ def test_what_the_ids_of_rows_are_adds_up(sources, tmp_path, request, sections):
 
 
 @given(st.dictionaries(st.sampled_from(list(Split)), st.lists(st.integers(1, 300), max_size=30)))
-def test_bars_hold_every_value_once(lists):
+def test_histogram_counts_every_value_once(lists):
     values = {split: Counter(own) for split, own in lists.items()}
     edges = [1.0, 2.0, 4.0, 16.0, 64.0, 256.0, 512.0]
     found = histogram_of(values, edges)
-    every = sorted(value for own in lists.values() for value in own)
+    all_counts = sorted(value for own in lists.values() for value in own)
     for split in Split:
         own = lists.get(split, [])
         bars = [sum(low <= one < high for one in own) for low, high in pairwise(edges)]
         assert found.counts[split] == bars
-    if every:
-        assert found.median == (every[(len(every) - 1) // 2] + every[len(every) // 2]) / 2
-        assert found.mean == pytest.approx(sum(every) / len(every))
-    assert found.largest == max(every, default=0)
+    if all_counts:
+        assert found.median == (all_counts[(len(all_counts) - 1) // 2] + all_counts[len(all_counts) // 2]) / 2
+        assert found.mean == pytest.approx(sum(all_counts) / len(all_counts))
+    assert found.largest == max(all_counts, default=0)
 
 
-def test_lengths_are_the_tokens_of_kept_files(dataset, facts):
+def test_lengths_are_token_counts_of_kept_files(dataset, facts):
     tokens = sorted(row.tokens for row in file_rows(dataset / "files.jsonl") if row.status == "kept")
     assert sum(sum(own) for own in facts.lengths.counts.values()) == len(tokens)
     assert (facts.lengths.largest, facts.lengths.edges[0]) == (tokens[-1], 1)
     assert facts.lengths.edges[-2] <= tokens[-1] < facts.lengths.edges[-1]
 
 
-def test_a_certificate_is_told_of_the_very_dataset_only(dataset, facts, tmp_path, sources):
+def test_certificate_of_another_dataset_is_ignored(dataset, facts, tmp_path, sources):
     assert facts.certificate is None
     other = make(sources, tmp_path / "other")
     check(other, workers=1)
     (tmp_path / "check.json").write_bytes((other / "check.json").read_bytes())
-    told = gather(other).certificate
-    assert told.is_ok
-    assert [leak.split for leak in told.leaks] == ["validation", "test"]
-    assert ("source", "skipped") in {(name, status) for name, status, _ in told.checks}
-    said = json.loads((other / "check.json").read_text())
-    for damaged in (b"", b"{", b"[]", json.dumps({**said, "fingerprint": "0"}).encode(), b'"\xff"'):
+    certificate = gather(other).certificate
+    assert certificate.is_ok
+    assert [leak.split for leak in certificate.leaks] == ["validation", "test"]
+    assert ("source", "skipped") in {(name, status) for name, status, _ in certificate.checks}
+    content = json.loads((other / "check.json").read_text())
+    for damaged in (b"", b"{", b"[]", json.dumps({**content, "fingerprint": "0"}).encode(), b'"\xff"'):
         (other / "check.json").write_bytes(damaged)
         assert gather(other).certificate is None
-    said["checks"] = [one | {"facts": {"test": "much"}} for one in said["checks"]]
-    (other / "check.json").write_text(json.dumps(said))
+    content["checks"] = [one | {"facts": {"test": "much"}} for one in content["checks"]]
+    (other / "check.json").write_text(json.dumps(content))
     assert gather(other).certificate.leaks == []
 
 
-def test_a_certificate_holds_for_the_same_rows_in_another_format(tmp_path, sources):
-    """jsonl becomes the format that is read, and its files are of another size."""
+def test_certificate_is_valid_for_the_same_rows_in_another_format(tmp_path, sources):
+    """After the export, rows are read from JSONL, whose files have another size."""
     other = make(sources, tmp_path / "other", output=OutputConfig(formats=["bin"]))
     check(other, workers=1)
     export(other, "jsonl", workers=1)
     assert gather(other).certificate.is_ok
 
 
-def test_the_same_dataset_gives_the_same_facts(dataset, facts):
+def test_facts_are_reproducible_and_contain_no_path(dataset, facts):
     assert gather(dataset) == facts
     assert str(dataset.parent) not in msgspec.json.encode(facts).decode()
 
@@ -316,7 +316,7 @@ SECTIONS = [
 
 
 @pytest.mark.parametrize("sections", SECTIONS, ids="-".join)
-def test_the_command_and_the_file_give_the_same_settings(dataset, tmp_path, sections):
+def test_command_and_toml_give_the_same_settings(dataset, tmp_path, sections):
     from gristmill.views.report.provenance import provenance_of
 
     config = with_preset(Config(sources=["first", "second"], out="DIR", **sections), has_mask=True)
@@ -325,15 +325,15 @@ def test_the_command_and_the_file_give_the_same_settings(dataset, tmp_path, sect
         settings=json.loads(msgspec.json.encode(config.settings())),
         formats=list(config.output.formats),
     )
-    told = provenance_of(manifest)
+    provenance = provenance_of(manifest)
     toml = tmp_path / "gristmill.toml"
-    toml.write_text(told.config)
-    assert told.config.replace("\n", "").isprintable()
-    assert told.command.isprintable()
+    toml.write_text(provenance.config)
+    assert provenance.config.replace("\n", "").isprintable()
+    assert provenance.command.isprintable()
     by_file = with_preset(load_config({"sources": ["first"], "out": "DIR"}, toml), has_mask=True)
     assert by_file.settings() == config.settings()
     assert by_file.output.formats == config.output.formats
-    words = split_words(told.command)
+    words = split_words(provenance.command)
     assert words[:4] == ["gristmill", "build", "first", "second"]
     given, values = parse_settings(parser_for("build", ""), words[2:], "it")
     by_command = with_preset(load_config(values, given.config and toml), has_mask=True)
@@ -342,45 +342,45 @@ def test_the_command_and_the_file_give_the_same_settings(dataset, tmp_path, sect
 
 
 def split_words(command):
-    r"""As bash does, with its $'\x1b'."""
+    r"""Split a command like bash, including $'\x1b'."""
     words = shlex.split(command.replace("$'", "'"))
     return [
         word.encode().decode("unicode_escape").encode("latin-1").decode() if "\\x" in word else word for word in words
     ]
 
 
-def test_a_secret_in_a_setting_does_not_come_out(dataset):
+def test_secret_in_a_setting_is_redacted(dataset):
     from gristmill.views.report.provenance import provenance_of
 
     token = "gh" + "p_Ab1Cd2Ef3Gh4Jk5Lm6Np7Qr8St9Uv0Wx1Yz2"
     scan = ScanConfig(exclude=[token, "b*"])
     config = Config(sources=["x"], out="y", scan=scan, sampling=SamplingConfig(weights={token: 2}))
     settings = json.loads(msgspec.json.encode(config.settings()))
-    told = provenance_of(msgspec.structs.replace(read_manifest(dataset), settings=settings))
-    assert token not in msgspec.json.encode(told).decode()
-    assert "SECRET" in told.command
-    assert "SECRET" in told.config
+    provenance = provenance_of(msgspec.structs.replace(read_manifest(dataset), settings=settings))
+    assert token not in msgspec.json.encode(provenance).decode()
+    assert "SECRET" in provenance.command
+    assert "SECRET" in provenance.config
 
 
-def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
+def test_hub_tokenizer_is_named_with_its_revision(dataset):
     from gristmill.views.report.provenance import provenance_of
 
     manifest = read_manifest(dataset)
     tokenizer = msgspec.structs.replace(manifest.tokenizer, name="org/name@main", revision="abc123")
-    told = provenance_of(msgspec.structs.replace(manifest, tokenizer=tokenizer))
-    assert "--tokenizer org/name@abc123" in told.command
-    assert ("revision", "abc123") in told.tokenizer
-    assert ("ids before each window", "0") in told.tokenizer  # an id, not how many
+    provenance = provenance_of(msgspec.structs.replace(manifest, tokenizer=tokenizer))
+    assert "--tokenizer org/name@abc123" in provenance.command
+    assert ("revision", "abc123") in provenance.tokenizer
+    assert ("ids before each window", "0") in provenance.tokenizer  # an id, not a count
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "change", "message"),
     [
         ("files.jsonl", lambda content: content[:-9], "is damaged"),
-        ("files.jsonl", lambda content: content[: content.index(b"\n") + 1], "tells of 1 file,"),
+        ("files.jsonl", lambda content: content[: content.index(b"\n") + 1], "lists 1 file,"),
         ("files.jsonl", lambda content: content.replace(b'"split":"train"', b'"split":null', 1), "nothing says where"),
-        ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "its settings"),
-        ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "its settings"),
+        ("manifest.json", lambda content: content.replace(b'"near": "drop"', b'"near": "drip"'), "invalid settings"),
+        ("manifest.json", lambda content: content.replace(b'"weights": []', b'"weights": [1]'), "invalid settings"),
         ("train.jsonl", lambda content: content.replace(b'"start":0', b'"start":"0"', 1), "row train:0 is damaged"),
         (
             "train.jsonl",
@@ -389,24 +389,24 @@ def test_a_hub_tokenizer_is_named_at_its_revision(dataset):
         ),
     ],
 )
-def test_a_damaged_dataset_is_refused_in_one_line(dataset, tmp_path, name, change, said):
+def test_damaged_dataset_is_rejected(dataset, tmp_path, name, change, message):
     folder = write_tree(tmp_path / "copy", {path.name: path.read_bytes() for path in dataset.iterdir()})
     content = (folder / name).read_bytes()
     assert change(content) != content
     (folder / name).write_bytes(change(content))
-    with pytest.raises(DatasetError, match=said):
+    with pytest.raises(DatasetError, match=message):
         gather(folder)
 
 
-def test_rows_that_no_build_has_made_are_refused(dataset, tmp_path):
+def test_rows_not_made_by_a_build_are_rejected(dataset, tmp_path):
     folder = write_tree(tmp_path / "copy", {path.name: path.read_bytes() for path in dataset.iterdir()})
     with pytest.raises(DatasetError, match="keeps no record of files"):
         gather(made_foreign(folder))
 
 
-def test_files_that_are_grouped_are_counted(tmp_path):
+def test_grouped_near_duplicates_are_counted(tmp_path):
     text = code(7, 40)
     files = {"a.py": text, "b.py": text + "x = 1\n", "c.py": code(8)}
     out = make([str(write_tree(tmp_path / "near", files))], tmp_path / "out", duplicates=DuplicatesConfig(near="group"))
-    told = gather(out)
-    assert (told.num_grouped, told.num_clusters, told.kept) == (2, 0, 3)
+    facts = gather(out)
+    assert (facts.num_grouped, facts.num_clusters, facts.kept) == (2, 0, 3)

@@ -1,4 +1,4 @@
-"""A report in a real browser: drawn, quiet, readable by all, and names in it are never more than names."""
+"""The report in a browser: charts, console messages, accessibility, and escaping of names."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from support.browser import PHONE, file_address, watched
 from support.hostile_datasets import FOLDERS, PICTURE, TEMPLATE, build_hostile
 
 DRAWN = "html[data-drawn]"
-SECTIONS = ["files", "tokens", "windows", "twins", "splits", "secrets", "variants", "seconds", "rows", "repeat"]
+SECTIONS = ["files", "tokens", "windows", "duplicates", "splits", "secrets", "variants", "seconds", "rows", "repeat"]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def opened(chromium, address):
-    """On a desktop, in light; whoever changes it changes it back."""
+    """Open the report on a desktop in light mode. A test that changes the page must restore it."""
     with watched(chromium, address) as seen:
         seen.page.goto(address)
         seen.page.wait_for_selector(DRAWN)
@@ -34,18 +34,18 @@ def texts(page, selector):
     return page.eval_on_selector_all(selector, "all => all.map(one => one.textContent)")
 
 
-def test_every_chart_is_drawn_and_nothing_is_fetched(opened):
+def test_every_chart_is_drawn_without_network_access(opened):
     marks = opened.page.eval_on_selector_all(
         ".chart",
         "all => all.map(one => [one.id, one.querySelectorAll('svg.main-svg .point path, svg.main-svg .slice path').length])",
     )
     names = ("funnel", "reasons", "languages", "licenses", "folders", "fill", "lengths", "redundancy", "splits-shares")
-    assert {f"chart-{name}" for name in (*names, "secrets-kinds", "phases")} == {place for place, _ in marks}
+    assert {f"chart-{name}" for name in (*names, "secrets-kinds", "phases")} == {element_id for element_id, _ in marks}
     assert all(count > 0 for _, count in marks), marks
     assert opened.is_quiet()
 
 
-def test_each_chart_has_a_title_a_sentence_and_a_table(opened):
+def test_each_chart_has_a_title_a_caption_and_a_table(opened):
     figures = opened.page.eval_on_selector_all(
         "figure",
         "all => all.map(one => ['h3', 'figcaption p', '.chart[role=img][aria-label]', 'details table tbody tr']"
@@ -55,7 +55,7 @@ def test_each_chart_has_a_title_a_sentence_and_a_table(opened):
     assert all(counts[:3] == [1, 1, 1] and counts[3] > 0 for counts in figures), figures
 
 
-def test_names_are_shown_as_they_are(opened):
+def test_names_are_displayed_literally(opened):
     drawn = texts(opened.page, "#chart-folders text")
     assert all(any(folder in text for text in drawn) for folder in FOLDERS), drawn
     page = opened.page.text_content("main")
@@ -66,7 +66,7 @@ def test_names_are_shown_as_they_are(opened):
 
 
 @pytest.mark.parametrize("folder", [PICTURE, TEMPLATE])
-def test_hints_show_names_as_they_are(opened, folder):
+def test_hover_texts_display_names_literally(opened, folder):
     opened.page.locator("#chart-folders .slice").filter(has_text=folder).first.hover()
     opened.page.wait_for_selector("#chart-folders .hoverlayer text")
     assert f"sources/{folder}" in "".join(texts(opened.page, "#chart-folders .hoverlayer text"))
@@ -74,7 +74,7 @@ def test_hints_show_names_as_they_are(opened, folder):
     assert opened.is_quiet()
 
 
-def test_the_line_above_an_opened_folder_can_be_seen_and_leads_back(opened):
+def test_path_above_an_opened_folder_is_visible_and_leads_back(opened):
     chart = opened.page.locator("#chart-folders")
     opened.page.evaluate(
         "Plotly.restyle('chart-folders', { level: document.getElementById('chart-folders').data[0].ids[1] })"
@@ -86,14 +86,14 @@ def test_the_line_above_an_opened_folder_can_be_seen_and_leads_back(opened):
     assert opened.is_quiet()
 
 
-def test_bars_have_hints(opened):
+def test_bars_have_hover_texts(opened):
     opened.page.evaluate("Plotly.Fx.hover('chart-languages', [{curveNumber: 0, pointNumber: 0}])")
-    told = "".join(texts(opened.page, "#chart-languages .hoverlayer text"))
-    assert re.search(r"python.*train: [\d,]+ tokens", told), told
+    text = "".join(texts(opened.page, "#chart-languages .hoverlayer text"))
+    assert re.search(r"python.*train: [\d,]+ tokens", text), text
     opened.page.evaluate("Plotly.Fx.unhover('chart-languages')")
 
 
-def test_the_keyboard_reaches_contents_tables_and_what_is_folded(opened):
+def test_keyboard_reaches_contents_tables_and_collapsed_sections(opened):
     page = opened.page
     page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     page.keyboard.press("Tab")
@@ -111,20 +111,20 @@ def test_the_keyboard_reaches_contents_tables_and_what_is_folded(opened):
 
 
 def test_changed_lines_are_marked_by_sign_and_element(opened):
-    row = opened.page.locator("#twins tr").filter(has=opened.page.locator("del")).first
+    row = opened.page.locator("#duplicates tr").filter(has=opened.page.locator("del")).first
     assert row.locator("td").all_text_contents()[1::3] == ["\N{MINUS SIGN}", "+"]
     assert "value * 3 +" in row.locator("del").text_content()
     assert "value * 4 -" in row.locator("ins").text_content()
 
 
-def test_colours_follow_the_scheme_and_paper_is_light(opened):
-    def ink():
+def test_colors_follow_the_system_and_printing_is_light(opened):
+    def text_color():
         return opened.page.eval_on_selector("#chart-reasons .ytick text", "one => getComputedStyle(one).fill")
 
     def num_open():
         return opened.page.locator("details.values[open]").count()
 
-    light, folded = ink(), num_open()
+    light, num_open_before = text_color(), num_open()
     opened.page.emulate_media(color_scheme="dark")
     opened.page.wait_for_function(
         "old => getComputedStyle(document.querySelector('#chart-reasons .ytick text')).fill !== old", arg=light
@@ -133,32 +133,32 @@ def test_colours_follow_the_scheme_and_paper_is_light(opened):
     opened.page.wait_for_function(
         "old => getComputedStyle(document.querySelector('#chart-reasons .ytick text')).fill === old", arg=light
     )
-    assert num_open() == opened.page.locator("details.values").count() > folded
+    assert num_open() == opened.page.locator("details.values").count() > num_open_before
     assert all(opened.page.locator(f"#{name} h2").is_visible() for name in SECTIONS)
     assert opened.page.evaluate("document.querySelector('#chart-fill .main-svg').getAttribute('width')") == "660"
     opened.page.emulate_media(color_scheme="light", media="screen")
     opened.page.wait_for_function(
-        "count => document.querySelectorAll('details.values[open]').length === count", arg=folded
+        "count => document.querySelectorAll('details.values[open]').length === count", arg=num_open_before
     )
-    assert ink() == light
+    assert text_color() == light
     assert opened.is_quiet()
 
 
-def test_nothing_stands_in_anybodys_way(opened):
+def test_no_accessibility_violations(opened):
     assert opened.violations() == []
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(chromium, address):
-    """In the dark first, as the desktop's page is opened and looked through in light."""
+def test_phone_needs_no_horizontal_scrolling(chromium, address):
+    """Start in dark mode, since the desktop page is tested in light mode."""
     with watched(chromium, address, viewport=PHONE, dark=True) as seen:
         seen.page.goto(address)
         seen.page.wait_for_selector(DRAWN)
         assert seen.violations() == []
-        ink = "getComputedStyle(document.querySelector('#chart-reasons .ytick text')).fill"
-        drawn = seen.page.evaluate(ink)
+        color = "getComputedStyle(document.querySelector('#chart-reasons .ytick text')).fill"
+        drawn = seen.page.evaluate(color)
         for scheme in ("dark", "light"):
             seen.page.emulate_media(color_scheme=scheme)
-            seen.page.wait_for_function(f"([old, isOld]) => ({ink} === old) === isOld", arg=[drawn, scheme == "dark"])
+            seen.page.wait_for_function(f"([old, isOld]) => ({color} === old) === isOld", arg=[drawn, scheme == "dark"])
             assert seen.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
             widths = seen.page.eval_on_selector_all(
                 ".chart", "all => all.map(one => [one.scrollWidth, one.clientWidth])"
@@ -167,7 +167,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(chromium, address):
         assert seen.is_quiet()
 
 
-def test_without_javascript_the_tables_are_there(chromium, address):
+def test_tables_work_without_javascript(chromium, address):
     with watched(chromium, address, java_script_enabled=False) as seen:
         seen.page.goto(address)
         assert "need JavaScript" in seen.page.locator("noscript").inner_text()
@@ -176,7 +176,7 @@ def test_without_javascript_the_tables_are_there(chromium, address):
         assert seen.page.locator("#tokens td", has_text="python").first.is_visible()
 
 
-def test_what_a_notebook_shows_can_be_read_by_all(chromium, address, tmp_path):
+def test_notebook_html_has_no_accessibility_violations(chromium, address, tmp_path):
     dataset = gristmill.open_dataset(Path(unquote(urlsplit(address).path)).parent)
     head = "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>x</title></head>"
     page = tmp_path / "notebook.html"

@@ -1,6 +1,6 @@
-// Runs before plotly. The page's policy lets no script bring a style sheet or a style attribute with it. Plotly tries
-// both: a sheet for maps, which are not drawn here, and attributes, which do as well as properties. So neither has to be
-// refused aloud in the console.
+// Runs before plotly. The Content-Security-Policy of the page forbids style sheets and style attributes from scripts.
+// Plotly tries to add both: a style sheet for maps, which are not used here, and attributes. This script ignores the
+// style sheets and sets the attributes as properties, so that the console has no policy errors.
 "use strict";
 (() => {
   const { setAttribute } = Element.prototype;

@@ -1,1 +1,1 @@
-"""gristmill report: one HTML page about a dataset."""
+"""`gristmill report`: one HTML page about a dataset."""

@@ -1,11 +1,11 @@
-"""Sections on splits, secrets, variants, the time it took, and how to build it again."""
+"""Report sections on splits, secrets, fill-in-the-middle, variants, build time and reproduction."""
 
 from collections.abc import Iterator
 
 from gristmill.core.names import counted
 from gristmill.core.text import size_text
-from gristmill.views.charts import Bars, Figure, Series, count_series, hint, label
-from gristmill.views.html import folded, name_html, paragraph, scrolling_table, shown
+from gristmill.views.charts import Bars, Figure, Series, count_series, hover_text, label
+from gristmill.views.html import collapsible, escape_text, list_item_html, paragraph, scrolling_table
 from gristmill.views.report.facts import Certificate, Facts, Provenance, SplitLine
 from gristmill.views.report.page import Section, share_text
 from gristmill.views.table import Cell, Table
@@ -15,92 +15,97 @@ STATUS_SIGNS = {"ok": "✓", "failed": "✗"}
 
 def splits_section(facts: Facts) -> Section:
     lines = facts.splits
-    got = ", ".join(f"{line.split} {line.share:.1%}" for line in lines)
-    told = f"Shares of the tokens: {got}. Files that belong together are in one split."
-    return Section("splits", "Splits and leakage", told, [_shares(facts)], list(_certificate(facts.certificate)))
+    shares = ", ".join(f"{line.split} {line.share:.1%}" for line in lines)
+    summary = f"Share of tokens: {shares}. Files of one group are in the same split."
+    return Section(
+        "splits", "Splits and leakage", summary, [_shares_figure(facts)], list(_certificate_html(facts.certificate))
+    )
 
 
-def _shares(facts: Facts) -> Figure:
+def _shares_figure(facts: Facts) -> Figure:
     lines = facts.splits
     names = [str(line.split) for line in lines]
-    asked = [line.asked_share for line in lines]
-    series = [_share_series("got", [line.share for line in lines], names, 1)]
-    if None not in asked:
-        series.insert(0, _share_series("asked for", [share or 0.0 for share in asked], names, 0))
-    chart = Bars(labels=list(map(label, names)), series=series, is_share=True, axis="share of the tokens")
-    return Figure("splits-shares", "Asked for and got", _cut_told(facts), chart, splits_table(lines))
+    requested = [line.requested_share for line in lines]
+    series = [_share_series("actual", [line.share for line in lines], names, 1)]
+    if None not in requested:
+        series.insert(0, _share_series("requested", [share or 0.0 for share in requested], names, 0))
+    chart = Bars(labels=list(map(label, names)), series=series, is_share=True, axis="share of tokens")
+    return Figure(
+        "splits-shares", "Requested and actual shares", _decontamination_caption(facts), chart, splits_table(lines)
+    )
 
 
-def _cut_told(facts: Facts) -> str:
-    """`--decontaminate drop` leaves out whole windows, and with them more than what is shared."""
-    if facts.decontaminated == "off" and not facts.num_benchmarks:
-        return "Nobody looked for spans that two splits share."
-    where = ["another split"] if facts.decontaminated != "off" else []
-    where += ["a benchmark"] if facts.num_benchmarks else []
-    cut = "Left out, with what stands beside it in its window" if facts.decontaminated == "drop" else "Cut out"
+def _decontamination_caption(facts: Facts) -> str:
+    """Describe decontamination. `--decontaminate drop` removes complete windows, so more than the shared spans."""
+    if facts.decontamination == "off" and not facts.num_benchmarks:
+        return "Decontamination was off, so splits may share spans."
+    others = ["another split"] if facts.decontamination != "off" else []
+    others += ["a benchmark"] if facts.num_benchmarks else []
+    removed = "windows with spans" if facts.decontamination == "drop" else "spans"
     return (
-        f"{cut}, as {' or '.join(where)} has it too: {counted(sum(line.tokens_cut for line in facts.splits), 'token')}."
+        f"Decontamination removed {counted(sum(line.tokens_cut for line in facts.splits), 'token')} in {removed} "
+        f"shared with {' or '.join(others)}."
     )
 
 
 def _share_series(name: str, shares: list[float], labels: list[str], style: int) -> Series:
     texts = [f"{share:.1%}" for share in shares]
-    hints = [hint(f"{split}, {name}: {text}") for split, text in zip(labels, texts, strict=True)]
+    hints = [hover_text(f"{split}, {name}: {text}") for split, text in zip(labels, texts, strict=True)]
     return Series(name=name, values=shares, hints=hints, texts=texts, style=style)
 
 
 def splits_table(lines: list[SplitLine]) -> Table:
-    heads = ["split", "files", "groups", "rows", "tokens", "ids in rows", "share", "asked for", "tokens cut"]
+    headers = ["split", "files", "groups", "rows", "tokens", "ids in rows", "share", "requested", "tokens cut"]
     rows: list[list[Cell]] = [
         [
             *(str(line.split), line.files, line.groups, line.windows, line.tokens, line.emitted, f"{line.share:.1%}"),
-            None if line.asked_share is None else f"{line.asked_share:.1%}",
+            None if line.requested_share is None else f"{line.requested_share:.1%}",
             line.tokens_cut,
         ]
         for line in lines
     ]
-    return Table("Splits", heads, rows)
+    return Table("Splits", headers, rows)
 
 
-def _certificate(certificate: Certificate | None) -> Iterator[str]:
-    yield "<h3>What gristmill check found</h3>"
+def _certificate_html(certificate: Certificate | None) -> Iterator[str]:
+    yield "<h3>Results of gristmill check</h3>"
     if certificate is None:
         yield (
-            "<p>Nobody has checked this dataset as it is now. <code>gristmill check DIR</code> does, and writes what "
-            "it finds into the folder; the next report tells it here.</p>"
+            "<p>This version of the dataset has not been checked. Run <code>gristmill check DIR</code> and create the "
+            "report again to see the results here.</p>"
         )
         return
     if certificate.is_ok:
-        yield '<p class="verdict good"><strong>✓ Passed.</strong> The dataset is what it says it is.</p>'
+        yield '<p class="verdict good"><strong>✓ Passed.</strong> No check failed.</p>'
     else:
         failed = [name for name, status, _ in certificate.checks if status == "failed"]
-        yield f'<p class="verdict bad"><strong>✗ Failed:</strong> {shown(", ".join(failed))}.</p>'
+        yield f'<p class="verdict bad"><strong>✗ Failed:</strong> {escape_text(", ".join(failed))}.</p>'
     if certificate.leaks:
         yield paragraph(
-            "A span of 50 tokens that a held-out split and train share is a copy. 13-grams are phrases that any two "
-            "projects share, like imports and licence lines: they tell how alike the code is."
+            "A span of at least 50 tokens that a held-out split shares with train is a copy. Any two projects share "
+            "some 13-grams, such as imports and license lines, so the share of 13-grams measures general similarity."
         )
         yield from scrolling_table(_leaks_table(certificate))
-    yield from folded(
+    yield from collapsible(
         f"All {counted(len(certificate.checks), 'check')}", scrolling_table(_checks_table(certificate)), "values"
     )
 
 
 def _leaks_table(certificate: Certificate) -> Table:
     rows: list[list[Cell]] = [[str(leak.split), f"{leak.l50:.2%}", f"{leak.gram13:.2%}"] for leak in certificate.leaks]
-    return Table("What is in train too", ["split", "tokens in spans of 50 and more", "13-grams"], rows)
+    return Table("Overlap with train", ["split", "tokens in shared spans of 50 or more", "shared 13-grams"], rows)
 
 
 def _checks_table(certificate: Certificate) -> Table:
     rows: list[list[Cell]] = [
         [name, f"{STATUS_SIGNS.get(status, '·')} {status}", summary] for name, status, summary in certificate.checks
     ]
-    return Table("Checks", ["check", "status", "what it says"], rows)
+    return Table("Checks", ["check", "status", "result"], rows)
 
 
 def secrets_section(facts: Facts) -> Section:
     if not facts.secrets:
-        return Section("secrets", "Secrets", "No secret was taken out: none was found, or none was looked for.")
+        return Section("secrets", "Secrets", "No secrets were redacted: none were found, or the search was off.")
     kinds = sorted(facts.secrets, key=lambda kind: (-facts.secrets[kind], kind))
     counts = [facts.secrets[kind] for kind in kinds]
     rows: list[list[Cell]] = [[kind, facts.secrets[kind]] for kind in kinds]
@@ -111,35 +116,35 @@ def secrets_section(facts: Facts) -> Section:
         Bars(labels=list(map(label, kinds)), series=[count_series(counts, kinds, "redacted")], axis="redacted"),
         Table("Secrets by kind", ["kind", "redacted"], rows),
     )
-    items = [name_html(one.name, one.detail) for one in facts.secret_files]
-    more = folded("Files that held one", [f'<ul class="names">{"".join(items)}</ul>']) if items else []
-    told = f"A placeholder stands in the place of {counted(sum(counts), 'secret')}."
-    return Section("secrets", "Secrets", told, [figure], more)
+    items = [list_item_html(one.name, one.detail) for one in facts.secret_files]
+    more = collapsible("Files with redacted secrets", [f'<ul class="names">{"".join(items)}</ul>']) if items else []
+    summary = f"A placeholder replaces {counted(sum(counts), 'secret')}."
+    return Section("secrets", "Secrets", summary, [figure], more)
 
 
 def fim_section(facts: Facts) -> Section | None:
-    """Fill in the middle, if some documents are rewritten for it."""
+    """Return the section on fill-in-the-middle, or None if the dataset does not use it."""
     fim = facts.fim
     if fim is None:
         return None
     kinds, windows = list(map(str, fim.middles)), list(fim.middles.values())
     total = sum(windows)
     rows: list[list[Cell]] = [[kind, count, share_text(count, total)] for kind, count in fim.middles.items()]
-    forms = ", ".join(f"{counted(count, 'window')} {form}" for form, count in fim.forms.items())
+    forms = ", ".join(f"{form}: {counted(count, 'window')}" for form, count in fim.forms.items())
     figure = Figure(
         "fim-middles",
         "Windows by kind of middle",
-        f"{forms}. {counted(fim.plain, 'window')} of rewritten files without a middle.",
+        f"{forms}. Windows of rewritten files without a middle: {fim.plain:,}.",
         Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Windows by kind of middle", ["middle", "windows", "share"], rows),
     )
-    words = f"{fim.rewritten:,} of {counted(fim.chosen, 'chosen file')} of train are rewritten for fill in the middle."
-    return Section("fim", "Fill in the middle", words, [figure])
+    summary = f"Rewritten for fill-in-the-middle: {fim.rewritten:,} of {counted(fim.chosen, 'chosen file')} in train."
+    return Section("fim", "Fill-in-the-middle", summary, [figure])
 
 
 def variants_section(facts: Facts) -> Section:
     if not facts.variants:
-        return Section("variants", "Variants", "There are none: every row shows a file as it is.")
+        return Section("variants", "Variants", "The dataset has no variants.")
     kinds = [one.kind for one in facts.variants]
     windows = [one.windows for one in facts.variants]
     num_chosen = sum(one.chosen for one in facts.variants)
@@ -150,89 +155,89 @@ def variants_section(facts: Facts) -> Section:
     figure = Figure(
         "variants-kinds",
         "Windows by kind of variant",
-        f"Made for {sum(one.made for one in facts.variants):,} of {counted(num_chosen, 'file')} chosen; files.jsonl "
-        "says why the others have none.",
+        f"Variants exist for {sum(one.made for one in facts.variants):,} of {counted(num_chosen, 'chosen file')}. "
+        "For the others, files.jsonl lists the reason.",
         Bars(labels=list(map(label, kinds)), series=[count_series(windows, kinds, "windows")], axis="windows"),
         Table("Variants by kind", ["kind", "files chosen", "made", "share", "windows", "tokens"], rows),
     )
     is_one = sum(windows) == 1
-    told = f"{counted(sum(windows), 'window')} of train {'is a variant' if is_one else 'are variants'} of its files."
-    return Section("variants", "Variants", told, [figure])
+    summary = f"{counted(sum(windows), 'window')} of train {'is from a variant' if is_one else 'are from variants'}."
+    return Section("variants", "Variants", summary, [figure])
 
 
-def seconds_section(facts: Facts) -> Section:
+def build_time_section(facts: Facts) -> Section:
     total = facts.total_seconds
     workers = counted(facts.provenance.workers, "process", "processes")
-    told = f"The build took {total:,.2f} s with {workers}"
-    told += f": {size_text(facts.source_bytes / total)} of source a second." if total else "."
-    return Section("seconds", "Seconds", told, [_phases(facts)] if facts.seconds else [])
+    summary = f"The build took {total:,.2f} s with {workers}"
+    summary += f" and processed {size_text(facts.source_bytes / total)} of source per second." if total else "."
+    return Section("seconds", "Build time", summary, [_phases_figure(facts)] if facts.seconds else [])
 
 
-def _phases(facts: Facts) -> Figure:
+def _phases_figure(facts: Facts) -> Figure:
     phases, seconds = list(facts.seconds), list(facts.seconds.values())
     longest = max(facts.seconds, key=lambda phase: facts.seconds[phase])
     texts = [f"{one:,.2f} s" for one in seconds]
-    hints = [hint(phase, text) for phase, text in zip(phases, texts, strict=True)]
+    hints = [hover_text(phase, text) for phase, text in zip(phases, texts, strict=True)]
     rows: list[list[Cell]] = [[phase, f"{facts.seconds[phase]:,.2f}"] for phase in phases]
     return Figure(
         "phases",
-        "Seconds by phase",
-        f"{longest} took longest, {facts.seconds[longest]:,.2f} s.",
+        "Build time by phase",
+        f"The longest phase, {longest}, took {facts.seconds[longest]:,.2f} s.",
         Bars(
             labels=list(map(label, phases)),
             series=[Series(name="seconds", values=seconds, hints=hints, texts=texts)],
             axis="seconds",
         ),
-        Table("Seconds by phase", ["phase", "seconds"], rows),
+        Table("Build time by phase", ["phase", "seconds"], rows),
     )
 
 
-def repeat_section(facts: Facts) -> Section:
-    told = "The same sources, settings and versions give the same bytes, on any machine, with any number of processes."
-    return Section("repeat", "How to repeat it", told, (), list(_provenance(facts.provenance)))
+def reproduction_section(facts: Facts) -> Section:
+    summary = "The same sources, settings and versions give the same bytes on any machine with any number of processes."
+    return Section("repeat", "Reproduction", summary, (), list(_provenance_html(facts.provenance)))
 
 
-def _provenance(made: Provenance) -> Iterator[str]:
-    yield f'<h3>Command</h3><pre class="code"><code>{_lines(made.command)}</code></pre>'
-    if made.config:
-        toml = f'<pre class="code"><code>{_lines(made.config)}</code></pre>'
-        yield from folded("The settings as gristmill.toml", [toml])
-    yield from scrolling_table(_origins_table(made))
-    yield from scrolling_table(_digests_table(made))
-    yield from folded("Versions", scrolling_table(_versions_table(made)), "values")
-    yield from folded("Files of the dataset", scrolling_table(_files_table(made)), "values")
+def _provenance_html(provenance: Provenance) -> Iterator[str]:
+    yield f'<h3>Command</h3><pre class="code"><code>{_lines(provenance.command)}</code></pre>'
+    if provenance.config:
+        toml = f'<pre class="code"><code>{_lines(provenance.config)}</code></pre>'
+        yield from collapsible("Settings as gristmill.toml", [toml])
+    yield from scrolling_table(_origins_table(provenance))
+    yield from scrolling_table(_digests_table(provenance))
+    yield from collapsible("Versions", scrolling_table(_versions_table(provenance)), "values")
+    yield from collapsible("Dataset files", scrolling_table(_files_table(provenance)), "values")
 
 
 def _lines(text: str) -> str:
-    return "\n".join(map(shown, text.rstrip("\n").split("\n")))
+    return "\n".join(map(escape_text, text.rstrip("\n").split("\n")))
 
 
-def _origins_table(made: Provenance) -> Table:
-    rows: list[list[Cell]] = [[one.repo, one.commit, one.found] for one in made.sources]
+def _origins_table(provenance: Provenance) -> Table:
+    rows: list[list[Cell]] = [[one.repo, one.commit, one.found] for one in provenance.sources]
     return Table("Sources", ["source", "commit", "files found"], rows)
 
 
-def _digests_table(made: Provenance) -> Table:
+def _digests_table(provenance: Provenance) -> Table:
     rows: list[list[Cell]] = [
-        ["fingerprint, of all that decides the rows", made.fingerprint],
-        ["content, of every row", made.content_sha256],
+        ["fingerprint of all inputs that determine the rows", provenance.fingerprint],
+        ["sha256 of the content of all rows", provenance.content_sha256],
     ]
-    rows += [[f"tokenizer: {name}", value] for name, value in made.tokenizer]
-    rows += [] if made.repo_order is None else [["files of a repository", made.repo_order]]
-    return Table("What it is known by", ["what", "value"], rows)
+    rows += [[f"tokenizer: {name}", value] for name, value in provenance.tokenizer]
+    rows += [] if provenance.repo_order is None else [["order of files in a repository", provenance.repo_order]]
+    return Table("Identification", ["property", "value"], rows)
 
 
-def _versions_table(made: Provenance) -> Table:
+def _versions_table(provenance: Provenance) -> Table:
     versions = {
-        "gristmill": made.gristmill,
-        **made.versions,
-        "Python": made.python,
-        "platform": made.platform,
-        "built at": made.started_at,
+        "gristmill": provenance.gristmill,
+        **provenance.versions,
+        "Python": provenance.python,
+        "platform": provenance.platform,
+        "built at": provenance.started_at,
     }
-    return Table("Versions", ["what", "version"], list(versions.items()))
+    return Table("Versions", ["component", "version"], list(versions.items()))
 
 
-def _files_table(made: Provenance) -> Table:
-    rows: list[list[Cell]] = [[name, num_bytes, digest] for name, num_bytes, digest in made.files]
-    return Table("Files of the dataset", ["file", "bytes", "sha256"], rows)
+def _files_table(provenance: Provenance) -> Table:
+    rows: list[list[Cell]] = [[name, num_bytes, digest] for name, num_bytes, digest in provenance.files]
+    return Table("Dataset files", ["file", "bytes", "sha256"], rows)

@@ -1,4 +1,4 @@
-"""What a report tells of a dataset: plain records, gathered once, that the page, the notebook and the tests read."""
+"""Facts of a report: plain records, gathered once and read by the page, the notebook and the tests."""
 
 from typing import Literal
 
@@ -8,38 +8,41 @@ from gristmill.core.manifest import FimFacts
 from gristmill.core.records import Split
 
 PerSplit = dict[Split, int]
-LONGEST_TOLD = 1000
-"""Characters. Few names are as long; in a table of files that somebody else has written they may be without end."""
+MAX_NAME_LENGTH = 1000
+"""In characters. A files.jsonl from elsewhere may contain names of any length."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """A file named in the report."""
+
     name: str
-    """Repo and path."""
+    """Repository and path."""
     detail: str
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of the funnel: what came so far."""
+    """A stage of the funnel from found to kept files."""
 
     name: str
     files: int
+    """Number of files that reached this stage."""
     note: str
-    """What happened on the way to it."""
+    """Files dropped before this stage, by reason."""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why files are not in the dataset."""
+    """A drop reason with its files."""
 
     reason: str
-    told: str
+    meaning: str
     files: int
     bytes: int
-    """Of those whose size is known."""
+    """Size of the files whose size is known."""
     examples: list[Example]
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept files of one language or licence."""
+    """Kept files of one language or license."""
 
     name: str
     files: int
@@ -47,10 +50,10 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder of the treemap, with all that is below it; a source is one too."""
+    """A folder or source in the treemap. Counts include its subfolders."""
 
     id: str
-    """`repo/a/b`, with `~2` at the end of what would be the same twice."""
+    """Unique path like `repo/a/b`. The second folder with the same path ends in `~2`."""
     parent: str
     """Empty for a source."""
     name: str
@@ -60,7 +63,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     edges: list[float]
-    """One more than there are bars."""
+    """Edges of the bars, one more than the number of bars."""
     counts: dict[Split, list[int]]
     median: float
     mean: float
@@ -68,10 +71,10 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of two texts side by side. Text is redacted like the dataset."""
+    """One line of two texts side by side. Secrets are redacted as in the dataset."""
 
     kind: Literal["same", "changed", "removed", "added", "skipped"]
-    """`skipped`: lines that are the same in both, which are left out here."""
+    """`skipped` replaces several equal lines."""
     left: str = ""
     right: str = ""
     left_number: int | None = None
@@ -79,44 +82,48 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
     num_skipped: int = 0
 
 
-class Twin(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a cluster that another one stands for."""
+class Duplicate(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a cluster that was dropped because it duplicates the kept file."""
 
     name: str
     similarity: float
     is_exact: bool
-    """The same text."""
+    """The text equals that of the kept file."""
     lines: list[DiffLine]
-    """What is in the file that stands for it at the left, its own at the right; none where `why_not` says why."""
+    """Kept file on the left, this file on the right. Empty if `no_diff_reason` is set."""
     num_lines_left_out: int
-    """At the end of `lines`, as there are too many."""
-    why_not: str | None
+    """Number of lines omitted after `lines`."""
+    no_diff_reason: str | None
+    """Reason why there is no diff, or None if there is one."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Files with the same or nearly the same text, of which one is kept."""
+
     kept: str
-    """The file that stands for the others."""
-    num_twins: int
-    twins: list[Twin]
-    """The first of them."""
+    """The file that is kept."""
+    num_duplicates: int
+    """Number of dropped files."""
+    duplicates: list[Duplicate]
+    """The first dropped files."""
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a held-out split: what of it is in train too, as `gristmill check` measured it."""
+    """Shares of a held-out split that are also in train, as measured by `gristmill check`."""
 
     split: Split
     l50: float
-    """Share of its tokens in spans of 50 and more."""
+    """Share of tokens in shared spans of at least 50 tokens."""
     gram13: float
-    """Share of its 13-grams."""
+    """Share of 13-grams that are also in train."""
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What check.json says; absent where nobody has checked this very dataset."""
+    """Results in check.json."""
 
     is_ok: bool
     checks: list[tuple[str, str, str]]
-    """Name, status, summary."""
+    """Name, status and summary of each check."""
     leaks: list[Leak]
 
 
@@ -128,27 +135,28 @@ class SplitLine(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     emitted: int
     share: float
-    asked_share: float | None
+    requested_share: float | None
     tokens_cut: int
 
 
 class Redundancy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ids of a split's rows are."""
+    """Ids in the rows of a split, by origin. With packing, the sum is the capacity of the rows."""
 
     split: Split
     fresh: int
-    """Content tokens, each where it is shown first."""
+    """Content tokens at their first occurrence."""
     overlap: int
-    """Shown again, as a neighbouring window shows them too."""
+    """Content tokens that are also in a neighboring window."""
     repeats: int
-    """In windows that are drawn once more."""
+    """Content tokens in repeated windows."""
     variants: int
     special: int
     padding: int
-    """All of these together are the ids in its rows, or with packing the room of them."""
 
 
-class Variation(msgspec.Struct, frozen=True, kw_only=True):
+class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of one kind of variant."""
+
     kind: str
     chosen: int
     made: int
@@ -157,27 +165,30 @@ class Variation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """A source of the dataset."""
+
     repo: str
     commit: str | None
     found: int
+    """Number of files found."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """All it takes to have the same once more."""
+    """Information needed to reproduce the dataset."""
 
     command: str
-    """With every setting that is not as it is by default; sources by name, as their place is nobody's business."""
+    """Build command with every setting that differs from its default. Sources are named without their paths."""
     config: str
-    """The same as a gristmill.toml."""
+    """The same settings as a gristmill.toml."""
     gristmill: str
     versions: dict[str, str]
     tokenizer: list[tuple[str, str]]
     repo_order: str | None
-    """In which order the files of a repository stand; None without --pack repo."""
+    """Order of the files of a repository. None without --pack repo."""
     fingerprint: str
     content_sha256: str
     files: list[tuple[str, int, str]]
-    """Name, bytes, sha256."""
+    """Name, number of bytes, and sha256 of each file."""
     sources: list[Origin]
     started_at: str
     python: str
@@ -186,29 +197,31 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """All facts of a report."""
+
     title: str
-    """The folder's own name."""
+    """Name of the dataset folder."""
     found: int
     kept: int
     dropped: int
     rows: int
     is_packed: bool
-    """Windows of several files share a row; else each row is a window."""
+    """A row can contain several windows. Otherwise each row is one window."""
     windows: int
-    repeated: int
-    """Those of them that are drawn once more."""
-    varied: int
-    """Those of variants."""
+    repeat_windows: int
+    """Number of repeated windows."""
+    variant_windows: int
+    """Number of windows of variants."""
     num_tail_tokens: int
-    """At the ends of files, in no window: each would have brought too few."""
-    num_undrawn: int
-    """Kept files that no window shows, as none of theirs was drawn."""
+    """Tokens at the ends of files that are in no window, since they were too few for one."""
+    num_without_windows: int
+    """Kept files without a window, since none of their windows was drawn."""
     tokens: int
     emitted: int
     data_bytes: int
     source_bytes: int
     has_documents: bool
-    """A row is a document's text, without ids."""
+    """A row is the text of a document, without ids."""
     window_length: int
     overlap: int | None
     formats: list[str]
@@ -218,37 +231,38 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     licenses: list[Share]
     folders: list[Folder]
     num_folders_left_out: int
-    """Small ones, counted in the folder above them."""
+    """Number of small folders that are counted in their parent."""
     fill: Histogram
-    """Share of a row's room that is filled, from 0 to 1."""
+    """Filled share of the rows, from 0 to 1."""
     lengths: Histogram
-    """Tokens in a file; the edges grow by a factor."""
+    """Number of tokens per file. Each edge is twice the previous one."""
     redundancy: list[Redundancy]
     clusters: list[Cluster]
     num_clusters: int
     num_clustered: int
-    """Files in all of them."""
+    """Number of files in all clusters."""
     num_grouped: int = 0
-    """Near-duplicates that are kept, each beside the others in its split, as --near-duplicates group asks for."""
+    """Number of near-duplicates kept in the same split, with --near-duplicates group."""
     splits: list[SplitLine]
-    decontaminated: str
-    """What became of spans that a held-out file and train share: `cut`, `drop`, `train`, or `off`."""
+    decontamination: str
+    """Treatment of spans shared by train and a held-out split: `cut`, `drop`, `train`, or `off`."""
     num_benchmarks: int
-    """Whose spans were cut out of train."""
+    """Number of benchmarks whose spans were removed from train."""
     certificate: Certificate | None
+    """None if this version of the dataset has not been checked."""
     secrets: dict[str, int]
-    """Redacted, by kind."""
+    """Number of redacted secrets by kind."""
     secret_files: list[Example]
     preset: str
     fim: FimFacts | None
-    variants: list[Variation]
+    variants: list[VariantCounts]
     seconds: dict[str, float]
-    """By phase, without the total."""
+    """Duration by phase, without the total."""
     total_seconds: float
     provenance: Provenance
     warnings: list[str]
 
 
-def brief(text: str) -> str:
-    """As much of a name as a page tells."""
-    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"
+def truncate(text: str) -> str:
+    """Return the text, cut to the length that a page displays."""
+    return text if len(text) <= MAX_NAME_LENGTH else f"{text[:MAX_NAME_LENGTH]}…"

@@ -1,8 +1,8 @@
-"""gather(): all that a report tells, on one screen.
+"""Gather the facts of a report.
 
-1. files      files.jsonl row by row: what became of each file, languages, licences, folders, twins
-2. rows       every row once, without its ids: how full they are, what of them is shown for the first time
-3. twins      the largest clusters of near-duplicates, compared line by line
+1. files           read files.jsonl for drops, languages, licenses, folders and duplicates
+2. rows            read every row once, without its ids, for fill and redundancy
+3. duplicates      compare the largest clusters of near-duplicates line by line
 """
 
 import os
@@ -16,39 +16,45 @@ from gristmill.core.manifest import Manifest
 from gristmill.core.names import counted, path_text
 from gristmill.core.progress import Progress
 from gristmill.dataset.dataset import Dataset
-from gristmill.views.report.clusters import Comparing, Twins, rows_named
-from gristmill.views.report.facts import Facts, Variation
-from gristmill.views.report.provenance import certificate_in, provenance_of, split_lines
-from gristmill.views.report.read_back import ShownTexts, config_of, sources_of
+from gristmill.views.report.clusters import ClusterComparer, Duplicates, read_named_rows
+from gristmill.views.report.facts import Facts, VariantCounts
+from gristmill.views.report.provenance import provenance_of, read_certificate, split_lines
+from gristmill.views.report.read_back import WindowTexts, config_from_manifest, find_sources
 from gristmill.views.report.tallies import Drops, Folders, Lengths, Shares, fill_histogram, read_rows
 
-FILES_AT_ONCE = 1000
+FILES_PER_UPDATE = 1000
 
 
 def gather(
-    folder: Path, sources: Sequence[str] = (), progress: Progress | None = None, *, compares_twins: bool = True
+    folder: Path, sources: Sequence[str] = (), progress: Progress | None = None, *, compares_duplicates: bool = True
 ) -> Facts:
-    """`sources`: where dropped near-duplicates are read from; else those that the work folder remembers."""
+    """Return the facts of the dataset in a folder.
+
+    `sources` are the folders to read dropped near-duplicates from. They default to those recorded in the work folder.
+    Raise DatasetError if the dataset is damaged.
+    """
     progress = progress or Progress()
     dataset = Dataset(Path(os.path.expanduser(folder)))
     manifest, folder = dataset.manifest, dataset.folder
-    config, texts = config_of(manifest), sources_of(dataset, sources)
-    drops, shares, folders, lengths, twins = Drops(), Shares(), Folders(), Lengths(), Twins()
+    config, texts = config_from_manifest(manifest), find_sources(dataset, sources)
+    drops, shares, folders, lengths, duplicates = Drops(), Shares(), Folders(), Lengths(), Duplicates()
     with progress.phase("files", manifest.counts.found) as step:
         for number, row in enumerate(file_rows(folder / FILES), 1):
-            for tally in (drops, shares, folders, lengths, twins):
+            for tally in (drops, shares, folders, lengths, duplicates):
                 tally.add(row)
-            if number % FILES_AT_ONCE == 0:
-                step.advance(FILES_AT_ONCE)
-        _require_all(drops, manifest, folder)
-        outlines, num_clusters, num_clustered = twins.outlines()
-        outlines = outlines if compares_twins else []
-        named = rows_named(folder / FILES, outlines)
+            if number % FILES_PER_UPDATE == 0:
+                step.advance(FILES_PER_UPDATE)
+        _require_complete(drops, manifest, folder)
+        outlines, num_clusters, num_clustered = duplicates.outlines()
+        outlines = outlines if compares_duplicates else []
+        named_rows = read_named_rows(folder / FILES, outlines)
     num_rows = sum(facts.windows for facts in manifest.splits.values())
     with progress.phase("rows", num_rows, "rows") as step:
-        rows = read_rows(dataset, {row.key for row in named.values()}, step.advance)
-    with progress.phase("twins", sum(len(one.twins) for one in outlines)) as step:
-        clusters = Comparing(ShownTexts(dataset, rows.rows_of), texts, named).clusters(outlines, step.advance)
+        rows = read_rows(dataset, {row.key for row in named_rows.values()}, step.advance)
+    with progress.phase("duplicates", sum(len(outline.duplicates) for outline in outlines)) as step:
+        clusters = ClusterComparer(WindowTexts(dataset, rows.rows_by_file), texts, named_rows).clusters(
+            outlines, step.advance
+        )
     tree, num_folders_left_out = folders.tree()
     return Facts(
         title=path_text(folder.resolve().name),
@@ -58,10 +64,10 @@ def gather(
         rows=num_rows,
         is_packed=manifest.packing is not None,
         windows=rows.num_windows.total(),
-        repeated=rows.num_windows["repeats"],
-        varied=rows.num_windows["variants"],
+        repeat_windows=rows.num_windows["repeats"],
+        variant_windows=rows.num_windows["variants"],
         num_tail_tokens=manifest.counts.tail_tokens_dropped,
-        num_undrawn=lengths.num_undrawn,
+        num_without_windows=lengths.num_without_windows,
         tokens=sum(facts.tokens for facts in manifest.splits.values()),
         emitted=sum(facts.emitted_tokens for facts in manifest.splits.values()),
         data_bytes=sum(facts.bytes for facts in manifest.files.values() if facts.format is not None),
@@ -84,15 +90,15 @@ def gather(
         num_clustered=num_clustered,
         num_grouped=manifest.near_duplicates.files if config.duplicates.near == "group" else 0,
         splits=split_lines(manifest),
-        decontaminated=manifest.decontamination.how,
+        decontamination=manifest.decontamination.how,
         num_benchmarks=len(manifest.decontamination.against),
-        certificate=certificate_in(folder, manifest),
+        certificate=read_certificate(folder, manifest),
         secrets=manifest.counts.redactions,
         secret_files=shares.secret_files,
         preset=manifest.preset,
         fim=manifest.fim,
         variants=[
-            Variation(kind=kind, chosen=one.chosen, made=one.made, windows=one.windows, tokens=one.tokens)
+            VariantCounts(kind=kind, chosen=one.chosen, made=one.made, windows=one.windows, tokens=one.tokens)
             for kind, one in manifest.variants.items()
         ],
         seconds={phase: value for phase, value in manifest.run.seconds.items() if phase != "total"},
@@ -102,9 +108,9 @@ def gather(
     )
 
 
-def _require_all(drops: Drops, manifest: Manifest, folder: Path) -> None:
+def _require_complete(drops: Drops, manifest: Manifest, folder: Path) -> None:
     if drops.num_found != manifest.counts.found:
         raise DatasetError(
-            f"{str(folder)!r} is damaged: {FILES} tells of {counted(drops.num_found, 'file')}, the manifest of "
+            f"{str(folder)!r} is damaged: {FILES} lists {counted(drops.num_found, 'file')}, the manifest records "
             f"{manifest.counts.found:,}. Build the dataset again."
         )

@@ -1,4 +1,4 @@
-"""What a manifest says of how a dataset was made, and of its splits beside what was asked for."""
+"""Provenance of a dataset from its manifest: build command, settings, versions, check results and splits."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,16 +19,17 @@ from gristmill.core.names import printable
 from gristmill.core.plain_files import read_plain
 from gristmill.core.records import Split
 from gristmill.views.report.facts import Certificate, Leak, Origin, Provenance, SplitLine
-from gristmill.views.report.read_back import ELSEWHERE, config_of
+from gristmill.views.report.read_back import ENDPOINT_PLACEHOLDER, config_from_manifest
 
 TOML = "gristmill.toml"
-SOURCES_NAMED = 8
+MAX_NAMED_SOURCES = 8
 
 Settings = dict[str, Any]
-"""By their dotted names: `window.overlap`."""
+"""Settings keyed by dotted name, like `window.overlap`."""
 
 
 def provenance_of(manifest: Manifest) -> Provenance:
+    """Return the information needed to reproduce a dataset."""
     settings = _changed_settings(manifest)
     run = manifest.run
     return Provenance(
@@ -36,7 +37,7 @@ def provenance_of(manifest: Manifest) -> Provenance:
         config="".join(f"{line}\n" for line in (*_notes(manifest), *_toml(settings))),
         gristmill=manifest.gristmill,
         versions=manifest.versions,
-        tokenizer=list(_told(manifest.tokenizer)),
+        tokenizer=list(_tokenizer_facts(manifest.tokenizer)),
         repo_order=repo_order_text(manifest),
         fingerprint=manifest.fingerprint,
         content_sha256=manifest.content_sha256,
@@ -50,11 +51,11 @@ def provenance_of(manifest: Manifest) -> Provenance:
 
 
 def _changed_settings(manifest: Manifest) -> Settings:
-    """Those that are not as they are by default; a secret in one does not come out."""
-    config = config_of(manifest)
+    """Return the settings that differ from their defaults, with secrets redacted."""
+    config = config_from_manifest(manifest)
     has_mask = manifest.tokenizer.mask_id is not None
-    plain = with_preset(Config(sources=["."], out=".", preset=config.preset), has_mask=has_mask)
-    settings, defaults = config.settings(), plain.settings()
+    default_config = with_preset(Config(sources=["."], out=".", preset=config.preset), has_mask=has_mask)
+    settings, defaults = config.settings(), default_config.settings()
     settings["sampling"]["weights"], defaults["sampling"]["weights"] = config.sampling.weights, {}
     preset = settings.pop("preset")
     is_default = preset in {None, default_preset(has_mask=has_mask)}
@@ -70,43 +71,43 @@ def _changed_settings(manifest: Manifest) -> Settings:
     if manifest.formats != list(default_of("output.formats")):
         changed["output.formats"] = manifest.formats
     if config.variants.ask_model:
-        changed["rewrite.endpoint"] = ELSEWHERE
-    return {name: _public(value) for name, value in changed.items()}
+        changed["rewrite.endpoint"] = ENDPOINT_PLACEHOLDER
+    return {name: _redact(value) for name, value in changed.items()}
 
 
-def _public(value: Any) -> Any:
+def _redact(value: Any) -> Any:
     if isinstance(value, str):
         return without_secret(value)
     if isinstance(value, list):
-        return [_public(one) for one in value]
+        return [_redact(one) for one in value]
     if isinstance(value, Mapping):
-        return {_public(name): _public(one) for name, one in value.items()}
+        return {_redact(name): _redact(one) for name, one in value.items()}
     return value
 
 
 def _tokenizer_name(facts: TokenizerFacts) -> str:
-    """At its revision, where it is from the Hub."""
+    """Return the name of a tokenizer, with its revision if it is from the Hub."""
     return facts.name if facts.revision is None else f"{facts.name.partition('@')[0]}@{facts.revision}"
 
 
 def _command(manifest: Manifest, settings: Settings) -> str:
-    """What has no option is in the file."""
+    """Return the build command. It refers to a gristmill.toml if a setting has no option."""
     options = {option.setting for option in all_options()}
     named = [one.repo for one in manifest.sources]
-    sources = named if len(named) <= SOURCES_NAMED else ["SOURCE..."]
+    sources = named if len(named) <= MAX_NAMED_SOURCES else ["SOURCE..."]
     values = {name: value for name, value in settings.items() if name in options}
     toml = None if len(values) == len(settings) else Path(TOML)
     return build_line({**values, "sources": [without_secret(one) for one in sources], "out": "DIR"}, toml)
 
 
 def _notes(manifest: Manifest) -> Iterator[str]:
-    """What no setting here can say."""
+    """Yield comments on inputs that the settings do not contain."""
     if manifest.previous_splits is not None:
         digest = manifest.previous_splits.sha256
-        yield f"# The splits of an earlier build were kept: name its files.jsonl (sha256 {digest}) with --splits."
+        yield f"# This build kept the splits of an earlier build. Pass its files.jsonl (sha256 {digest}) with --splits."
     for one in manifest.decontamination.against:
         name = without_secret(printable(one.name))
-        yield f"# Name {name} (sha256 {one.sha256}) with --decontaminate-against."
+        yield f"# Pass {name} (sha256 {one.sha256}) with --decontaminate-against."
 
 
 def _toml(settings: Settings) -> Iterator[str]:
@@ -122,7 +123,7 @@ def _toml(settings: Settings) -> Iterator[str]:
 
 
 def _table(path: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[str]:
-    """With the tables in it behind it."""
+    """Yield the lines of a TOML table, followed by its subtables."""
     tables = {name: value for name, value in values.items() if isinstance(value, Mapping)}
     if len(tables) < len(values) or not values:
         yield f"[{'.'.join(map(_key, path))}]"
@@ -143,27 +144,27 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """As in JSON; what cannot be seen is escaped, so that it can."""
+    """Return a TOML string, quoted as in JSON, with unprintable characters escaped."""
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
-def _told(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
+def _tokenizer_facts(facts: TokenizerFacts) -> Iterator[tuple[str, str]]:
     yield "name", facts.name
     if facts.revision is not None:
         yield "revision", facts.revision
     yield "sha256", facts.sha256
-    yield "size of the vocabulary", f"{facts.vocab_size:,}"
-    yield "encoded by", facts.engine
+    yield "vocabulary size", f"{facts.vocab_size:,}"
+    yield "engine", facts.engine
     yield "ids before each window", " ".join(map(str, facts.prefix)) or "none"
     yield "ids after each window", " ".join(map(str, facts.suffix)) or "none"
     yield "ids after each document", " ".join(map(str, facts.closing)) or "none"
-    for name, one in (("id of padding", facts.pad_id), ("id of the end of a text", facts.end_id)):
+    for name, one in (("padding id", facts.pad_id), ("end-of-text id", facts.end_id)):
         if one is not None:
             yield name, str(one)
 
 
-# What `gristmill check` said of a dataset: told only if it was this very one.
+# Results of `gristmill check`, used only if they belong to this version of the dataset.
 
 
 class _Measured(msgspec.Struct, frozen=True):
@@ -171,8 +172,8 @@ class _Measured(msgspec.Struct, frozen=True):
     gram13: float
 
 
-def certificate_in(folder: Path, manifest: Manifest) -> Certificate | None:
-    """None where there is no check.json, or it is damaged, or of another dataset."""
+def read_certificate(folder: Path, manifest: Manifest) -> Certificate | None:
+    """Return the results in check.json, or None if it is missing, damaged, or belongs to another dataset."""
     path = folder / CHECK
     try:
         report = msgspec.json.decode(read_plain(path) if path.is_file() else b"", type=Report)
@@ -201,7 +202,7 @@ def _measured(facts: Any) -> _Measured | None:
 
 
 def split_lines(manifest: Manifest) -> list[SplitLine]:
-    asked = asked_shares(manifest.settings)
+    requested = asked_shares(manifest.settings)
     return [
         SplitLine(
             split=split,
@@ -211,7 +212,7 @@ def split_lines(manifest: Manifest) -> list[SplitLine]:
             tokens=facts.tokens,
             emitted=facts.emitted_tokens,
             share=facts.share,
-            asked_share=asked.get(split),
+            requested_share=requested.get(split),
             tokens_cut=manifest.decontamination.tokens_cut.get(split, 0),
         )
         for split in Split

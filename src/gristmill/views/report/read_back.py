@@ -1,7 +1,7 @@
-"""The text of a file once more: from its windows, or from its source, read and cleaned as the build did.
+"""Read the text of a file again, from its windows or from its source, cleaned as in the build.
 
-Either counts only if its digest is the one that files.jsonl has of the text that was tokenized. So what was redacted
-then is redacted here, and a source that has changed since gives nothing.
+A text is accepted only if its digest equals that of the tokenized text in files.jsonl. So secrets redacted by the build
+remain redacted, and a changed source is rejected.
 """
 
 import hashlib
@@ -31,107 +31,107 @@ from gristmill.sources.addresses import is_table_name
 from gristmill.sources.documents import read_document
 from gristmill.tokenizers.tokenizer import Tokenizer
 
-# The settings that a manifest tells of, as a configuration again.
+# Configuration from the settings in a manifest.
 
-ELSEWHERE = "URL"
-"""In place of an address that no manifest tells."""
+ENDPOINT_PLACEHOLDER = "URL"
+"""Replaces the address of the rewriting endpoint, which manifests do not record."""
 
 
-def config_of(manifest: Manifest) -> Config:
-    """Without what it does not tell: sources, where the dataset went, and how the work was done."""
+def config_from_manifest(manifest: Manifest) -> Config:
+    """Return the configuration of a build. Manifests do not record sources and output, so these are placeholders."""
     try:
         named = manifest.settings.items()
         tree: dict[str, Any] = {name: dict(one) if isinstance(one, Mapping) else one for name, one in named}
-        tree["sampling"]["weights"] = dict(tree["sampling"]["weights"])  # pairs, since their order counts
-        tree["rewrite"]["endpoint"] = ELSEWHERE
+        tree["sampling"]["weights"] = dict(tree["sampling"]["weights"])  # recorded as pairs, since their order matters
+        tree["rewrite"]["endpoint"] = ENDPOINT_PLACEHOLDER
         return msgspec.convert({**tree, "sources": ["."], "out": "."}, Config)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError, ConfigError) as error:
-        raise DatasetError(f"the manifest is damaged: its settings: {error}. Build the dataset again.") from None
+        raise DatasetError(f"the manifest is damaged: invalid settings: {error}. Build the dataset again.") from None
 
 
 class Missing(NamedTuple):
-    """Why there is no text."""
+    """Result for a text that cannot be read."""
 
-    why: str
-
-
-NOT_HERE = Missing("its source is not here: name it with --source")
-ROW_OF_TABLE = Missing("it is a row of a table, and these are not read again")
-GONE = Missing("it is not in its source any more")
-CHANGED = Missing("its source has changed since")
+    reason: str
 
 
-class Sources:
-    """Folders by the names that their files go by in the rows."""
+SOURCE_UNKNOWN = Missing("its source is unknown; pass it with --source")
+TABLE_ROW = Missing("it is a row of a table, which cannot be read again")
+FILE_GONE = Missing("it is no longer in its source")
+SOURCE_CHANGED = Missing("its source has changed since the build")
+
+
+class SourceTexts:
+    """Reads texts from source folders, keyed by repository name."""
 
     def __init__(self, names: Sequence[str], manifest: Manifest) -> None:
         self._folders = folders_by_repo(names)
         self._has_table = any(is_table_name(os.path.basename(name)) for name in names)
-        self._config = config_of(manifest)
+        self._config = config_from_manifest(manifest)
         self._limits = Limits(self._config.rules)
 
     def text_of(self, row: FileRow) -> bytes | Missing:
         folder = self._folders.get(row.repo)
         if folder is None:
-            return ROW_OF_TABLE if self._has_table else NOT_HERE
+            return TABLE_ROW if self._has_table else SOURCE_UNKNOWN
         location = location_of(folder, row.path)
         if location is None or not os.path.lexists(location):
-            return GONE
+            return FILE_GONE
         file = SourceFile(repo=row.repo, path=row.path, location=location, size=row.bytes or 0)
         try:
             document = read_document(file, self._config.scan)
         except InputError:
             return Missing("its source cannot be read")
         cleaned = document if isinstance(document, Drop) else clean(document, self._config, self._limits)
-        return CHANGED if isinstance(cleaned, Drop) or not _is_text_of(row, cleaned.text) else cleaned.text
+        return SOURCE_CHANGED if isinstance(cleaned, Drop) or not _has_digest_of(row, cleaned.text) else cleaned.text
 
 
-def _is_text_of(row: FileRow, text: bytes) -> bool:
+def _has_digest_of(row: FileRow, text: bytes) -> bool:
     return hashlib.sha256(text).hexdigest() == row.text_sha256
 
 
-def sources_of(dataset: Dataset, given: Sequence[str]) -> Sources:
-    """Those that are given, else those that the work folder remembers, by the same settings, and that are here."""
-    return Sources(given or _remembered(dataset), dataset.manifest)
+def find_sources(dataset: Dataset, given: Sequence[str]) -> SourceTexts:
+    """Open the given sources, or by default the existing local sources of the last build with the same settings."""
+    return SourceTexts(given or _recorded_sources(dataset), dataset.manifest)
 
 
-def _remembered(dataset: Dataset) -> list[str]:
-    """Nothing is fetched: of what lies elsewhere there is none."""
+def _recorded_sources(dataset: Dataset) -> list[str]:
+    """Return the local sources recorded in the work folder. Remote sources are not fetched."""
     try:
         kept = recall(Workspace(os.fspath(dataset.folder)).built, BUILT, str)
         built = None if kept is None else Built.of(kept)
-    except (ValueError, TypeError, msgspec.MsgspecError, ConfigError, DatasetError):  # of another version
+    except (ValueError, TypeError, msgspec.MsgspecError, ConfigError, DatasetError):  # written by another version
         built = None
-    if built is None or built.config.settings() != config_of(dataset.manifest).settings():
+    if built is None or built.config.settings() != config_from_manifest(dataset.manifest).settings():
         return []
-    words = [word for word in built.config.sources if not is_address(word)]
-    paths = [os.path.join(built.folder, os.path.expanduser(word)) for word in words]
+    sources = [source for source in built.config.sources if not is_address(source)]
+    paths = [os.path.join(built.folder, os.path.expanduser(source)) for source in sources]
     return [path for path in paths if os.path.exists(path)]
 
 
-class ShownTexts:
-    """What windows spell."""
+class WindowTexts:
+    """Decodes texts of files from the windows of a dataset."""
 
-    def __init__(self, dataset: Dataset, rows_of: Mapping[FileKey, Sequence[int]]) -> None:
-        """`rows_of`: by file, the rows in which its windows are."""
-        self._dataset, self._rows_of = dataset, rows_of
+    def __init__(self, dataset: Dataset, rows_by_file: Mapping[FileKey, Sequence[int]]) -> None:
+        """`rows_by_file` has the numbers of the rows that contain windows of a file."""
+        self._dataset, self._rows_by_file = dataset, rows_by_file
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         return self._dataset.tokenizer
 
     def text_of(self, row: FileRow) -> bytes | None:
-        """Each token once; None where that is not the file's whole text."""
-        numbers = self._rows_of.get(row.key)
+        """Return the text of a file, or None if its windows do not contain the complete text."""
+        numbers = self._rows_by_file.get(row.key)
         if row.split is None or not numbers or not self._tokenizer.gives_text_back:
             return None
-        match join_windows(self._dataset, self._windows(row, row.split, numbers)):
+        match join_windows(self._dataset, self._file_windows(row, row.split, numbers)):
             case [Stretch(start=0, ids=ids)]:
                 text = self._tokenizer.decode(ids)
-                return text if _is_text_of(row, text) else None
+                return text if _has_digest_of(row, text) else None
         return None
 
-    def _windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[ShownWindow]:
+    def _file_windows(self, row: FileRow, split: Split, numbers: Sequence[int]) -> Iterator[ShownWindow]:
         for number in numbers:
             read = read_row(self._dataset, split, number)
             for window in read.windows:

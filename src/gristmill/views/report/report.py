@@ -1,7 +1,7 @@
-"""report(): facts of a dataset -> a page of charts and tables -> one HTML file.
+"""Write the report on a dataset: one HTML file with charts and tables.
 
-report("dataset")            the report of a dataset, in its folder
-report("old", "new")         that of new, held against old
+report("dataset")            write the report on a dataset into its folder
+report("old", "new")         write the report on `new`, compared with `old`
 """
 
 import os
@@ -22,126 +22,126 @@ from gristmill.dataset.dataset import Dataset, open_dataset
 from gristmill.views.charts import chart_scripts
 from gristmill.views.html import page_style
 from gristmill.views.report.build_sections import (
+    build_time_section,
     fim_section,
-    repeat_section,
-    seconds_section,
+    reproduction_section,
     secrets_section,
     splits_section,
     variants_section,
 )
 from gristmill.views.report.facts import Facts
-from gristmill.views.report.file_sections import files_section, twins_section
+from gristmill.views.report.file_sections import duplicates_section, files_section
 from gristmill.views.report.gather import gather
 from gristmill.views.report.page import (
     Headline,
     Page,
     Section,
-    listed,
+    join_words,
     report_html,
     row_headline,
     share_text,
     short_number,
 )
-from gristmill.views.report.token_sections import ids_word, tokens_section, windows_section
-from gristmill.views.report.two_datasets import compared_section
+from gristmill.views.report.token_sections import row_unit, tokens_section, windows_section
+from gristmill.views.report.two_datasets import comparison_section
 from gristmill.views.row import RowLook, look_at
 from gristmill.views.row_html import ROW_STYLE, row_html
 
-MOST_NOTES = 20
-MOST_NAMED = 3
+MAX_NOTES = 20
+MAX_NAMED_SOURCES = 3
 
 
-def page_of(facts: Facts, compared: Section | None, rows: Section) -> Page:
-    """`compared`: with an earlier dataset; `rows`: what a model sees."""
+def make_page(facts: Facts, compared: Section | None, rows: Section) -> Page:
+    """Return the page of a report. `compared` is the optional comparison with another dataset."""
     fim = fim_section(facts)
     return Page(
         title=facts.title,
-        lead=_lead_of(facts),
-        headlines=_headlines_of(facts),
+        lead=_lead(facts),
+        headlines=_headlines(facts),
         notes=_notes(facts.warnings),
         sections=[
             *([compared] if compared else []),
             files_section(facts),
             tokens_section(facts),
             windows_section(facts),
-            twins_section(facts),
+            duplicates_section(facts),
             splits_section(facts),
             secrets_section(facts),
             *([fim] if fim is not None else []),
             variants_section(facts),
-            seconds_section(facts),
+            build_time_section(facts),
             rows,
-            repeat_section(facts),
+            reproduction_section(facts),
         ],
-        footer=f"Made by gristmill {facts.provenance.gristmill} from the dataset with the fingerprint "
+        footer=f"Dataset built by gristmill {facts.provenance.gristmill}, fingerprint "
         f"{facts.provenance.fingerprint[:16]}….",
     )
 
 
-def _lead_of(facts: Facts) -> str:
-    made = facts.provenance
-    sources = [source.repo for source in made.sources]
-    overlap = f", neighbours sharing {facts.overlap:,}" if facts.overlap else ""
-    tokenizer = next((value for name, value in made.tokenizer if name == "name"), "")
-    by = f" of the tokenizer {tokenizer}" if tokenizer else ""
-    rows = f"{'rows' if facts.is_packed else 'windows'} of {facts.window_length:,} ids{by}"
+def _lead(facts: Facts) -> str:
+    provenance = facts.provenance
+    sources = [source.repo for source in provenance.sources]
+    overlap = f" with an overlap of {facts.overlap:,}" if facts.overlap else ""
+    tokenizer = next((value for name, value in provenance.tokenizer if name == "name"), "")
+    by = f", tokenized with {tokenizer}" if tokenizer else ""
+    rows = f"{'rows' if facts.is_packed else 'windows'} of {facts.window_length:,} ids{overlap}{by}"
     if facts.has_documents:
-        rows = f"a text for each file, with tokens{by}"
+        rows = f"one text per file{by}"
     return (
-        f"A training dataset from {_sources(sources)}: {rows}{overlap}, "
-        f"as {listed(facts.formats)}, with the preset {facts.preset}. Built {made.started_at[:10]}."
+        f"A training dataset from {_sources(sources)}: {rows}. "
+        f"Format {join_words(facts.formats)}, preset {facts.preset}, built on {provenance.started_at[:10]}."
     )
 
 
 def _notes(warnings: list[str]) -> list[str]:
-    num_more = len(warnings) - MOST_NOTES
-    return warnings if num_more <= 0 else [*warnings[:MOST_NOTES], f"{num_more:,} more are in the manifest."]
+    num_more = len(warnings) - MAX_NOTES
+    return warnings if num_more <= 0 else [*warnings[:MAX_NOTES], f"The manifest lists {num_more:,} more."]
 
 
 def _sources(names: Sequence[str]) -> str:
-    return listed(names) if len(names) <= MOST_NAMED else counted(len(names), "source")
+    return join_words(names) if len(names) <= MAX_NAMED_SOURCES else counted(len(names), "source")
 
 
-def _headlines_of(facts: Facts) -> list[Headline]:
+def _headlines(facts: Facts) -> list[Headline]:
     return [
         Headline("files found", f"{facts.found:,}", size_text(facts.source_bytes)),
-        Headline("files kept", f"{facts.kept:,}", f"{share_text(facts.kept, facts.found)} of those found"),
+        Headline("files kept", f"{facts.kept:,}", f"{share_text(facts.kept, facts.found)} of files found"),
         row_headline(facts.rows, facts.windows if facts.is_packed else None, facts.window_length),
-        Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} {ids_word(facts)} in the rows"),
-        Headline("size", size_text(facts.data_bytes), listed(facts.formats)),
+        Headline("tokens", short_number(facts.tokens), f"{short_number(facts.emitted)} {row_unit(facts)} in the rows"),
+        Headline("size", size_text(facts.data_bytes), join_words(facts.formats)),
         Headline(
             "time", f"{facts.total_seconds:,.1f} s", f"with {counted(facts.provenance.workers, 'process', 'processes')}"
         ),
     ]
 
 
-# What a model sees: a row of each split, token by token.
+# Sample rows: one row of each split, token by token.
 
-MOST_TOKENS = 1024
-"""Of a row, as each is an element of the page."""
+MAX_TOKENS = 1024
+"""Limit on the displayed tokens of a row, since each is an element of the page."""
 
 
 def rows_section(dataset: Dataset) -> Section:
     splits = [split for split in Split if len(dataset[split])]
     if not splits:
-        return Section("rows", "What a model sees", "There are no rows.")
-    told = "The row in the middle of each split: where tokens begin and end, and what neighbouring windows show too."
+        return Section("rows", "Sample rows", "The dataset has no rows.")
+    summary = "The middle row of each split, with its token boundaries and the overlap with neighboring windows."
     tokenizer = dataset.tokenizer
-    looks = (look_at(dataset, split, len(dataset[split]) // 2, tokenizer) for split in splits)
-    return Section("rows", "What a model sees", told, (), [row_html(shortened(look)) for look in looks])
+    views = (look_at(dataset, split, len(dataset[split]) // 2, tokenizer) for split in splits)
+    return Section("rows", "Sample rows", summary, (), [row_html(truncate_row(view)) for view in views])
 
 
-def shortened(look: RowLook, most: int = MOST_TOKENS) -> RowLook:
-    """A long row's first tokens."""
-    if len(look.tokens) <= most:
-        return look
-    note = f"These are the first {most:,} of its {counted(len(look.tokens), 'token')}."
+def truncate_row(view: RowLook, max_tokens: int = MAX_TOKENS) -> RowLook:
+    """Return the first tokens of a long row, or a short row unchanged."""
+    if len(view.tokens) <= max_tokens:
+        return view
+    note = f"Only the first {max_tokens:,} of {counted(len(view.tokens), 'token')} are displayed."
     return msgspec.structs.replace(
-        look,
-        tokens=look.tokens[:most],
-        strokes=[stroke for stroke in look.strokes if stroke.token < most],
-        windows=[window for window in look.windows if window.at < most],
-        note=f"{look.note} {note}" if look.note else note,
+        view,
+        tokens=view.tokens[:max_tokens],
+        strokes=[stroke for stroke in view.strokes if stroke.token < max_tokens],
+        windows=[window for window in view.windows if window.at < max_tokens],
+        note=f"{view.note} {note}" if view.note else note,
     )
 
 
@@ -153,40 +153,45 @@ def report(
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """With `other`, the report of that one, held against `folder`. `sources`: where near-duplicates are read from."""
+    """Write the report on a dataset and return its path.
+
+    With `other`, the report is on `other`, compared with `folder`. `sources` are the folders to read dropped
+    near-duplicates from. `out` defaults to report.html in the folder of the dataset. Raise OutputError if the file
+    cannot be written or exists and is not a report.
+    """
     require_report()
     scripts = chart_scripts()
     folders = [Path(os.path.expanduser(one)) for one in (folder, other) if one is not None]
-    for one in folders:  # before any of them is read through
+    for one in folders:  # fail before the datasets are read
         read_manifest(one)
     subject = folders[-1]
     path = subject / REPORT if out is None else Path(os.path.expanduser(out))
-    _require_place(path)
+    _require_writable(path)
     with Edition(subject).reading(), Edition(folders[0]).reading():
         facts = gather(subject, sources, progress)
-        compared = None if other is None else compared_section(folders[0], subject, facts, progress)
-        page = page_of(facts, compared, rows_section(open_dataset(subject)))
+        compared = None if other is None else comparison_section(folders[0], subject, facts, progress)
+        page = make_page(facts, compared, rows_section(open_dataset(subject)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, report_html(page, page_style() + ROW_STYLE, scripts))
     except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}. Name another place with --out.") from None
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}. Choose another path with --out.") from None
     return path
 
 
-def _require_place(path: Path) -> None:
-    """What is there already is replaced only if it is a report: a wrong name must not cost anybody a file."""
+def _require_writable(path: Path) -> None:
+    """Raise OutputError if the path is not writable or has a file that is not a report."""
     if path.is_dir():
-        raise OutputError(f"{str(path)!r} is a folder. Name a file, like {str(path / REPORT)!r}.")
+        raise OutputError(f"{str(path)!r} is a folder. Give a file name, like {str(path / REPORT)!r}.")
     if not can_hold_files(path.parent):
-        raise OutputError(f"cannot write into {str(path.parent)!r}. Name another place with --out.")
+        raise OutputError(f"cannot write into {str(path.parent)!r}. Choose another path with --out.")
     if not path.exists():
         return
     if not path.is_file():
-        raise OutputError(f"{str(path)!r} is not an ordinary file. Name another place with --out.")
+        raise OutputError(f"{str(path)!r} is not a regular file. Choose another path with --out.")
     try:
-        is_ours = is_report(path)
+        is_existing_report = is_report(path)
     except OSError as error:
-        raise OutputError(f"cannot read {str(path)!r}: {error.strerror}. Name another place with --out.") from None
-    if not is_ours:
-        raise OutputError(f"{str(path)!r} is there already and is no report. Name another file with --out.")
+        raise OutputError(f"cannot read {str(path)!r}: {error.strerror}. Choose another path with --out.") from None
+    if not is_existing_report:
+        raise OutputError(f"{str(path)!r} exists and is not a report. Choose another file with --out.")
