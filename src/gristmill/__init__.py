@@ -219,15 +219,18 @@ def train(
     config: "TrainConfig | None" = None,
     *,
     resume: bool = False,
-    tell: "Callable[[str], None]" = lambda _: None,
+    log: "Callable[[str], None]" = lambda _: None,
 ) -> "Result":
-    """Train a model on a dataset; `out` gets the best one, its curves and every measurement. `tell=print` shows it."""
+    """Train a model on a dataset and write the best model, its curves and all metrics to `out`.
+
+    `log` receives the progress lines, for example `log=print`.
+    """
     from gristmill.core.extras import require_training  # noqa: PLC0415
 
     require_training()
     from gristmill.lab.training.train import train  # noqa: PLC0415
 
-    return train(folder, out, config, resume=resume, tell=tell)
+    return train(folder, out, config, resume=resume, log=log)
 
 
 def compare(
@@ -241,7 +244,7 @@ def compare(
     min_test_tokens: int | None = None,
     resume: bool = False,
     progress: "Progress | None" = None,
-    tell: "Callable[[str], None]" = lambda _: None,
+    log: "Callable[[str], None]" = lambda _: None,
 ) -> "Comparison":
     """Train the same model on each dataset and score all on one test set that is clean against every one of them."""
     from gristmill.core.extras import require_training  # noqa: PLC0415
@@ -259,7 +262,7 @@ def compare(
         min_test_tokens=min_test_tokens,
         resume=resume,
         progress=progress,
-        tell=tell,
+        log=log,
     )
 
 

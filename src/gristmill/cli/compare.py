@@ -60,7 +60,7 @@ def compare(arguments: Sequence[str]) -> int:
         min_test_tokens=given.min_test_tokens,
         resume=given.resume,
         progress=gristmill.Progress(quiet=is_quiet),
-        tell=(lambda _: None) if is_quiet else tell_on_stderr,
+        log=(lambda _: None) if is_quiet else tell_on_stderr,
         command=" ".join(shell_word(word) for word in ("gristmill", "compare", *arguments)),
     )
     if given.json:
