@@ -29,7 +29,7 @@ SETTINGS = TrainConfig(objective="causal", batch_size=16, eval_every=1000, eval_
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory):
-    """Datasets `clean`, `test`, and `shuffled`, which has the files of `clean` with shuffled characters in half of the lines."""
+    """Build `clean`, `test`, and `shuffled`, which is `clean` with the characters of every second line shuffled."""
     root = tmp_path_factory.mktemp("datasets")
     (root / "tokenizer.json").write_text(roberta_like())
     write_tree(root / "clean-code", {f"m{number}.py": made_module(f"m{number}.py", 900) for number in range(20)})

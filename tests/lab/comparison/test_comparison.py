@@ -126,7 +126,7 @@ def test_equal_datasets_rarely_get_a_verdict():
 
 
 def test_interval_over_files_is_wider_than_over_seeds():
-    """The complete difference is in one of ten files: certain over seeds, but not over files."""
+    """All of the difference is in one of ten files, so it is certain over seeds, but not over files."""
     weights = np.full(10, 100.0)
     equal, different = np.full(10, 100.0), np.full(10, 100.0)
     different[0] = 50.0

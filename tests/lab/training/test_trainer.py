@@ -31,13 +31,13 @@ def saved_weights(folder):
 
 
 def max_difference(one, other):
-    """Return the largest difference of two weights. It is not 0, because Adam amplifies the rounding of tiny gradients."""
+    """Return the largest difference of two weights. Adam amplifies the rounding of tiny gradients."""
     pairs = zip(saved_weights(one).values(), saved_weights(other).values(), strict=True)
     return max(float((first - second).abs().max()) for first, second in pairs)
 
 
 def test_accumulated_batches_equal_one_large_batch(dataset, root, tmp_path):
-    """The last step has fewer windows than a batch."""
+    """The last step has fewer windows than the others."""
     model = tiny_llama(tmp_path / "llama", root / "tokenizer")
     settings = {"model": str(model), "epochs": 1, "learning_rate": 1e-3, "eval_every": 1000, "early_stop": 0}
     for name, size, accumulate in (("eight", 8, 1), ("four", 4, 2), ("three", 3, 3), ("nine", 9, 1)):

@@ -10,7 +10,7 @@ Scores are bits per byte or a loss, and lower is better. Assumptions, and how th
   still valid.
 - The test set is a sample of files, too. If the scores per file are given, the interval also covers another sample of
   similar files. It combines the half-widths over seeds and over files as the root of the sum of their squares. Noise
-  that depends on both the seed and the file is part of both half-widths, so the interval is rather too wide, and it is
+  that depends on both the seed and the file is part of both half-widths, so the interval tends to be too wide. It is
   never narrower than the one over seeds. Files are assumed to be independent. Copies among them would make the interval
   too narrow.
 - Among many pairs, some would differ by chance. With m pairs, each verdict has the confidence 1 - 0.05 / m
@@ -32,6 +32,8 @@ import numpy.typing as npt
 from gristmill.core.errors import ConfigError
 
 CONFIDENCE = 0.95
+MIN_FILES = 2
+"""Smallest number of files for an interval over files."""
 MAX_DEGREES = 1000
 """For more degrees of freedom, the quantile for 1,000 is used, which is a thousandth too wide."""
 MAX_QUANTILE = 1e6
@@ -125,7 +127,7 @@ def _half_width_over_files(
 
     The ratio is linearized (Cochran 1977, 6.3).
     """
-    if weights is None or len(weights) < len(("one", "another")):
+    if weights is None or len(weights) < MIN_FILES:
         return None
     if first.totals_by_seed is None or second.totals_by_seed is None:
         return None

@@ -258,7 +258,7 @@ class Learner:
         write_atomically(folder / BASE_DIGEST, self._base_digest.encode(), is_synced=False)
 
     def save_with_tokenizer(self, requirements: ModelRequirements, folder: Path) -> None:
-        """Save the trained weights and the tokenizer, for `from_pretrained` of models and of `AutoTokenizer`."""
+        """Save the trained weights and the tokenizer, so that `AutoTokenizer` can load the folder, too."""
         self.save(folder)
         # Callers that truncate to model_max_length then get windows as long as in training.
         settings = {
